@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _RESOLVE_S = 300.0
 _ASK_S = 60.0
-_ADDED = re.compile(r"^ \+ (\S+==\S+)$", re.MULTILINE)  # of what uv would do
+_ADDED = re.compile(r"^ \+ (\S+)==(\S+?)(?: \(from (\S+)\))?$", re.MULTILINE)  # of what uv would do
 _DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
@@ -284,11 +284,16 @@ def _release(name: str, version: str, entry: dict[str, Any]) -> Release:
     )
 
 
-def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
+def would_install(
+    interpreter: Path, requirements: Sequence[str], environ: dict[str, str], *, own_first: bool = False
+) -> tuple[Release, ...]:
     """What has to be installed or replaced in an environment so that these are there: wheels, and no code runs.
 
     pip says that with addresses and hashes. Where there is none, uv says the versions, and then where they are.
+    `own_first`: a name comes from the first index that has it, which is uv's way and not pip's.
     """
+    if own_first and venvs.uv():
+        return _by_uv_into(interpreter, requirements, environ)
     try:
         program = venvs.pip_for(interpreter)
     except MissingExtraError:
@@ -310,10 +315,18 @@ def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
     its_environ, options = index_settings.for_uv(environ)
     command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
-    done = venvs.ask_installer([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
-    pins = tuple(_ADDED.findall(done.stdout + done.stderr))
+    left = interpreter.parent.parent / ".lock"  # which uv leaves in an environment, even in a dry run
+    was_there = left.exists()
+    try:
+        done = venvs.ask_installer([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
+    finally:
+        if not was_there:
+            left.unlink(missing_ok=True)
+    added = _ADDED.findall(done.stdout + done.stderr)
+    by_address = tuple(_release(name, version, {"url": url}) for name, version, url in added if url)
+    pins = tuple(f"{name}=={version}" for name, version, url in added if not url)
     if not pins:
-        return ()
+        return by_address
     listed = ["--format", "pylock.toml", "--only-binary=:all:", "--no-deps", "--python", str(interpreter), *options]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "requirements.in")
@@ -321,4 +334,4 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
         lock = venvs.ask_installer(command, timeout=_RESOLVE_S, env=its_environ).stdout
     wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
-    return tuple(_from_lock(each, wanted) for each in decode.toml(lock.encode())["packages"])
+    return (*by_address, *(_from_lock(each, wanted) for each in decode.toml(lock.encode())["packages"]))

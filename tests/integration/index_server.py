@@ -75,6 +75,7 @@ class Behaviour:
             pages[project] = pages.get(project, "<!DOCTYPE html>") + link
             found.files[f"/files/{path.name}"] = body
         found.files |= {f"{at}/{project}/": page.encode() for project, page in pages.items()}
+        found.files[f"{at}/"] = "".join(f'<a href="{each}/">{each}</a>' for each in pages).encode()
         return found
 
     @classmethod

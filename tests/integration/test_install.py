@@ -78,7 +78,7 @@ def test_a_dry_run_says_what_happens_and_changes_nothing(env: Path, dist: Path) 
     schema = json.loads((SCHEMAS / "install-1.json").read_text())
     shown = json.loads(to_json(done))
     jsonschema.validate(shown, schema)
-    assert shown["changes"][0] == {"name": "needed", "from": None, "to": "1.0"}
+    assert shown["changes"][0] == {"name": "needed", "from": None, "to": "1.0", "index": str(dist)}
     again = _install("subject", env, dist)
     assert (again.changes, again.written, again.succeeded) == ((), False, True)
 

@@ -102,6 +102,48 @@ def test_only_files_that_a_signer_vouches_for(env: Path, tmp_path: Path) -> None
     assert unsigned.succeeded, "nothing is installed any more"
 
 
+def test_a_signed_index_that_shows_less_or_something_else(env: Path, tmp_path: Path) -> None:
+    if not shutil.which("ssh-keygen"):
+        pytest.skip("ssh-keygen is not installed here")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    signers = tmp_path / "signers"
+    signers.write_text(f"us@example.com {(tmp_path / 'key.pub').read_text()}")
+    index, older = tmp_path / "index", tmp_path / "older"
+    for version in ("1.0", "2.0"):
+        made = wheel(tmp_path / "dist", "subject", version, library="plain-130.so", tag=LINUX)
+        assert api.publish([made], to=index, sign=tmp_path / "key").succeeded
+        shutil.copytree(index, older, dirs_exist_ok=True) if version == "1.0" else None
+
+    def told() -> tuple[str | None, str]:
+        done = api.install("subject", env=env, indexes=[str(index)], on=["h100"], signers=signers, dry_run=True)
+        return done.packages[0].version, done.problem
+
+    assert told() == ("2.0", "")
+    assert (index / "SHA256SUMS").read_text().endswith("# serial 2\n")
+    checked = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=index, check=False)
+    assert checked.returncode == 0, "other tools read it, too"
+    page = index / "simple" / "subject" / "index.json"
+    whole = page.read_bytes()
+    listing = msgspec.json.decode(whole)
+    newest = [each for each in listing["files"] if "-2.0-" in each["filename"]]
+    page.write_bytes(
+        msgspec.json.encode({**listing, "files": [each for each in listing["files"] if each not in newest]})
+    )
+    taken, problem = told()
+    assert taken == "1.0"
+    assert "a release is hidden" in problem
+    facts = index / "files" / f"{newest[0]['filename']}{wheel_facts.SUFFIX}"
+    digest = hashlib.sha256(facts.read_bytes()).hexdigest().encode()
+    facts.write_bytes(facts.read_bytes() + b"\n")
+    page.write_bytes(whole.replace(digest, hashlib.sha256(facts.read_bytes()).hexdigest().encode()))
+    assert "are not those that were signed" in told()[1]
+    shutil.rmtree(index)
+    shutil.copytree(older, index)
+    taken, problem = told()
+    assert taken == "1.0"
+    assert "an older state of it is shown" in problem
+
+
 def _python_in(prefix: Path, folder: str) -> Path:
     """A prefix with a Python of its own that is no environment, as a system or conda has it."""
     (prefix / "bin").mkdir(parents=True)

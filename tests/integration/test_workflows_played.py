@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -251,7 +252,8 @@ def test_a_new_release_upstream_starts_a_build(
 
 
 @pytest.mark.slow
-def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: Services) -> None:
+@pytest.mark.parametrize("which", ["the environment that is named", "the job's Python"])
+def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: Services, which: str) -> None:
     """Into an environment of the workflow's own, with a cuwheel that is installed apart from it."""
     root = build_world.EXAMPLES.parent
     action = yaml_file.load((root / ".github" / "actions" / "install" / "action.yml").read_text(), "action.yml")
@@ -265,8 +267,12 @@ def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: 
     inputs = {name: each.get("default", "") for name, each in action["inputs"].items()}
     inputs |= {"name": "foo", "index": f"{services.url}/pages/simple", "on": "h100", "env": str(tmp_path / "env")}
     inputs["cuwheel"] = f"cuwheel[build] @ file://{root}"
+    environ = machine()
+    if which == "the job's Python":
+        inputs["env"] = ""
+        environ["PATH"] = f"{tmp_path / 'env' / 'bin'}{os.pathsep}{environ['PATH']}"
     player = Player(
-        workflow={"jobs": {"install": job}}, repository=tmp_path, scratch=tmp_path, environ=machine(), inputs=inputs
+        workflow={"jobs": {"install": job}}, repository=tmp_path, scratch=tmp_path, environ=environ, inputs=inputs
     )
     _all_good(player)
     told = subprocess.run(

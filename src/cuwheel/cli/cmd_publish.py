@@ -23,7 +23,7 @@ EXAMPLES = """\
 
 The folder can be served by any web server, put into a bucket, or used as it is:
   pip install --index-url file:///srv/index/simple foo
-  uv pip install --index-url https://wheels.example.com/cu130/simple foo
+  uv pip install --index https://wheels.example.com/cu130/simple foo
 
 exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
 found something wrong"""

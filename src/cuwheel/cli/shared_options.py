@@ -37,7 +37,7 @@ def add_indexes(group: Group) -> None:
         type=places.place,
         action="append",
         default=[],
-        help="an index, URL or folder, instead of those that pip or uv is configured with; repeatable",
+        help="an index, URL or folder: what it has comes from there alone, all else as pip is configured; repeatable",
     )
 
 

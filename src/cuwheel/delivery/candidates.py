@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,10 +15,16 @@ from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel import files, log, resolver
-from cuwheel.delivery import index_listing
+from cuwheel.delivery import index_listing, layout
 from cuwheel.delivery.index_listing import IndexFile
-from cuwheel.errors import NetworkError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.network import addresses, client, pages
+from cuwheel.errors import (
+    NetworkError,
+    UnavailableError,
+    UnknownNameError,
+    UnreadableError,
+    UsageError,
+)
+from cuwheel.network import addresses, client, logins, pages
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.network.index_settings import Settings
+    from cuwheel.resolver import Release
 
 _LARGEST_PAGE = 1 << 27
 _AT_ONCE = 8
@@ -52,11 +61,16 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Places(NamedTuple):
-    """Where to look. `first_only`: the first index that knows a project is the only one asked for it."""
+    """Where to look. `first_only`: the first index that knows a project is the only one asked for it.
+
+    `own`: indexes that somebody named. A project that one of them has comes from them alone, whatever version the
+    others have; all other projects come from `indexes`, which pip or uv is configured with.
+    """
 
     indexes: tuple[str, ...]
     find_links: tuple[str, ...] = ()
     first_only: bool = False
+    own: tuple[str, ...] = ()
 
 
 def wanted(text: str) -> Requirement:
@@ -75,49 +89,156 @@ def wanted(text: str) -> Requirement:
 def places(
     found: Settings, *, indexes: Sequence[str] = (), find_links: Sequence[str] = (), no_index: bool = False
 ) -> Places:
-    """What the command line says, and for what it leaves open what pip, or else uv, is configured with."""
+    """What the command line says, and for names that it leaves open what pip, or else uv, is configured with."""
     by_pip = found.pip.chooses or not found.uv.chooses
     its = found.pip if by_pip else found.uv
     links = tuple(map(addresses.plain, (*find_links, *its.find_links)))
     if no_index:
         return Places((), links)
-    if indexes:
-        return Places(tuple(map(addresses.plain, indexes)), links)
+    own = tuple(simple_index(addresses.plain(each)) for each in indexes)
     if its.no_index:
-        return Places((), links)
+        return Places((), links, own=own)
     named = [each.url for each in its.indexes]
     strategy = found.environ.get("UV_INDEX_STRATEGY", "first-index")
     if its.public:
         named = [resolver.public_index(), *named] if by_pip else [*named, resolver.public_index()]
-    return Places(tuple(named), links, first_only=not by_pip and strategy == "first-index")
+    others = tuple(each for each in named if each.rstrip("/") not in {place.rstrip("/") for place in own})
+    return Places(others, links, first_only=not by_pip and strategy == "first-index", own=own)
+
+
+@functools.cache
+def simple_index(index: str) -> str:
+    """An address as installers take it: of what `cuwheel publish` wrote, the simple index in it."""
+    if addresses.local_path(index) is not None or index.rstrip("/").endswith(f"/{layout.SIMPLE}"):
+        return index
+    inside = f"{index.rstrip('/')}/{layout.SIMPLE}"
+    return inside if _answers_at(inside) else index
+
+
+def _answers_at(index: str) -> bool:
+    try:
+        with client.request("GET", f"{index.rstrip('/')}/", {"Accept": index_listing.ACCEPT}):
+            return True
+    except NetworkError:  # whether the server is there at all is found out when it is asked for a project
+        return False
+
+
+def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict[str, str]:
+    """All indexes as variables of pip and uv; `given`: those of `own`, with their logins.
+
+    uv takes each name from the first index that has it. pip takes the newest version of any: `origins` tells.
+    """
+    own = [
+        _address(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1])) for each in given
+    ]
+    others = [_address(addresses.with_login(each, logins.at_once(each, settings))) for each in where.indexes]
+    *first, last = own + others
+    found = {
+        "PIP_INDEX_URL": own[0],
+        "PIP_EXTRA_INDEX_URL": " ".join([*own[1:], *others]),
+        "UV_DEFAULT_INDEX": last,
+        "UV_INDEX": " ".join(first),
+        "UV_INDEX_STRATEGY": "first-index",
+        "PIP_NO_INDEX": "0",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _address(index: str) -> str:
+    folder = addresses.local_path(index)
+    if folder is None:
+        return index
+    simple = folder / layout.SIMPLE
+    return (simple if simple.is_dir() else folder).absolute().as_uri()
+
+
+def origins(releases: Iterable[Release], where: Places) -> dict[str, str]:
+    """Normalised name → the index that lists the file; refused where `own` has the project, and not this file."""
+    with client.Session() as session, ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(pool.map(lambda each: (normalised(each.name), _origin(each, where, session)), releases))
+    return dict(found)
+
+
+def files_of(index: str, project: str) -> tuple[IndexFile, ...]:
+    """All that an index lists of a project."""
+    with client.Session() as session:
+        try:
+            return tuple(_of_index(index, project, session))
+        except client.NotThereError:
+            return ()
+
+
+def _origin(release: Release, where: Places, session: client.Session) -> str:
+    project = normalised(release.name)
+
+    def listed_by(index: str) -> list[IndexFile]:
+        try:
+            return [each for each in _of_index(index, project, session) if _candidate(each, project, index)]
+        except client.NotThereError:
+            return []
+
+    local = addresses.local_path(release.url)
+    if local and (folder := next((each for each in where.find_links if _is_in(local, each)), None)):
+        return folder
+    for index in where.own:
+        if there := listed_by(index):
+            if any(_is_same(each, release) for each in there):
+                return index
+            raise UnavailableError(
+                f"{release.file} is not from {index}, which has {project} itself: another index has that name, too",
+                hint="pip takes the newest of all indexes; uv takes a name from one: pip install 'cuwheel[build]'",
+            )
+    for index in where.indexes:
+        with contextlib.suppress(NetworkError, UnreadableError):
+            if any(_is_same(each, release) for each in listed_by(index)):
+                return index
+    return release.url
+
+
+def _is_in(path: Path, place: str) -> bool:
+    folder = addresses.local_path(place)
+    return folder is not None and path.is_relative_to(folder.absolute())
+
+
+def _is_same(listing: IndexFile, release: Release) -> bool:
+    return listing.file == release.file and (not release.sha256 or listing.sha256 in (None, release.sha256))
 
 
 def listed(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
     """All that the requirement allows, each file once; the first place that lists one decides where it comes from."""
     project = normalised(requirement.name)
-    asked: list[tuple[str, Callable[[], Iterable[IndexFile]]]] = [
-        *((each, lambda each=each: _of_links(each, session)) for each in where.find_links),
-        *((each, lambda each=each: _of_index(each, project, session)) for each in where.indexes),
-    ]
+    links = [(each, functools.partial(_of_links, each, session)) for each in where.find_links]
+    own = [(each, functools.partial(_of_index, each, project, session)) for each in where.own]
+    others = [(each, functools.partial(_of_index, each, project, session)) for each in where.indexes]
     found: dict[str, Candidate] = {}
+    # One of `own` that does not answer may be the one that has it: no other index is asked in its place.
+    for place, answer in _answers(own, every=True):
+        for file in answer:
+            if made := _candidate(file, project, place):
+                found.setdefault(made.file, made)
+    servers = [each for each in where.own if addresses.local_path(each) is None]
+    if not found and (wrong := [each for each in servers if not _answers_at(each)]):
+        # Its names would be looked for elsewhere, where anybody may have taken them.
+        raise UnreadableError(wrong[0], "is not a package index", hint="give the address that ends in /simple")
+    asked = [*links, *(() if found else others)]
     seen_index = False
     for place, answer in _answers(asked):
         if seen_index and where.first_only and place in where.indexes:
             continue
-        made = [each for file in answer if (each := _candidate(file, project, place))]
-        seen_index = seen_index or (bool(made) and place in where.indexes)
-        for each in made:
+        listed_there = [each for file in answer if (each := _candidate(file, project, place))]
+        seen_index = seen_index or (bool(listed_there) and place in where.indexes)
+        for each in listed_there:
             found.setdefault(each.file, each)
     if not found:
-        searched = ", ".join(place for place, _ in asked) or "nowhere: there is no index and no --find-links"
+        searched = ", ".join(place for place, _ in (*own, *asked)) or "nowhere: there is no index and no --find-links"
         raise UnknownNameError("package on your indexes", requirement.name, hint=f"searched {searched}")
     return tuple(_allowed(requirement, found.values()))
 
 
 def _answers(
-    asked: Sequence[tuple[str, Callable[[], Iterable[IndexFile]]]],
+    asked: Sequence[tuple[str, Callable[[], Iterable[IndexFile]]]], *, every: bool = False
 ) -> Iterator[tuple[str, tuple[IndexFile, ...]]]:
-    """In order, asked at the same time. One that cannot be reached is a warning, unless none can."""
+    """In order, asked at the same time. One that cannot be reached is a warning, unless none can, or `every` must."""
     failures: list[NetworkError | UnreadableError] = []
 
     def ask(source: Callable[[], Iterable[IndexFile]]) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
@@ -135,7 +256,7 @@ def _answers(
             yield place, answer
         else:
             failures.append(answer)
-    if failures and len(failures) == len(asked):
+    if failures and (every or len(failures) == len(asked)):
         raise failures[0]
     for error in failures:
         log.warning("%s: only the other places were asked", error.message)

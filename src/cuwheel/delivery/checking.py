@@ -91,7 +91,7 @@ def _sums(found: Site, projects: Mapping[str, Project]) -> Iterator[Finding]:
         for path in sorted(wanted.keys() & there.keys())
         if wanted[path] != there[path]
     ]
-    if not problems and data != index_folder.sums_text(wanted):
+    if not problems and index_folder.serial(data or b"")[1] != index_folder.sums_text(wanted):
         problems = ["it has lines that are not sums"]
     if data is None or problems:
         problem = "it is not there" if data is None else problems[0]

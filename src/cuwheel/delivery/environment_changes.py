@@ -35,11 +35,12 @@ _TWO = 2
 
 
 class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """A package: `from` is null where it is new, `to` where it is gone."""
+    """A package: `from` is null where it is new, `to` where it is gone. `index`: where its file is from, if known."""
 
     name: str
     from_: str | None
     to: str | None
+    index: str = ""
 
 
 def installed(prefix: Path) -> dict[str, str]:
@@ -97,12 +98,14 @@ def _resolved(
     """What is required of others must allow the chosen versions."""
     environ = indexes(request)
     if listed is None:
-        return resolver.would_install(interpreter, asked, environ)
+        return resolver.would_install(interpreter, asked, environ, own_first=bool(request.indexes))
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         file = Path(folder, "requirements.txt")
         file.touch(mode=0o600)
         file.write_text("".join(f"{each}\n" for each in _lines(listed, own, asked)), encoding="utf-8")
-        return resolver.would_install(interpreter, ["--requirement", str(file)], environ)
+        return resolver.would_install(
+            interpreter, ["--requirement", str(file)], environ, own_first=bool(request.indexes)
+        )
 
 
 def _exactly(release: Release) -> str:
@@ -187,27 +190,19 @@ def conflict(output: str) -> str | None:
 
 
 def indexes(request: InstallRequest) -> dict[str, str]:
-    """Options of ours as pip's variables: an address may hold a login, and command lines are public."""
+    """Options of ours as pip's and uv's variables: an address may hold a login, and command lines are public."""
     environ = resolver.pip_environment()
-    if request.indexes:
-        first, *rest = map(_address, request.indexes)
-        environ["PIP_INDEX_URL"] = first
+    settings = index_settings.read()
+    if request.indexes and not request.no_index:
+        where = candidates.places(settings, indexes=request.indexes, find_links=request.find_links)
         environ.pop("PIP_EXTRA_INDEX_URL", None)
-        environ |= {"PIP_EXTRA_INDEX_URL": " ".join(rest)} if rest else {}
+        environ |= candidates.asked_first(where, settings, request.indexes)
     if request.find_links:
         environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
+        environ |= {"UV_FIND_LINKS": ",".join(request.find_links)} if request.indexes else {}
     if request.no_index:
         environ["PIP_NO_INDEX"] = "1"
     return environ
-
-
-def _address(index: str) -> str:
-    """pip takes addresses; and of what `cuwheel publish` wrote the simple index in it."""
-    folder = addresses.local_path(index)
-    if folder is None:
-        return index
-    simple = folder / "simple"
-    return (simple if simple.is_dir() else folder).absolute().as_uri()
 
 
 def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:

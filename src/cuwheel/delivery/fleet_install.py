@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from cuwheel import files, log, resolver
 from cuwheel.delivery import (
+    candidates,
     choosing,
     environment_changes,
     install_lock,
@@ -27,7 +28,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts import versions
 from cuwheel.machine import fleet, named
 from cuwheel.machine.fleet import Machine
-from cuwheel.network import addresses, transfer
+from cuwheel.network import addresses, index_settings, transfer
 from cuwheel.units import size
 from cuwheel.wheel.metadata import normalised
 
@@ -140,7 +141,9 @@ def _releases(
         order=tag_order.of(machine),
     )
     found = resolver.resolve_with(wanted, environment_changes.indexes(request))
-    others = (each for each in found if normalised(each.name) not in own)
+    others = [each for each in found if normalised(each.name) not in own]
+    if request.indexes:  # a name that one of them has is from there
+        candidates.origins(others, candidates.places(index_settings.read(), indexes=request.indexes))
     return (*own.values(), *others)
 
 

@@ -28,6 +28,8 @@ _HEX_DIGITS, _DIGITS = b"0123456789abcdef", 64
 _LINK = rf"(?:{re.escape(layout.HERE)}\1{{}}|https?://[!-~]+)"
 _LINKS = rf"{_LINK.format('')}(?: {_LINK.format(re.escape(PROVENANCE))})?"
 _ENTRIES = re.compile(rf"(?:({layout.FILE_NAME}) {_LINKS}(?: {layout.CHANNEL})* ?\n)*", re.ASCII)
+_SERIAL = re.compile(rb"# serial (\d{1,18})\n\Z")
+_LONGEST_SERIAL = 28
 _PATH_AT = 66  # in a line of sums: behind the hash and two blanks
 
 
@@ -162,6 +164,19 @@ def changed_sums(data: bytes, changes: Mapping[str, str | None], *, sound: bool)
         there = at < len(lines) and lines[at][_PATH_AT:] == f"{path}\n"
         lines[at : at + there] = [f"{digest}  {path}\n"] if digest else []
     return "".join(lines).encode()
+
+
+def serial(data: bytes) -> tuple[int, bytes]:
+    """The number of an index's list of hashes, and the list without it. Each change has a higher one: whoever remembers
+    it notices an older list, though that is signed, too.
+    """
+    match = _SERIAL.search(data, max(0, len(data) - _LONGEST_SERIAL))
+    return (int(match[1]), data[: match.start()]) if match else (0, data)
+
+
+def with_serial(data: bytes, number: int) -> bytes:
+    """In a comment, which `sha256sum --check` passes over."""
+    return data + f"# serial {number}\n".encode()
 
 
 def sums_text(sums: Mapping[str, str]) -> bytes:

@@ -50,6 +50,7 @@ from cuwheel.wheel.metadata import normalised
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cuwheel.delivery.candidates import Places
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.resolver import Release
@@ -228,7 +229,10 @@ def _apply_if_allowed(
 ) -> Installed:
     """What changes is shown, and done where nothing speaks against it."""
     after = {**there, **{normalised(each.name): each.version for each in releases}}
-    changes = environment_changes.between(there, after)
+    index_of = {} if start.part else _origins(request, start.choices, releases)
+    changes = tuple(
+        replace(each, index=index_of.get(each.name, "")) for each in environment_changes.between(there, after)
+    )
     allowed = {*start.names, *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     slim_for = start.machines if request.slim else ()
@@ -236,18 +240,30 @@ def _apply_if_allowed(
     places = tuple(map(pin_files.place, request.pin))
     pinned = pin_files.pending(places, place.prefix, start.settings.variables) if places else ()
     planned = replace(start, changes=changes, refused=refused, pinned=pinned)
-    if request.signers and (unsigned := _unsigned(request, releases, request.signers)):
+    if request.signers and (unsigned := _unsigned(request, start.choices, releases, request.signers)):
         return replace(planned, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
     return _apply_or_restore(planned, place, releases, slim_for)
 
 
-def _unsigned(request: InstallRequest, releases: tuple[Release, ...], signers: Path) -> str:
-    where = candidates.places(
+def _where(request: InstallRequest) -> Places:
+    return candidates.places(
         index_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
     )
-    return signing.problem_of(releases, where.indexes, signers)
+
+
+def _origins(request: InstallRequest, choices: Sequence[Choice], releases: Sequence[Release]) -> dict[str, str]:
+    """Where each file is from. `find` keeps the rule of one index for a name; installers may not."""
+    own = {each.name: each.ruling.candidate.index for each in choices if each.ruling}
+    others = [each for each in releases if normalised(each.name) not in own]
+    return own | (candidates.origins(others, _where(request)) if others else {})
+
+
+def _unsigned(request: InstallRequest, choices: Sequence[Choice], releases: Sequence[Release], signers: Path) -> str:
+    where = _where(request)
+    listed = [ruling.candidate for each in choices for ruling in each.found.rulings]
+    return signing.problem_of(releases, (*where.own, *where.indexes), signers, listed)
 
 
 def _refused(choice: Choice, settings: Settings) -> Choice:

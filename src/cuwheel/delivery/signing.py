@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel import files, process
-from cuwheel.delivery import index_folder, layout, site
+from cuwheel.delivery import candidates, index_folder, layout, site
+from cuwheel.delivery.simple_api import FACTS
 from cuwheel.errors import ToolError
 from cuwheel.network import addresses
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from cuwheel.delivery.candidates import Candidate
     from cuwheel.resolver import Release
 
 NAMESPACE = "cuwheel-index"  # a signature made for another purpose does not count
@@ -26,6 +30,7 @@ _PROGRAM = "ssh-keygen"
 _TIMEOUT_S = 60.0
 _BLOCK = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n[A-Za-z0-9+/=\n]{1,16384}-----END SSH SIGNATURE-----\n?")
 _MOST = 4
+_LONGEST_NUMBER = 32
 _MAIN_OF_CHANNEL = 2  # places above a simple index: that of its channel is one below the index's
 
 
@@ -84,17 +89,28 @@ def _needed(purpose: str) -> str:
     return found
 
 
-def problem_of(releases: Sequence[Release], indexes: Sequence[str], signers: Path) -> str:
-    """Which file is in no index that one of the signers signed, and why; empty where all are."""
+def problem_of(
+    releases: Sequence[Release], indexes: Sequence[str], signers: Path, listed: Sequence[Candidate] = ()
+) -> str:
+    """Why not all of these are from an index that one of the signers signed, as it was signed; empty where they are.
+
+    `listed`: all that the choice was made from. What is signed tells of files that an index hides, of facts that were
+    changed, and by its number of an older state of the index.
+    """
     if not releases:
         return ""
-    listed: set[str] = set()
+    hashes: set[str] = set()
     reasons = []
     for index in indexes:
-        found, reason = _listed(index, signers)
-        listed |= found
-        reasons += [f"{addresses.plain(index)}: {reason}"] if reason else []
-    strangers = [each for each in releases if _sha256(each) not in listed]
+        found = _signed(index, signers)
+        if not found.problem:
+            hashes |= set(found.sums.values())
+            projects = {normalised(each.name) for each in releases if _sha256(each) in hashes}
+            own = [each for each in listed if each.index == index]
+            if wrong := _older(found) or _changed(found, own) or _hidden(found, projects):
+                return f"{addresses.plain(index)}: {wrong}"
+        reasons += [f"{addresses.plain(index)}: {found.problem}"] if found.problem else []
+    strangers = [each for each in releases if _sha256(each) not in hashes]
     if not strangers:
         return ""
     more = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
@@ -107,8 +123,16 @@ def _sha256(release: Release) -> str | None:
     return release.sha256 or (files.sha256(local) if local and local.is_file() else None)
 
 
-def _listed(index: str, signers: Path) -> tuple[set[str], str]:
-    """The hashes in the list that the index signs, or why it is not believed."""
+class _Signed(Struct, frozen=True, kw_only=True):
+    """The list that an index signs, by path; `problem`: why it is not believed. `place`: of the whole index."""
+
+    place: str = ""
+    sums: dict[str, str] = {}
+    serial: int = 0
+    problem: str = ""
+
+
+def _signed(index: str, signers: Path) -> _Signed:
     base = index.rstrip("/").removesuffix(f"/{layout.SIMPLE}")
     for place in (base, base.rpartition("/")[0])[:_MAIN_OF_CHANNEL]:
         found = site.of(place)
@@ -116,8 +140,47 @@ def _listed(index: str, signers: Path) -> tuple[set[str], str]:
         if sums is None:
             continue
         if signature is None:
-            return set(), "the index is not signed"
+            return _Signed(problem="the index is not signed")
         if wrong := verify(sums, signature, signers).problem:
-            return set(), wrong
-        return set(index_folder.sums(sums).values()), ""
-    return set(), f"it has no {layout.SUMS}"
+            return _Signed(problem=wrong)
+        return _Signed(place=place, sums=index_folder.sums(sums), serial=index_folder.serial(sums)[0])
+    return _Signed(problem=f"it has no {layout.SUMS}")
+
+
+def _older(found: _Signed) -> str:
+    """Whether this machine has seen a later state of the index; the latest is remembered."""
+    folder = files.cache_folder() / "signed-indexes"
+    place = folder / files.sha256_of(found.place.encode())
+    known = files.read_if_present(place, _LONGEST_NUMBER, "the number of an index") or b"0"
+    seen = int(known) if known.isdigit() else 0
+    if found.serial < seen:
+        return (
+            f"it is at {found.serial}, and this machine has seen it at {seen}: an older state of it is shown "
+            f"(if it was made anew on purpose, remove {place})"
+        )
+    if found.serial > seen:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write(place, str(found.serial).encode())
+    return ""
+
+
+def _changed(found: _Signed, listed: Sequence[Candidate]) -> str:
+    for each in listed:
+        path = layout.file(each.file) + FACTS
+        if each.listing.facts and each.listing.facts != found.sums.get(path):
+            return f"the facts of {each.file} are not those that were signed"
+        known = found.sums.get(layout.file(each.file))
+        if each.listing.sha256 and known != each.listing.sha256:
+            return f"{each.file} is not the file that was signed"
+    return ""
+
+
+def _hidden(found: _Signed, projects: Collection[str]) -> str:
+    """A release that was signed and that its page does not list: of an older one, nobody would know."""
+    names = [path.removeprefix(f"{layout.FILES}/") for path in found.sums]
+    for project in projects:
+        wanted = {each for each in names if (name := WheelName.parse(each)) and normalised(name.name) == project}
+        there = {each.file for each in candidates.files_of(f"{found.place}/{layout.SIMPLE}", project)}
+        if missing := sorted(wanted - there):
+            return f"{missing[0]} was signed, and the index does not list it: a release is hidden"
+    return ""

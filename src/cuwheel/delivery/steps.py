@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel import files
 from cuwheel.delivery import layout, project_pages, simple_api, simple_html, update
-from cuwheel.delivery.index_folder import changed_sums
+from cuwheel.delivery.index_folder import changed_sums, serial, with_serial
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
             yield Write(layout.file(each.name + PROVENANCE), each.provenance)
     documents = [Write(layout.file(name), data) for name, data in wanted.documents.items()]
     yield from (each for each in documents if not index.path(each.path).exists())
-    sums = changed_sums(index.read(layout.SUMS) or b"", _sums(wanted), sound=wanted.trusts_pages)
+    number, hashes = serial(index.read(layout.SUMS) or b"")
+    sums = changed_sums(hashes, _sums(wanted), sound=wanted.trusts_pages)
+    number += sign is not None and sums != hashes  # a list that nobody signed may be replaced by any other
     signature = index.read(layout.SIGNATURE) or b""
-    signed = _signed(sums, signature, sign)
+    signed = _signed(with_serial(sums, number) if number else sums, signature, sign)
     yield from signed
     yield from _pages(wanted)
     yield from _lists(wanted)
@@ -79,7 +81,8 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
     lost = sorted(path for name in wanted.gone for path in layout.beside(name))
     remaining = changed_sums(sums, dict.fromkeys(lost), sound=True)
     if remaining != sums:
-        yield from _signed(remaining, signed[-1].data, sign)
+        number += sign is not None
+        yield from _signed(with_serial(remaining, number) if number else remaining, signed[-1].data, sign)
     yield from map(Remove, lost)
 
 

@@ -272,7 +272,11 @@ def _changes(answer: Install) -> list[Block]:
         (each.name, each.from_ or "-", each.to or "-", f"refused: --allow {each.name}" if each.name in refused else "")
         for each in answer.changes
     )
-    return [Heading("Changes"), Table(columns, tuple(rows))]
+    names: dict[str, list[str]] = {}
+    for each in answer.changes:
+        names.setdefault(each.index, []).append(each.name)
+    places = [f"  from {index}: {', '.join(there)}" for index, there in names.items() if index]
+    return [Heading("Changes"), Table(columns, tuple(rows)), *([Paragraph("\n".join(places))] if places else [])]
 
 
 def _outcome(answer: Install) -> str:

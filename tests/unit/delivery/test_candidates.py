@@ -122,7 +122,9 @@ def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest
         return candidates.places(index_settings.read(), **options)  # type: ignore[arg-type]
 
     assert places() == Places(("https://public.test/simple",))
-    assert places(indexes=["https://u:p@one.test/simple"]).indexes == ("https://one.test/simple",)
+    assert places(indexes=["https://u:p@one.test/simple"]) == Places(
+        ("https://public.test/simple",), own=("https://one.test/simple",)
+    )
     assert places(no_index=True, find_links=["wheels"]) == Places((), ("wheels",))
     monkeypatch.setenv("UV_INDEX", "https://uv.test/simple")
     assert places() == Places(("https://uv.test/simple", "https://public.test/simple"), first_only=True)

@@ -115,6 +115,12 @@ def _nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cuwheel.log._threshold", None)
 
 
+@pytest.fixture
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For values that name new files: whoever runs the tests may not write where they are started."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def _what_the_system_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     systems.skipped_in_tests(monkeypatch)

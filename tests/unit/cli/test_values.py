@@ -562,6 +562,7 @@ def test_the_ways_people_write_a_value(option: str, value: str, expected: str) -
         ("verify", ["x.whl", "--pass-env", "A,B_C", "--with", "pkg @ https://a.example/p.whl", "--timeout", "1.5"]),
     ],
 )
+@pytest.mark.usefixtures("in_own_folder")
 def test_good_values_are_taken(verb: str, words: list[str]) -> None:
     frame._parsed(verb, frame.verb_module(verb), words)
 

@@ -105,6 +105,7 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
         (["fetch", "13.0", "--to", "x", "--provider", "conda"], 11, "cannot be fetched", "--provider index"),
     ],
 )
+@pytest.mark.usefixtures("in_own_folder")
 def test_mistakes(words: list[str], code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toolchain", *words]) == code
     told = capsys.readouterr()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, resolver, venvs
+from cuwheel import api, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
 from cuwheel.inspection.pinned import is_pinned
@@ -80,9 +80,9 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, enviro
     if name == "uv":
         if venvs.uv() is None:
             pytest.skip("uv is not installed here")
-        monkeypatch.setattr(resolver, "pip", lambda: None)
+        monkeypatch.setattr(venvs, "pip", lambda: None)
         return name
-    monkeypatch.setattr(resolver, "pip", lambda: [str(environment_with_pip / "bin" / "pip")])
+    monkeypatch.setattr(venvs, "pip", lambda: [str(environment_with_pip / "bin" / "pip")])
     monkeypatch.setattr(venvs, "uv", lambda: None)
     return name
 

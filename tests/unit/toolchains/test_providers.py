@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import process, resolver, venvs
+from cuwheel import process, venvs
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.machine.world import World
@@ -206,7 +206,7 @@ wheels = [
             return completed(self.UV)
 
         monkeypatch.setattr(process, "run", run)
-        monkeypatch.setattr(resolver, "pip", lambda: ["pip"])
+        monkeypatch.setattr(venvs, "pip", lambda: ["pip"])
         monkeypatch.setattr(venvs, "uv", lambda: "uv")
         fails = False
         (by_pip,) = archives.resolve(["nvidia-nvvm"], offline=True)
@@ -219,7 +219,7 @@ wheels = [
         assert "#" not in by_pip.url
 
     def test_neither(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resolver, "pip", lambda: None)
+        monkeypatch.setattr(venvs, "pip", lambda: None)
         monkeypatch.setattr(venvs, "uv", lambda: None)
         with pytest.raises(UnavailableError, match="neither pip nor uv was found"):
             archives.resolve(["x"])

@@ -18,7 +18,7 @@ from cuwheel.tracing.traced import Gpu
 if TYPE_CHECKING:
     from cuwheel.tracing.reasons import Reason
 
-SET = Path(__file__).parents[2] / "gpu" / "next"
+SET = Path(__file__).parents[2] / "gpu" / "truth"
 H200 = Gpu(name="H200", capability=Capability(9, 0), cuda="13.0")
 
 

@@ -92,6 +92,20 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None
     assert only(here, source, "--rebuild")["outcome"] == "built"
 
 
+def test_the_next_build_of_a_version_has_its_label_and_compiles_nothing_again(here: World) -> None:
+    source = projects.bare(here.folder / "source")
+    only(here, source)
+    again = only(here, source, "--label", "42.1", "--naming", "local")
+    assert (again["outcome"], Path(again["wheel"]["path"]).name) == (
+        "resumed",
+        "bare-1.0+42.1.cu130-py3-none-linux_x86_64.whl",
+    )
+    plain = only(here, source, "--label", "43.1")
+    assert Path(plain["wheel"]["path"]).name == "bare-1.0+43.1-py3-none-linux_x86_64.whl"
+    told = here.build(source, "--label", "week 42")
+    assert (told.status, "--label: 'week 42' is not a label of a version" in told.stderr) == (2, True)
+
+
 def test_a_result_that_was_changed_is_not_used(here: World) -> None:
     """The hash of what comes from the cache is checked."""
     source = projects.bare(here.folder / "source")

@@ -149,7 +149,9 @@ class _Finishing:
         name = release.name if release else self.order.project.name
         version = release.version if release else self.order.project.version
         new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
-        new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
+        new_version = None
+        if table.naming == "local" or table.label:
+            new_version = stamp.local_version(version, job.cuda if table.naming == "local" else "", table.label)
         guarding = self._guard(found, f"{new_name or name} {new_version or version}")
         about = described.describe(
             found,

@@ -28,6 +28,7 @@ _TAG = re.compile(r"[a-z]{2,8}\d{1,4}(\.[a-z]{2,8}\d{1,4})*-(none|abi3)", re.ASC
 _ALLOWED = re.compile(
     r"debug|(sm|compute|lto)_\d+[af]?|[\w*?\[\]!-]*[*?\[][\w*?\[\]!-]*", re.ASCII
 )  # or a glob of them
+VERSION_LABEL = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|https://[A-Za-z0-9][\w.:/~-]*", re.ASCII)
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -58,6 +59,8 @@ def problems(table: Table) -> Iterator[str]:
         yield f"timeout: {table.timeout:g} is not a positive number of seconds"
     if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
         yield f"python-tag: {table.python_tag!r} is not a tag such as py3-none"
+    if table.label and not VERSION_LABEL.fullmatch(table.label):
+        yield f"label: {table.label!r} is not a label of a version: lower-case letters, digits and dots, such as 42.1"
     if PurePath(table.subdirectory).anchor or ".." in PurePath(table.subdirectory).parts:
         yield f"subdirectory: {table.subdirectory!r} is outside the source"
     if table.merge and table.naming not in (None, "none"):

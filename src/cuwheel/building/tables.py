@@ -139,6 +139,7 @@ class Table(Struct, frozen=True, kw_only=True):
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: bool = False
     naming: Naming | None = None  # None: local where there are wheels for several CUDA versions, else none
+    label: str = ""  # of this build, in the local version: builds of one version that are published more than once
     python_tag: str | None = None  # py3-none, where libraries are loaded with ctypes and serve every Python
     merge: bool = False  # the wheels of all CUDA versions as one, where they differ in added libraries alone
     variants: bool = False  # variant wheels of them too, for installers that choose by GPU and driver

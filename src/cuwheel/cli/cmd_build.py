@@ -25,7 +25,7 @@ EXAMPLES = """\
 exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits"""
 
-_TABLE = ("subdirectory", "backend", "naming", "timeout")  # options that are keys of the configuration
+_TABLE = ("subdirectory", "backend", "naming", "label", "timeout")  # options that are keys of the configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +136,12 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         metavar="HOW",
         choices=("none", "local", "suffix"),
         help="how CUDA appears in the name: none, local (1.0+cu130) or suffix (name-cu13)",
+    )
+    wheels.add_argument(
+        "--label",
+        metavar="TEXT",
+        type=option_values.label,
+        help="a number or commit of this build, for its version: 1.0+42; for builds published more than once",
     )
     wheels.add_argument("--merge", action="store_true", help="merge the wheels of all CUDA versions into one")
     wheels.add_argument(

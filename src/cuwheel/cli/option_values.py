@@ -33,6 +33,7 @@ _LAST_MINOR = 9  # no CUDA had a tenth minor release
 _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
 _SHOWN = 60
 _LONGEST_NAME = 255
+_LONGEST_LABEL = 64  # a file name has to hold it
 
 
 def wrong(text: str, what: str, hint: str = "") -> UsageError:
@@ -220,6 +221,15 @@ def cmake(text: str) -> str:
     if not _CMAKE.fullmatch(cleaned):
         raise wrong(text, "a version of CMake, such as 3.28", hint="cmake --version")
     return cleaned
+
+
+def label(text: str) -> str:
+    """What stands behind the `+` of a version."""
+    from cuwheel.building.rules import VERSION_LABEL
+
+    if not VERSION_LABEL.fullmatch(text) or len(text) > _LONGEST_LABEL:
+        raise wrong(text, "a label of a version: lower-case letters, digits and dots, such as 42.1 or g12ab34c")
+    return text
 
 
 def version(text: str) -> str:

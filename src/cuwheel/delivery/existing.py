@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from cuwheel.delivery.site import Site
 
 
-def bring(place: str, index: IndexFolder) -> None:
-    """Under the index's lock. Nothing happens where the folder has an index, or where none is served yet.
+def bring(place: str, index: IndexFolder) -> bool:
+    """Whether it brought one. Nothing happens where the folder has an index, or where none is served yet.
 
-    What it writes counts as an interrupted run: the one that follows makes every page of it.
+    Under the index's lock. What it writes counts as an interrupted run: the one that follows makes every page of it.
     """
     listing = f"{layout.list_page()}.json"
     if index.path(listing).exists() and not index.path(JOURNAL).exists():
-        return
+        return False
     where = site.of(place)
     data = where.read(listing)
     if data is None:
         log.info("there is no index at %s yet: this is the first one", where.name)
-        return
+        return False
     listed = simple_api.parse(data, ProjectList, f"{where.name}/{listing}")
     if listed.schema != SCHEMA:
         raise MalformedError(where.name, "is not an index that cuwheel made")
@@ -54,6 +54,7 @@ def bring(place: str, index: IndexFolder) -> None:
             if (content := where.read(path)) is not None:
                 _write(index, path, content)
         _write(index, listing, data)
+    return True
 
 
 def _write(index: IndexFolder, relative: str, data: bytes) -> None:

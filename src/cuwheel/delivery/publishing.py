@@ -84,6 +84,7 @@ def publish(request: PublishRequest) -> Published:
     index = IndexFolder(request.to)
     index.must_be_ours()
     made = variants.Made(arrivals=(), variants=(), findings=())
+    brought = False
     with contextlib.ExitStack() as stack:
         if request.variants and not any(each.refused for each in given):
             made = stack.enter_context(variants.of(given, index))
@@ -91,7 +92,7 @@ def publish(request: PublishRequest) -> Published:
         if not request.dry_run and not any(each.refused for each in given):
             stack.enter_context(index.locked())
             if request.existing:
-                existing.bring(request.existing, index)
+                brought = existing.bring(request.existing, index)
         wanted = update.decide(index, [each for each in given if not each.refused], request)
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
         todo = [] if refused else steps.of(index, wanted, _generators(index, request), _signer(index, request.sign))
@@ -106,7 +107,7 @@ def publish(request: PublishRequest) -> Published:
         unyanked=unyanked,
         changes=tuple(_changes(todo)),
         variants=() if refused else made.variants,
-        findings=(*_findings(given, wanted, request), *made.findings, *unattested),
+        findings=(*_findings(given, wanted, request, brought=brought), *made.findings, *unattested),
     )
 
 
@@ -157,8 +158,9 @@ def _changes(todo: Sequence[Step]) -> Iterator[Change]:
             yield Change(path=path, action="written", size=count)
 
 
-def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest) -> Iterator[Finding]:
-    if wanted.repairs:
+def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest, *, brought: bool) -> Iterator[Finding]:
+    """`brought`: the pages to make whole are those of an index that was just copied here, which is no news."""
+    if wanted.repairs and not brought:
         yield Finding(
             rule="publish-interrupted",
             severity="note",

@@ -284,5 +284,6 @@ def _differs(arrival: Arrival, published: str) -> Finding:
         severity="error",
         message="the index has a file of this name with other content",
         evidence=(f"published: sha256 {published}", f"given: sha256 {arrival.sha256}"),
-        fix="give the new build another version or build number; installers keep what they once downloaded",
+        fix="build it under another version, or label the build (cuwheel build --label 42: 1.0+42); "
+        "installers keep what they once downloaded",
     )

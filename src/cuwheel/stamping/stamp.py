@@ -42,16 +42,20 @@ class Wish(Struct, frozen=True, kw_only=True):
     extra_requires: tuple[str, ...] = ()
 
 
-def local_version(version: str, cuda: str) -> str:
-    """`1.2` → `1.2+cu130`; `1.2+ubuntu.1` → `1.2+ubuntu.1.cu130`; another CUDA's label gives way to this one."""
-    label = "cu" + "".join(cuda.split(".")[:2])
+def local_version(version: str, cuda: str = "", label: str = "") -> str:
+    """`1.2` → `1.2+cu130`; `1.2+ubuntu.1` → `1.2+ubuntu.1.cu130`; another CUDA's label gives way to this one.
+
+    `label`: of this build, before all others, so that a higher number is the newer version: `1.2+42.cu130`.
+    """
     try:
         parsed = Version(version)
     except InvalidVersion as error:
         raise UsageError(f"{version!r} is not a version that can be labelled: {error}", hint="see PEP 440") from error
     before = parsed.local.split(".") if parsed.local else []
-    kept = [each for each in before if not _LABEL.fullmatch(each)]
-    return f"{parsed.public}+{'.'.join([*kept, label])}"
+    if cuda:
+        before = [each for each in before if not _LABEL.fullmatch(each)]
+    labels = [label, *before, "cu" + "".join(cuda.split(".")[:2]) if cuda else ""]
+    return f"{parsed.public}+{'.'.join(filter(None, labels))}"
 
 
 def public_version(version: str) -> str:

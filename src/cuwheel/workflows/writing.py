@@ -191,7 +191,7 @@ def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator
     found = list(problems)
     if found:
         message = f"{shown}: {found[0]}"
-        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(found[1:]), fix=fix)
+        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(found[1:], 40), fix=fix)
 
 
 def _edited(states: dict[str, State]) -> Iterator[Finding]:

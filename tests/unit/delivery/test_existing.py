@@ -37,6 +37,26 @@ def test_one_more_wheel_and_all_that_was_there(served: Path, tmp_path: Path, mon
     assert api.publish_check(made).findings == ()
 
 
+def test_what_was_just_copied_is_no_interrupted_run(served: Path, tmp_path: Path) -> None:
+    made = cuwheel.publish(cuda_wheel(tmp_path / "new", "2.0"), to=tmp_path / "made", existing=str(served))
+    assert [each.rule for each in made.findings] == []
+
+
+def test_builds_of_one_version_are_published_under_their_labels(served: Path, tmp_path: Path) -> None:
+    """One after the other, each job in a folder of its own; without a label the second one is refused, and told how."""
+    other = cuda_wheel(tmp_path / "rebuilt", headers=["License-File: LICENSE", "Summary: of another week"])
+    refused = cuwheel.publish(other, to=tmp_path / "refused", existing=str(served))
+    assert [each.rule for each in refused.findings] == ["publish-file-differs"]
+    assert "--label" in (refused.findings[0].fix or "")
+    for week in ("41", "42"):
+        made = tmp_path / f"made-{week}"
+        new = cuda_wheel(tmp_path / week, f"1.0+{week}")
+        told = cuwheel.publish(new, to=made, existing=str(served))
+        assert (told.succeeded, told.findings) == (True, ())
+        served = made
+    assert published.page(served, "simple/foo")["versions"] == ["1.0", "1.0+41", "1.0+42"]
+
+
 def test_where_none_is_served_it_is_the_first_one(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     assert cuwheel.publish(wheel(tmp_path / "new"), to=tmp_path / "made", existing=str(tmp_path / "nothing")).succeeded

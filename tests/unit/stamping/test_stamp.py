@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from packaging.version import Version
 
 from cuwheel import api
 from cuwheel.binary.decisions import SlimOptions
@@ -72,6 +73,20 @@ def check_record(path: Path) -> None:
 )
 def test_local_labels_are_merged(version: str, cuda: str, labelled: str) -> None:
     assert stamp.local_version(version, cuda) == labelled
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "labelled"),
+    [
+        ("1.2", "", "1.2+42.1"),
+        ("1.2.dev0+g12ab", "13.0", "1.2.dev0+42.1.g12ab.cu130"),
+        ("1.2+cu128", "", "1.2+42.1.cu128"),
+    ],
+)
+def test_the_label_of_a_build_comes_first(version: str, cuda: str, labelled: str) -> None:
+    made = stamp.local_version(version, cuda, "42.1")
+    assert made == labelled
+    assert Version(version) < Version(made) < Version(stamp.local_version(version, cuda, "100.1"))
 
 
 @pytest.mark.parametrize(

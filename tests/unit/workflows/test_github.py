@@ -79,6 +79,17 @@ def test_jobs_follow_from_the_configuration() -> None:
     assert "schedule" not in _rendered(schedule="")["on"]
 
 
+def test_builds_without_a_tag_have_a_version_of_their_own() -> None:
+    """Else the second weekly build of a version is refused by the index that has the first."""
+    steps = _rendered()["jobs"]["build"]["steps"]
+    (build,) = [each for each in steps if "cuwheel" in each.get("run", "") and "LABEL" in each.get("env", {})]
+    assert '--label "$LABEL"' in build["run"]
+    assert "github.run_number" in build["env"]["LABEL"]
+    assert "github.ref_type != 'tag'" in build["env"]["LABEL"]
+    pipeline = rendering.render("gitlab", config.load(None, None, {"cuda": ["13.0"], "for_": ["h100"]}))
+    assert 'if [ -z "$CI_COMMIT_TAG" ]; then set -- "$@" --label "$CI_PIPELINE_IID"; fi' in pipeline
+
+
 def test_what_the_build_needs_is_installed() -> None:
     def installed(**settings: Any) -> str:
         text = rendering.render("github", config.load(None, None, settings))

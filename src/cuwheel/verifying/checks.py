@@ -28,15 +28,17 @@ TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9
 
 
-def of(table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float | None = None) -> tuple[Check, ...]:
-    """In the order that they are run. `timeout` in place of every other."""
+def of(
+    table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float | None = None, cuda: str | None = None
+) -> tuple[Check, ...]:
+    """In the order that they are run. `timeout` in place of every other. `cuda`: that was asked for."""
     imports = table.imports
     if imports is None:
         with WheelFile(Path(survey.target)) as wheel:
             imports = modules.top_level(wheel)
     found = [importing(name) for name in imports]
     if known and survey.distribution:
-        found += [_known(row, survey) for row in _rows(survey.distribution.name)]
+        found += [_known(row, survey, cuda) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
     return tuple(_timed(each, timeout) for each in found)
 
@@ -61,15 +63,20 @@ def _rows(name: str) -> list[KnownCheck]:
     return [row for row in tables().checks.check if any(fnmatchcase(wanted, each) for each in row.packages)]
 
 
-def _known(row: KnownCheck, survey: Survey) -> Check:
+def _known(row: KnownCheck, survey: Survey, cuda: str | None) -> Check:
     """A wheel for CUDA alone has nothing that could be tried on the processor."""
     alone = bool(row.cpu_library) and not any(fnmatchcase(each.path, row.cpu_library) for each in survey.libraries)
+    expect = row.expect
+    if cuda and row.expect_cuda:
+        major, *minor = cuda.split(".")
+        release = f"{major}.{minor[0]}," if minor else f"{major}."
+        expect = tuple(each.replace("{cuda}", release) for each in row.expect_cuda)
     return Check(
         name=row.name,
         kind="command" if row.command is not None else "python",
         text=row.command if row.command is not None else row.python or "",
         origin="known",
-        expect=row.expect,
+        expect=expect,
         forbid=row.forbid,
         number=row.number,
         tolerance=row.tolerance,

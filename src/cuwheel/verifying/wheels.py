@@ -66,7 +66,7 @@ def _verified(
     if request.static:
         return looked_at, where
     with limits.collected() as met:
-        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
+        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
         trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
         unsafe = wheel_rules.unsafe(looked_at.findings)
         installations = tuple(_installations(trial, wanted, here, unsafe=unsafe))

@@ -66,6 +66,27 @@ def test_case_1_is_among_them(tmp_path: Path) -> None:
     assert found["bitsandbytes says SUCCESS"].gpu
 
 
+@pytest.mark.parametrize(
+    ("cuda", "release", "passes"),
+    [
+        (None, "13.0", True),
+        ("12.2", "12.2", True),
+        ("12.2", "13.0", False),
+        ("12.2", "12.21", False),
+        ("12", "12.9", True),
+        ("12", "13.0", False),
+        ("12.2.1", "12.2", True),
+    ],
+)
+def test_nvcc_must_be_of_the_cuda_that_is_asked_for(
+    tmp_path: Path, cuda: str | None, release: str, *, passes: bool
+) -> None:
+    said = f"Cuda compilation tools, release {release}, V{release}.48\n"
+    path = Wheel(name="torch", files={"torch/__init__.py": ""}).write(tmp_path)
+    (check,) = [each for each in checks.of(VerifyTable(), survey(path), cuda=cuda) if each.program == "nvcc"]
+    assert all(each in said for each in check.expect) is passes
+
+
 def test_a_wheel_for_cuda_alone_is_tried_where_there_is_a_gpu(tmp_path: Path) -> None:
     """Without a library for the processor there is nothing that could be tried without one."""
     needing = {"python -m bitsandbytes", "which library bitsandbytes loads"}

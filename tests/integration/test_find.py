@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
 from cuwheel.inspection import wheel_facts
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving
+from tests.integration.install_world import wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,3 +284,37 @@ def test_an_index_that_lists_more_than_anybody_reads(facts: bool, monkeypatch: p
     reasons = [each.reasons[0] for each in found.candidates]
     assert len(reasons) == 200
     assert sum("name a version to ask about this one" in each for each in reasons) == 190
+
+
+def test_wheels_for_another_system_have_to_be_asked_for(tmp_path: Path) -> None:
+    """Somebody who names a GPU alone installs on a machine like this one."""
+    dist = tmp_path / "dist"
+    _wheel(dist, "2.0", NATIVE, "py3-none-win_amd64")
+    _wheel(dist, "1.0", NATIVE, f"py3-none-manylinux_2_28_{fleet.cpu_here()}")
+    place: Any = {"find_links": [str(dist)], "no_index": True}
+    here = _find(refine=None, **place)
+    assert _chosen(here) == "1.0"
+    assert here.candidates[-1].reasons[0] == "the operating system is linux, not windows"
+    assert any("Linux" in each for each in here.candidates[0].conditions), "nobody said so"
+    assert _chosen(_find("demo>1", refine=None, **place)) is None
+    windows = _find(refine=Refinement(os="windows", cpu="x86_64"), **place)
+    assert [each.version for each in windows.candidates if each.known_from] == ["2.0"]
+
+
+def test_a_torch_that_it_brings_along_must_run_too(tmp_path: Path) -> None:
+    """As `install` decides: 2.0 has code for the GPU, and the only torch that it goes with has none."""
+    dist = tmp_path / "dist"
+    for version, library in (("2.8.0", "plain-124.so"), ("2.9.0", "plain-130.so")):
+        wheel(dist, "torch", version, library=library)
+    wheel(dist, "demo", "2.0", library="plain-124.so", requires="torch==2.9.0")
+    wheel(dist, "demo", "1.0", library="plain-124.so", requires="torch==2.8.0")
+    place: Any = {"find_links": [str(dist)], "no_index": True}
+    old = replace(LINUX, driver="550.54.14")
+    answer = _find(refine=old, **place)
+    assert _chosen(answer) == "1.0"
+    assert [each.version for each in answer.candidates] == ["1.0", "2.0"]
+    assert answer.candidates[1].reasons == ("it does not go with torch 2.8.0, which runs there",)
+    assert _chosen(_find(**place)) == "2.0"
+    for each in dist.glob("torch-2.8.0*"):
+        each.unlink()
+    assert _chosen(_find(refine=old, **place)) == "2.0", "nothing better is known"

@@ -56,10 +56,10 @@ def publish_upload(
 @takes(FindRequest)
 def find(request: FindRequest) -> Find:
     """Every file of a package that the user's indexes have, and which of them runs on machines, the best first."""
-    from cuwheel.delivery import best_candidate
+    from cuwheel.delivery import together
     from cuwheel.report import find as report
 
-    return report.answer_of(best_candidate.find(request))
+    return report.answer_of(together.find(request))
 
 
 @takes(InstallRequest)

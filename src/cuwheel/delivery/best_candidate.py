@@ -16,7 +16,7 @@ from cuwheel.delivery import candidates, catalogue, judging, tag_order, wheel_re
 from cuwheel.delivery.judging import Ruling
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import named
-from cuwheel.machine.fleet import Machine
+from cuwheel.machine.fleet import Machine, with_platform
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.units import size
@@ -63,11 +63,12 @@ def find(request: FindRequest, *, shallow: bool = False) -> Found:
         machines = looking.result()
         bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on), shallow=shallow)
         order = tag_order.of(machines[0])
-        rulings = _preferred([judging.by_name(each, machines) for each in listed], order)
+        complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
+        rulings = _preferred([judging.by_name(each, complete) for each in listed], order)
         known = catalogue.opened(request.catalogues, session)
         rulings = _by_facts(_once_a_build(rulings), bench, session, known)
-        rulings = list(_by_wheels(_one_platform_first(rulings, order), bench, session, budget))
-    ranked = sorted(_one_platform_first(_preferred(rulings, order), order), key=_rank)
+        rulings = list(_by_wheels(rulings, bench, session, budget))
+    ranked = sorted(_preferred(rulings, order), key=_rank)
     chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
     return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
 
@@ -202,32 +203,16 @@ def _last_patches(rulings: Sequence[Ruling]) -> dict[tuple[int, ...], Ruling]:
     return {_release(each).release[:2]: each for each in sorted(failing, key=_release)}
 
 
-def _one_platform_first(rulings: Sequence[Ruling], order: Mapping[str, int]) -> list[Ruling]:
-    """Where a machine's system is not known, wheels for others come after all for the usual one."""
-    first = min(rulings, key=lambda each: tag_order.place(each.candidate.wheel, order), default=None)
-    return sorted(rulings, key=lambda each: first is not None and _platform(each) != _platform(first))
-
-
 def _rank(ruling: Ruling) -> int:
     return ruling.rank
 
 
 def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) -> bool:
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
-    if _platform(best) != _platform(other):
-        return True
     older = _release(best) > _release(other)
     if best.rank == 0:
         return older or best.outcome == ORDER[0]
     return older and (not bench.knows_gpu or len(read) >= _OLDER_READ)
-
-
-def _platform(ruling: Ruling) -> tuple[str | None, str | None] | None:
-    """The system and processor that a wheel is for: a machine of which neither is known has one of them."""
-    if ruling.candidate.wheel is None:
-        return None
-    made_for = tags.platform_of(ruling.candidate.wheel.platforms[0])
-    return made_for.os, made_for.cpu
 
 
 def _read(ruling: Ruling, bench: Bench, session: client.Session, budget: Budget) -> Ruling:

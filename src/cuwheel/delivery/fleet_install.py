@@ -26,8 +26,8 @@ from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.install_lock import InstallLock, LockedFile, Part
 from cuwheel.errors import UsageError
 from cuwheel.facts import versions
-from cuwheel.machine import fleet, named
-from cuwheel.machine.fleet import Machine
+from cuwheel.machine import named
+from cuwheel.machine.fleet import Machine, with_platform
 from cuwheel.network import addresses, index_settings, transfer
 from cuwheel.units import size
 from cuwheel.wheel.metadata import normalised
@@ -78,7 +78,7 @@ def _complete(machine: Machine) -> Machine:
         raise UsageError(
             f"the fleet file does not say which Python {machine.name} has", hint='add python = "3.12", or give --python'
         )
-    return replace(machine, os=machine.os or "linux", cpu=machine.cpu or fleet.cpu_here())
+    return with_platform(machine)
 
 
 def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:

@@ -50,8 +50,9 @@ def platform_of(machine: Machine) -> str:
 
 
 def _platforms(machine: Machine) -> Iterator[str]:
-    cpu = machine.cpu or fleet.cpu_here()
-    if (machine.os or ("windows" if sys.platform == "win32" else "linux")) == "windows":
+    machine = fleet.with_platform(machine)
+    cpu = machine.cpu or ""
+    if machine.os == "windows":
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return
     newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
+from functools import reduce
 from itertools import product
+from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -12,8 +15,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel import log
-from cuwheel.delivery import choosing, pinning
+from cuwheel.delivery import best_candidate, choosing, pinning
 from cuwheel.delivery.choosing import Choice
+from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries
 from cuwheel.machine.fleet import Refinement
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
+    from cuwheel.delivery.best_candidate import Found
     from cuwheel.delivery.judging import Ruling
-    from cuwheel.delivery.request import InstallRequest
 
 _ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
 _TORCHES = 3
@@ -78,6 +82,32 @@ def with_required_torch(
     if found.problem or made.keys() != {choices[0].name, _TORCH}:
         return choices
     return made[choices[0].name], made[_TORCH]
+
+
+def find(request: FindRequest) -> Found:
+    """What `find` puts first; where that brings a torch along which does not run, what `install` takes in its place."""
+    found = best_candidate.find(request)
+    start = Choice(name=normalised(found.name), wanted=request.wanted, found=found, ruling=found.chosen)
+    required = list(_torch_of(start))
+    if not required or any(each.torch for each in found.machines):
+        return found
+    given = {each.name: getattr(request, each.name) for each in fields(FindRequest)}
+    as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
+    torch = Requirement(_TORCH)
+    torch.specifier = reduce(and_, required)
+    try:
+        if choosing.choose(as_install, str(torch), request.env, shallow=True).is_made:
+            return found
+    except UnknownNameError:
+        return found  # these indexes have no torch: it comes from elsewhere
+    made, *others = with_required_torch(as_install, (start,), (_TORCH,), request.env)
+    if not others:
+        return found
+    reason = f"it does not go with {_named(others[0])}, which runs there"
+    judged = {each.candidate.file for each in made.found.rulings}
+    passed = (each for each in found.rulings if each.candidate.file not in judged)
+    rulings = (*made.found.rulings, *(replace(each, reasons=(reason,)) for each in passed))
+    return replace(made.found, rulings=rulings, chosen=made.ruling, downloaded=found.downloaded + made.found.downloaded)
 
 
 def _round(request: InstallRequest, asked: dict[str, str], prefix: _Prefix) -> tuple[list[Choice], _Conflict | None]:
@@ -182,7 +212,7 @@ def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
 
 def _torch_of(choice: Choice) -> Iterator[SpecifierSet]:
     for each in filter(None, map(requirements.parse, choice.ruling.requires if choice.ruling else ())):
-        if normalised(each.name) == _TORCH and "extra" not in str(each.marker) and each.specifier:
+        if normalised(each.name) == _TORCH and "extra" not in str(each.marker):
             yield each.specifier
 
 

@@ -6,6 +6,7 @@ What is not known is never assumed: it becomes a condition of the verdict.
 from __future__ import annotations
 
 import platform
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -112,6 +113,12 @@ def with_l4t(machine: Machine) -> Machine:
     """The CUDA of a Jetson's driver by its L4T, where nothing else says it."""
     row = toolkits.jetson_release(machine.l4t) if machine.l4t and not machine.driver_cuda else None
     return replace(machine, driver_cuda=row.cuda) if row else machine
+
+
+def with_platform(machine: Machine) -> Machine:
+    """What it does not say of its system and processor is as it is here: somebody asks for another GPU alone."""
+    here: System = "windows" if sys.platform == "win32" else "linux"
+    return replace(machine, os=machine.os or here, cpu=machine.cpu or cpu_here())
 
 
 def from_gpu(text: str, name: str | None = None) -> Machine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cuwheel.measuring import journal
+from cuwheel import api
+from cuwheel.measuring import campaign, execution, journal, trials_file
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))
@@ -214,6 +216,27 @@ def test_an_interrupted_trial_is_no_result_and_runs_again(place: Path, number: s
     assert lines[-1].end.outcome == "interrupted"
     found = answer(trials(place, SLOW, "--resume"), 0)
     assert (found["runs"], found["without_result"]) == (2, 1)
+
+
+def test_the_command_to_go_on_names_the_folder_and_the_plan(place: Path) -> None:
+    """Without them it would begin elsewhere, or with another plan."""
+    (place / "TRIALS.toml").write_text(command("status {a}", 1, "axes.a = ['x', 'y']\n"))
+    plan = trials_file.load(place / "TRIALS.toml")
+    folder = place / "else where"
+    api.trials(place / "TRIALS.toml", output=folder)
+
+    def interrupted(_job: execution.Job) -> execution.Result:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        campaign.run(plan, folder, campaign.Wish(resume=True, repeats=3, only={"a": "y"}), execute=interrupted)
+    found = api.trials_report(folder)
+    assert (found.look, found.done) == (2, False)
+    shown = subprocess.run(
+        [CUWHEEL, "trials", "report", folder], cwd=place, capture_output=True, text=True, check=False
+    )
+    (line,) = re.findall(r"not finished: cuwheel (.*--only a=y)", " ".join(shown.stdout.split()))
+    assert f"-o '{folder}' --resume --repeats 3" in line
 
 
 def test_a_second_runner_is_refused(place: Path) -> None:

@@ -56,10 +56,11 @@ class Kernel(Struct, frozen=True, kw_only=True):
 class Analysis(Struct, frozen=True, kw_only=True):
     """`unknown`: what is not known yet, in sentences. `without_result`: killed or interrupted, and run again.
 
-    `uncounted`: runs that warmed up, and how many of them failed.
+    `uncounted`: runs that warmed up, and how many of them failed. `look`: the first plan's, or that of how manieth.
     """
 
     header: Header
+    look: int
     done: bool
     running: bool
     runs: int
@@ -82,6 +83,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.header: Header | None = None
+        self.look, self._new = 1, False
         self.runs: Counter[int] = Counter()
         self.failures: Counter[int] = Counter()
         self.ignored: Counter[int] = Counter()
@@ -95,6 +97,12 @@ class _Tally:
         self.warm_ups, self.failed_warm_ups, self.without_result = 0, 0, 0
         self.hottest: dict[str, GpuUse] = {}
 
+    def plan(self, header: Header) -> None:
+        """Another plan after runs of an earlier one is another look; going on with the same one, after a crash, not."""
+        if self.header and self._new and _planned(self.header) != _planned(header):
+            self.look, self._new = self.look + 1, False
+        self.header = header
+
     def take(self, start: Start, end: End) -> None:
         failed = end.outcome != "passed"
         self.boots.add(start.boot)
@@ -105,6 +113,7 @@ class _Tally:
             self.warm_ups, self.failed_warm_ups = self.warm_ups + 1, self.failed_warm_ups + failed
             return
         number = start.condition
+        self._new = True
         self.runs[number] += 1
         self.failures[number] += failed
         self.ignored[number] += end.ignored is not None
@@ -134,6 +143,13 @@ class _Tally:
             )
 
 
+def _planned(header: Header) -> tuple[int, list[int]]:
+    """How often, and which conditions."""
+    return header.repeats, [
+        number for number, each in enumerate(header.conditions) if header.only.items() <= each.items()
+    ]
+
+
 def _cold_words(cold: Cold) -> str:
     parts = [f"JIT cache {cold.jit_cache}", f"page cache {cold.page_cache}"]
     parts += [f"modules loaded {cold.module_loading}"] if cold.module_loading else []
@@ -150,8 +166,9 @@ def read(folder: Path) -> Analysis:
     tally = _Tally()
     began: Start | None = None
     for line in journal.lines(folder):
-        tally.header = line.header or tally.header
-        if line.start:
+        if line.header:
+            tally.plan(line.header)
+        elif line.start:
             began = line.start
         elif line.end and began and line.end.trial == began.trial:
             tally.take(began, line.end)
@@ -167,19 +184,22 @@ def read(folder: Path) -> Analysis:
 def _analysed(tally: _Tally, header: Header, *, running: bool) -> Analysis:
     known = [number for number in sorted(tally.runs) if 0 <= number < len(header.conditions)]
     counts = {number: Counts(tally.failures[number], tally.runs[number]) for number in known}
-    effects = tuple(axis_effects.of_axes(header, counts, _means(header, tally)))
+    repeats, chosen = _planned(header)
+    finished = all(tally.runs[number] >= repeats for number in chosen)
+    stage = axis_effects.Stage(look=tally.look, finished=finished)
+    effects = tuple(axis_effects.of_axes(header, counts, _means(header, tally), stage))
     total = axis_effects.summed(counts.values())
-    wanted = header.repeats * len(header.conditions)
     return Analysis(
         header=header,
-        done=sum(tally.runs.values()) >= wanted,
+        look=tally.look,
+        done=finished,
         running=running,
         runs=total.runs,
         failures=total.failures,
         boots=len(tally.boots),
         groups=tuple(_group(header, tally, number, counts[number]) for number in known),
         effects=effects,
-        unknown=tuple(_unknown(total, effects, header, counts)),
+        unknown=tuple(_unknown(total, effects, header, counts, finished=finished)),
         kernels=tuple(Kernel(call=call, trials=number) for call, number in tally.kernels.most_common(_SHOWN_FAILURES)),
         failed=tuple(tally.failed),
         without_result=tally.without_result,
@@ -215,7 +235,9 @@ def _means(header: Header, tally: _Tally) -> dict[tuple[str, str], float]:
     return {each: sums[each] / number for each, number in numbers.items() if number}
 
 
-def _unknown(total: Counts, effects: Iterable[Effect], header: Header, counts: Mapping[int, Counts]) -> Iterator[str]:
+def _unknown(
+    total: Counts, effects: Iterable[Effect], header: Header, counts: Mapping[int, Counts], *, finished: bool
+) -> Iterator[str]:
     if total.runs and not total.failures:
         most = rates.wilson(*total)[1]
         yield f"No failure in {total.runs} runs: a rate up to {most:.1%} is not ruled out.{_rarer(total.runs)}"
@@ -228,7 +250,7 @@ def _unknown(total: Counts, effects: Iterable[Effect], header: Header, counts: M
                 f"{effect.axis}: about {effect.more_runs} more runs of each value would tell "
                 f"{high.rate or 0:.0%} ({high.value}) from {low.rate or 0:.0%} ({low.value})."
             )
-        elif effect.verdict == "not decided":
+        elif effect.verdict == "not decided" and finished:
             yield f"{effect.axis}: the rates look the same; whether they are takes far more runs."
         for side in effect.sides:
             if side.value in effect.prevented_by and side.interval[1] > _RARE:

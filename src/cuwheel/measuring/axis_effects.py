@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from cuwheel.measuring.journal import Header
 
 # prevents: with one value it was never seen, with another it was, and chance is unlikely to have done that.
-# matters: seen with every value, not equally often. no difference: enough runs and none seen. not decided: too few.
-Verdict: TypeAlias = Literal["prevents", "matters", "no difference", "not decided"]
-_WORTH_KNOWING = 0.2  # a difference of rates that is smaller is called none, where it can be ruled out
+# matters: seen with every value, not equally often. close: the rates differ by at most 20 points. not decided: too few
+# runs, or not all that were planned.
+Verdict: TypeAlias = Literal["prevents", "matters", "close", "not decided"]
+_CLOSE = 0.2  # rates that differ by no more, where more can be ruled out
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -34,7 +35,8 @@ class Side(Struct, frozen=True, kw_only=True):
 
 class Effect(Struct, frozen=True, kw_only=True):
     """What an axis does. `p`: of the exact test within groups that are alike in all else, corrected for the number of
-    axes (`p_plain`: not). `prevented_by`: values with which no failure was seen. `more_runs`: of each value, to decide.
+    axes and of looks (`p_plain`: not). `difference`: between the highest rate and the lowest, what it lies between.
+    `prevented_by`: values with which no failure was seen. `more_runs`: of each value, to decide.
     """
 
     axis: str
@@ -42,6 +44,7 @@ class Effect(Struct, frozen=True, kw_only=True):
     p: float
     p_plain: float
     verdict: Verdict
+    difference: tuple[float, float]
     prevented_by: tuple[str, ...] = ()
     more_runs: int | None = None
     says: str = ""
@@ -52,7 +55,20 @@ def summed(counts: Iterable[Counts]) -> Counts:
     return Counts(sum(each.failures for each in listed), sum(each.runs for each in listed))
 
 
-def of_axes(header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[str, str], float]) -> Iterator[Effect]:
+class Stage(Struct, frozen=True, kw_only=True):
+    """How far a campaign is. `look`: of how many plans this is the last: the first, and every one to go on with.
+
+    `finished`: all that was planned has been run. Whoever looks before that, and stops when the result pleases, would
+    find a difference by chance sooner or later, so nothing is decided before.
+    """
+
+    look: int = 1
+    finished: bool = True
+
+
+def of_axes(
+    header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[str, str], float], stage: Stage
+) -> Iterator[Effect]:
     """`means`: how long a trial took, by axis and value."""
     alike = {axis: _alike(header, counts, axis) for axis in header.axes}
     plain = {axis: _p_of_axis(groups) for axis, groups in alike.items() if groups}
@@ -70,7 +86,7 @@ def of_axes(header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[s
             for value in header.axes[axis]
             if (side := summed(group[value] for group in alike[axis] if value in group)).runs
         )
-        yield _judged(axis, sides, corrected[axis], p, len(plain))
+        yield _judged(axis, sides, (rates.spent(corrected[axis], stage.look), p), len(plain), stage)
 
 
 def _alike(header: Header, counts: Mapping[int, Counts], axis: str) -> list[dict[str, Counts]]:
@@ -104,36 +120,41 @@ def _p_of_axis(groups: Sequence[Mapping[str, Counts]]) -> float:
     return min(1.0, min(found) * len(compared))
 
 
-def _judged(axis: str, sides: tuple[Side, ...], p: float, p_plain: float, axes: int) -> Effect:
+def _judged(axis: str, sides: tuple[Side, ...], p_values: tuple[float, float], axes: int, stage: Stage) -> Effect:
+    """`p_values`: corrected, and plain."""
+    p, p_plain = p_values
     ordered = sorted(sides, key=lambda side: side.rate or 0.0)
     low, high = ordered[0], ordered[-1]
     never = tuple(side.value for side in sides if side.failures == 0)
-    decided = p < rates.ALPHA
-    if decided:
-        verdict: Verdict = "prevents" if never else "matters"
-    else:
-        apart = high.interval[1] - low.interval[0]
-        verdict = "no difference" if apart <= _WORTH_KNOWING else "not decided"
-    more = None if decided or verdict == "no difference" else _more_runs(low, high, axes)
+    difference = (high.interval[0] - low.interval[1], high.interval[1] - low.interval[0])
+    verdict: Verdict = "not decided"
+    if stage.finished and p < rates.ALPHA:
+        verdict = "prevents" if never else "matters"
+    elif stage.finished and difference[1] <= _CLOSE:
+        verdict = "close"
+    more = _more_runs(low, high, axes, stage.look + 1) if stage.finished and verdict == "not decided" else None
     return Effect(
         axis=axis,
         sides=sides,
         p=p,
         p_plain=p_plain,
         verdict=verdict,
+        difference=difference,
         prevented_by=never if verdict == "prevents" else (),
         more_runs=more,
-        says=_says(axis, verdict, low, high, more, p),
+        says=_says(axis, verdict, low, high, p, difference, stage),
     )
 
 
-def _more_runs(low: Side, high: Side, axes: int) -> int | None:
+def _more_runs(low: Side, high: Side, axes: int, look: int) -> int | None:
     """Of each value, should the rates be what they look like now. None where they look the same."""
-    needed = rates.runs_to_tell(low.rate or 0.0, high.rate or 0.0, rates.ALPHA / max(axes, 1))
+    needed = rates.runs_to_tell(low.rate or 0.0, high.rate or 0.0, rates.ALPHA / 2.0**look / max(axes, 1))
     return max(1, needed - min(low.runs, high.runs)) if needed else None
 
 
-def _says(axis: str, verdict: Verdict, low: Side, high: Side, more: int | None, p: float) -> str:
+def _says(
+    axis: str, verdict: Verdict, low: Side, high: Side, p: float, difference: tuple[float, float], stage: Stage
+) -> str:
     seen = f"{_of_runs(low)} with {axis} {low.value}, {_of_runs(high)} with {axis} {high.value}"
     if verdict == "prevents":
         return (
@@ -142,11 +163,10 @@ def _says(axis: str, verdict: Verdict, low: Side, high: Side, more: int | None, 
         )
     if verdict == "matters":
         return f"{seen} (p {_p_words(p)}). It was seen with every value, and not equally often."
-    if verdict == "no difference":
-        return f"{seen}. The rates differ by at most {high.interval[1] - low.interval[0]:.0%}."
-    if more is None:
-        return f"{seen}. That is no sign of a difference, nor proof that there is none."
-    return f"{seen}. Chance alone may do that (p {_p_words(p)})."
+    if not stage.finished:
+        return f"{seen} so far. It is judged when all planned runs are done."
+    between = f"{high.value} fails {difference[0] * 100:+.0f} to {difference[1] * 100:+.0f} points more often"
+    return f"{seen}. Chance alone may do that (p {_p_words(p)}): {between}."
 
 
 def _of_runs(side: Side) -> str:

@@ -154,6 +154,7 @@ def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Map
         environments=tuple(
             distinct.index(made[number]) if number in made else -1 for number in range(len(plan.conditions))
         ),
+        only=wish.only,
     )
 
 

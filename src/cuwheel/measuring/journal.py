@@ -47,6 +47,7 @@ class Header(Struct, frozen=True, kw_only=True):
     """Written when the trials begin, and again whenever they are resumed. `mark`: in the variables of every trial.
 
     `conditions`: axis → value, of each. `environments`: what is installed in each, in the order of the conditions.
+    `only`: axis → value, of the conditions that were to be run; empty: all.
     """
 
     tool: str
@@ -63,6 +64,7 @@ class Header(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     packages: tuple[tuple[Package, ...], ...] = ()
     environments: tuple[int, ...] = ()
+    only: dict[str, str] = {}
     schema: str = SCHEMA
 
 

@@ -52,6 +52,7 @@ class Trials(Struct, frozen=True, kw_only=True):
     """`groups`: by condition. `effects`: by axis. `unknown`: what is not known yet, in sentences.
 
     `planned`: with --dry-run alone, what would be run. `without_result`: killed or interrupted, and run again.
+    `look`: 1 for the first plan, one more for each with which somebody went on; p values are corrected for it.
     """
 
     schema: Literal["cuwheel.trials/1"] = "cuwheel.trials/1"
@@ -59,7 +60,9 @@ class Trials(Struct, frozen=True, kw_only=True):
     folder: str
     seed: int | None = None
     repeats: int
+    only: dict[str, str] = {}
     axes: dict[str, tuple[str, ...]]
+    look: int = 1
     done: bool = False
     running: bool = False
     runs: int = 0
@@ -107,7 +110,9 @@ def of_analysis(found: Analysis, folder: Path) -> Trials:
         folder=str(folder),
         seed=header.seed,
         repeats=header.repeats,
+        only=header.only,
         axes=header.axes,
+        look=found.look,
         done=found.done,
         running=found.running,
         runs=found.runs,
@@ -152,6 +157,11 @@ def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
         yield Heading("Axis by axis")
         yield _effects(answer)
         yield Facts(tuple(Row(each.axis, each.says) for each in answer.effects))
+        axes = f"{len(answer.effects)} axes and " if len(answer.effects) > 1 else ""
+        yield Paragraph(
+            f"p is corrected for {axes}look {answer.look}: a difference is claimed by chance in at most 5 of 100 "
+            "campaigns, however often somebody goes on."
+        )
     yield from _preventing(answer)
     if answer.unknown:
         yield Heading("Not known yet")
@@ -166,7 +176,11 @@ def _headline(answer: Trials) -> str:
     if answer.running:
         state = "; still running"
     else:
-        state = "" if answer.done else f"; not finished: cuwheel trials run {quoting.here([answer.file])} --resume"
+        words = ["cuwheel", "trials", "run", answer.file, "-o", answer.folder, "--resume"]
+        # Without these it would be another plan, and so another look.
+        words += ["--repeats", str(answer.repeats)] if answer.look > 1 else []
+        words += [word for axis, value in answer.only.items() for word in ("--only", f"{axis}={value}")]
+        state = "" if answer.done else f"; not finished: {quoting.here(words)}"
     failed = (
         f"{answer.failures} of {answer.runs} runs failed" if answer.failures else f"no failure in {answer.runs} runs"
     )
@@ -231,7 +245,7 @@ def _effects(answer: Trials) -> Table:
                 each.axis,
                 ", ".join(f"{side.value} {side.failures}/{side.runs}" for side in each.sides),
                 "<0.0001" if each.p < 0.0001 else f"{each.p:.2g}",  # noqa: PLR2004
-                each.verdict,
+                f"at most {each.difference[1] * 100:.0f} points" if each.verdict == "close" else each.verdict,
             )
             for each in answer.effects
         ),

@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from cuwheel.measuring import analysis, rates
+from cuwheel.measuring import analysis, axis_effects, rates
 from cuwheel.measuring.rates import Counts
 from tests.unit.measuring.campaigns import header, written
 
@@ -108,7 +109,7 @@ def test_case_3(tmp_path: Path) -> None:
         (int(number >= 9), "machine" if number < 7 else "passed") for number in range(38)
     ]
     folder = written(
-        tmp_path / "j", header({"start": ("cold", "warm")}, [{"start": "cold"}, {"start": "warm"}]), trials
+        tmp_path / "j", header({"start": ("cold", "warm")}, [{"start": "cold"}, {"start": "warm"}], 9), trials
     )
     found = analysis.read(folder)
     assert [(each.failures, each.runs) for each in found.groups] == [(7, 9), (0, 29)]
@@ -129,7 +130,7 @@ def test_a_difference_between_groups_is_not_taken_for_one_of_the_axis(tmp_path: 
     for condition, runs, failures in ((0, 40, 0), (1, 4, 2), (2, 4, 0), (3, 40, 20)):
         trials += [(condition, "status" if number < failures else "passed") for number in range(runs)]
     found = {
-        each.axis: each for each in analysis.read(written(tmp_path / "j", header(axes, conditions), trials)).effects
+        each.axis: each for each in analysis.read(written(tmp_path / "j", header(axes, conditions, 4), trials)).effects
     }
     assert found["version"].p > 0.5
     assert found["version"].sides[1].failures == 20
@@ -154,6 +155,62 @@ def test_where_one_axis_is_changed_at_a_time_like_is_compared_with_like(tmp_path
     assert found["compute"].verdict == "not decided"
     assert [(side.failures, side.runs) for side in found["start"].sides] == [(8, 10), (0, 10)]
     assert found["start"].verdict == "prevents"
+
+
+@pytest.mark.parametrize("going_on", ["ten more", "one more", "as many as it says"])
+def test_going_on_until_decided_claims_nothing_too_often(going_on: str) -> None:
+    """Both values fail equally often, and somebody goes on until the verdict is another: 400 times."""
+    dice = random.Random(7)  # noqa: S311 - the same campaigns every time
+    plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}])
+    claims = 0
+    for _ in range(400):
+        failures, runs, more = [0, 0], 0, 10
+        for look in range(1, 13):
+            runs += more
+            failures = [each + sum(dice.random() < 0.3 for _ in range(more)) for each in failures]
+            counts = {number: Counts(each, runs) for number, each in enumerate(failures)}
+            (effect,) = axis_effects.of_axes(plan, counts, {}, axis_effects.Stage(look=look))
+            if effect.verdict in ("prevents", "matters"):
+                claims += 1
+            if effect.verdict != "not decided" or runs > 500:
+                break
+            more = {"ten more": 10, "one more": 1}.get(going_on) or min(effect.more_runs or 20, 200)
+    assert claims <= 400 * rates.ALPHA
+
+
+def test_a_difference_is_found_though_somebody_looked_twice() -> None:
+    plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}])
+    for look in (1, 2, 3):
+        counts = {0: Counts(2, 20 * look), 1: Counts(14 * look, 20 * look)}
+        (effect,) = axis_effects.of_axes(plan, counts, {}, axis_effects.Stage(look=look))
+        assert effect.verdict == "matters"
+
+
+def test_looks_are_counted_from_the_journal(tmp_path: Path) -> None:
+    """Another plan after runs is another look; the same one, after a crash, is not. Nothing is judged halfway."""
+    plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}], 10)
+    first: list[tuple[int, Outcome | None]] = [(0, "status"), (1, "passed")]
+    folder = written(tmp_path / "j", plan, first * 9)
+    found = analysis.read(folder)
+    assert (found.look, found.done, found.effects[0].verdict) == (1, False, "not decided")
+    assert "judged when all planned runs are done" in found.effects[0].says
+    more = (folder / "journal.jsonl").read_bytes()
+    rest = written(tmp_path / "rest", plan, first).joinpath("journal.jsonl").read_bytes()
+    (folder / "journal.jsonl").write_bytes(more + rest)
+    found = analysis.read(folder)
+    assert (found.look, found.done, found.effects[0].verdict) == (1, True, "prevents")
+    longer = written(tmp_path / "longer", replace(plan, repeats=11), first).joinpath("journal.jsonl").read_bytes()
+    (folder / "journal.jsonl").write_bytes(more + rest + longer)
+    again = analysis.read(folder)
+    assert (again.look, again.done) == (2, True)
+    assert again.effects[0].p == pytest.approx(again.effects[0].p_plain * 4)
+
+
+def test_rates_that_are_close_are_told_by_their_interval() -> None:
+    plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}])
+    (effect,) = axis_effects.of_axes(plan, {0: Counts(4, 100), 1: Counts(10, 100)}, {}, axis_effects.Stage())
+    assert effect.verdict == "close"
+    assert effect.says.endswith("y fails -4 to +16 points more often.")
 
 
 def test_no_failure_is_no_proof(tmp_path: Path) -> None:
@@ -183,7 +240,7 @@ def test_ten_thousand_trials_in_one_pass(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     assert found.runs == 10_000
     assert {each.axis: each.verdict for each in found.effects} == {
-        "a": "prevents", "b": "prevents", "c": "no difference", "d": "no difference"
+        "a": "prevents", "b": "prevents", "c": "close", "d": "close"
     }  # fmt: skip
 
 

@@ -100,6 +100,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):  # the long set looks three times as far as five minutes allow
+        for test in {getattr(item, "obj", None) for item in items}:
+            if asked := getattr(test, "_hypothesis_internal_use_settings", None):
+                vars(test)["_hypothesis_internal_use_settings"] = hypothesis.settings(
+                    asked, max_examples=3 * asked.max_examples
+                )
     for item in items:
         kind = item.path.relative_to(TESTS).parts[0]
         if kind in KINDS:

@@ -304,7 +304,7 @@ def test_device_code_and_real_cuda_libraries(tmp_path: Path) -> None:
     assert [each.identifier for each in after.entries] == [each.identifier for each in before.entries]
     assert after.registration == before.registration
     assert after.rpath == ("$ORIGIN/../../nvidia/cu13/lib",)
-    assert done.requires == ("nvidia-cuda-runtime>=13,<14",)
+    assert done.requires == ("nvidia-cuda-runtime>=13.0,<14",)
 
 
 def test_another_machines_wheel_is_repaired_here(tmp_path: Path) -> None:

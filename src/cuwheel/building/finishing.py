@@ -15,6 +15,7 @@ from cuwheel.building import gate, jobs
 from cuwheel.building.job import Phase, Problem
 from cuwheel.building.results import JobResult, MadeWheel
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.recording import reader
@@ -216,6 +217,7 @@ class _Finishing:
             exclude=table.exclude,
             requires=table.requires,
             cuda_major=int(self.job.cuda.split(".")[0]),
+            cuda=versions.minor(self.job.cuda),
             libraries=tuple(each for each in places if each.is_dir()),
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.compat import drivers
@@ -22,7 +23,7 @@ from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from cuwheel.buffer import Buffer
 
@@ -47,6 +48,7 @@ class Binary(Struct, frozen=True, kw_only=True):
     glibc: str | None
     undefined: frozenset[str] = frozenset()
     cuda: int | None = None
+    toolkits: tuple[str, ...] = ()
     device_code: tuple[DeviceCode, ...] = ()
     windows: bool = False
 
@@ -160,7 +162,13 @@ def _elf(buffer: Buffer) -> Binary | None:
         return None
     facts = library.read(buffer)
     undefined = frozenset(each.name for each in dynamic.symbols(file) if not each.defined and each.bind != _WEAK)
-    return _of(buffer.name, file, undefined, drivers.cuda_major(facts), facts.device_code)
+    return replace(
+        _of(buffer.name, file),
+        undefined=undefined,
+        cuda=drivers.cuda_major(facts),
+        toolkits=facts.toolkits,
+        device_code=facts.device_code,
+    )
 
 
 def _pe(buffer: Buffer, *, code: bool = True) -> Binary | None:
@@ -182,6 +190,7 @@ def _pe(buffer: Buffer, *, code: bool = True) -> Binary | None:
         versions=(),
         glibc=None,
         cuda=drivers.cuda_major(facts) if facts else None,
+        toolkits=facts.toolkits if facts else (),
         device_code=facts.device_code if facts else (),
         windows=True,
     )
@@ -207,13 +216,7 @@ def outside(path: Path) -> Binary | None:
 _WEAK = 2
 
 
-def _of(
-    path: str,
-    file: elf.Elf,
-    undefined: frozenset[str] = frozenset(),
-    cuda: int | None = None,
-    device_code: Sequence[DeviceCode] = (),
-) -> Binary:
+def _of(path: str, file: elf.Elf) -> Binary:
     facts = dynamic.read(file)
     return Binary(
         path=path.replace("\\", "/"),
@@ -227,7 +230,4 @@ def _of(
             sorted({each for owner, wanted in facts.versions for each in wanted if not owner.startswith("ld-")})
         ),
         glibc=facts.ceiling("GLIBC"),
-        undefined=undefined,
-        cuda=cuda,
-        device_code=tuple(device_code),
     )

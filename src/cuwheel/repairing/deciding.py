@@ -85,6 +85,13 @@ def major_of(cuda: str | int | None) -> int | None:
     return versions.major(toolkits.find_toolkit(text).version)
 
 
+def release_of(cuda: str | int | None) -> str | None:
+    """`12.8` of `12.8.1` or `cu128`; None where only a major was said."""
+    if cuda is None or str(cuda).strip().isdecimal():
+        return None
+    return versions.minor(toolkits.find_toolkit(str(cuda).strip().lower()).version)
+
+
 def _chosen(found: Contents, wish: Wish, searcher: Searcher, machine: str) -> _Choice:
     """The lowest policy that holds, or the one asked for. A wheel that was tagged keeps its tags if they hold."""
     known = policies.policies(machine)

@@ -17,14 +17,15 @@ Fate: TypeAlias = Literal["kept-out", "grafted", "inside", "system", "removed", 
 class Wish(Struct, frozen=True, kw_only=True):
     """`policy`: manylinux_2_28, None for the lowest that fits. `exclude`: sonames (globs), beside NVIDIA's.
 
-    `requires`: write NVIDIA's packages into the metadata. `cuda_major`: where the libraries do not tell it.
-    `libraries`: folders to look in first.
+    `requires`: write NVIDIA's packages into the metadata. `cuda_major`: where the libraries do not tell it;
+    `cuda`: the release, where that is known. `libraries`: folders to look in first.
     """
 
     policy: str | None = None
     exclude: tuple[str, ...] = ()
     requires: bool = False
     cuda_major: int | None = None
+    cuda: str | None = None
     libraries: tuple[Path, ...] = ()
 
 
@@ -44,8 +45,9 @@ class Looked(Struct, frozen=True, kw_only=True):
 class Fact(Struct, frozen=True, kw_only=True):
     """A library that the wheel, or something that is grafted into it, needs.
 
-    `place`: the file that was found. `packages`: those that bring it; `version`: of what was found.
-    `glibc`: what it needs itself. `indirect`: nothing in the wheel asks for it, only NVIDIA's own libraries do.
+    `place`: the file that was found. `packages`: those that bring it; `version`: of what was found; `toolkit`: the
+    release of CUDA that it lies with, such as 12.4, where that shows. `glibc`: what it needs itself. `indirect`:
+    nothing in the wheel asks for it, only NVIDIA's own libraries do.
     """
 
     soname: str
@@ -57,6 +59,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     packages: tuple[str, ...] = ()
     version: str | None = None
+    toolkit: str | None = None
     cuda: tuple[int, ...] = ()
     glibc: str | None = None
     indirect: bool = False

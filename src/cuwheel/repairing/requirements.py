@@ -24,11 +24,11 @@ def of(found: Contents, sorted_: Sorted, wish: Wish) -> tuple[tuple[str, ...], l
     if not wish.requires:
         return (), []
     asking = (*found.binaries, *sorted_.grafted.values())
-    return wanted(asking, sorted_.facts, wish.cuda_major, found.distribution.requires)
+    return wanted(asking, sorted_.facts, wish, found.distribution.requires)
 
 
 def wanted(
-    binaries: Iterable[Binary], facts: Iterable[Fact], wished: int | None, required: Sequence[str]
+    binaries: Iterable[Binary], facts: Iterable[Fact], wish: Wish, required: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """The lines to add, and what stands against them. `required`: what the wheel requires already."""
     kept = {each.soname: each for each in facts if each.fate == "kept-out" and not each.indirect}
@@ -36,8 +36,12 @@ def wanted(
     majors: set[int] = set()
     findings: list[Finding] = []
     unclear: list[str] = []
+    wished = wish.cuda_major
     for binary in binaries:
         major = paths.cuda_major(binary, wished)
+        compiled_with = max(
+            (each for each in binary.toolkits if versions.major(each) == major), key=versions.key, default=wish.cuda
+        )
         for fact in (kept[each] for each in binary.needed if each in kept):
             row = paths.known(fact.soname)
             if row is None or row.from_driver:
@@ -46,7 +50,8 @@ def wanted(
                 unclear.append(fact.soname)
             elif wished in (None, major):
                 majors.add(major)
-                lines |= {requirement(row, major, fact.version)} if major in row.majors else set()
+                if major in row.majors:
+                    lines.add(requirement(row, major, _linked_with(row, major, compiled_with, fact)))
     if len(majors) > 1 or unclear:
         findings.append(_ambiguous(majors, unclear))
     # What only an extra brings does not count: nobody need ask for it.
@@ -55,7 +60,22 @@ def wanted(
     return tuple(each for each in sorted(lines) if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
 
 
-def requirement(library: Library, major: int, found: str | None) -> str:
+def _linked_with(library: Library, major: int, compiled_with: str | None, found: Fact) -> str | None:
+    """The release of the package that the wheel was made with, as far as its own facts tell.
+
+    `compiled_with`: the release of CUDA. A library that was found here tells the number that this release gave it where
+    it lies with the same release; any other is this machine's, and says nothing of the wheel.
+    """
+    if compiled_with is None or versions.major(compiled_with) != major:
+        return None
+    release = versions.minor(compiled_with)
+    package = library.package_for(major)
+    if package and package.numbered_as_cuda:
+        return release
+    return found.version if found.toolkit == release else None
+
+
+def requirement(library: Library, major: int, linked_with: str | None) -> str:
     """From the minor version that was linked with to the end of its major: so long NVIDIA keeps its ABI.
 
     Within a major only releases that have the library; its folder may be another, which the search path allows for.
@@ -71,8 +91,9 @@ def requirement(library: Library, major: int, found: str | None) -> str:
     below = [upper for _, upper in bounds]
     first = None if None in since else min(filter(None, since), key=versions.key)
     last = None if None in below else max(filter(None, below), key=versions.key)
-    same = found and versions.major(found) == newest and not (last and versions.at_least(found, last))
-    lower = versions.minor(found) if found and same else first or str(newest)
+    same = linked_with and versions.major(linked_with) == newest
+    fits = same and not (last and versions.at_least(linked_with or "", last))
+    lower = versions.minor(linked_with) if linked_with and fits else first or str(newest)
     return f"{package.name}>={lower},<{last or newest + 1}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.facts import libraries
+from cuwheel.facts import libraries, versions
 from cuwheel.inspection import limits
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
@@ -29,20 +30,26 @@ _LIBRARY_FOLDERS = ("lib64", "lib")
 _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT")
 _SYSTEM = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LD_CONF = "/etc/ld.so.conf"
+_RUNTIME_PACKAGE = "nvidia-cuda-runtime"
+_NUMBER = re.compile(r"\d{1,3}(\.\d{1,9})*", re.ASCII)
 _MOST_FOLDERS = 500  # of ld.so.conf, which may include itself
 
 
 class Folder(Struct, frozen=True, kw_only=True):
-    """`versions`: of the packages whose files are there, where that is known."""
+    """`versions`: of the packages whose files are there, where that is known. `toolkit`: the release of a toolkit's."""
 
     path: Path
     via: str
+    toolkit: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
 class Found(Struct, frozen=True, kw_only=True):
+    """`toolkit`: the release of CUDA that it lies with, such as 12.4; a major alone where no more shows."""
+
     binary: Binary
     folder: Folder
+    toolkit: str | None = None
 
 
 class Searcher:
@@ -54,8 +61,13 @@ class Searcher:
         self._read: dict[Path, Binary | None] = {}
         self._listed: dict[Path, dict[str, Path]] = {}
 
-    def find(self, soname: str, first: Sequence[Folder] = ()) -> tuple[Found | None, tuple[Looked, ...]]:
-        """`first`: where the library that needs it says to look."""
+    def find(
+        self, soname: str, first: Sequence[Folder] = (), cuda: int | None = None
+    ) -> tuple[Found | None, tuple[Looked, ...]]:
+        """`first`: where the library that needs it says to look. `cuda`: the major that it must be of.
+
+        The name does not tell: libcusparse.so.12 is that of CUDA 12 and of CUDA 13.
+        """
         trail = []
         if "/" in soname or not soname:
             return None, ()
@@ -64,10 +76,16 @@ class Searcher:
             once.setdefault(folder.path, folder)
         for folder in once.values():
             binary, outcome = self._look(self._spelt(folder.path, soname))
+            toolkit = None
+            if binary:
+                known = self._versions.get(folder.path) or _beside(folder.path)
+                folder = replace(folder, versions=known)  # noqa: PLW2901
+                toolkit = _toolkit_of(folder, soname, cuda)
+                if cuda and toolkit and versions.major(toolkit) != cuda:
+                    binary, outcome = None, f"is of CUDA {toolkit}"
             trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
             if binary:
-                versions = self._versions.get(folder.path) or _beside(folder.path)
-                return Found(binary=binary, folder=replace(folder, versions=versions)), tuple(trail)
+                return Found(binary=binary, folder=folder, toolkit=toolkit), tuple(trail)
         return None, tuple(trail)
 
     def _spelt(self, folder: Path, name: str) -> Path:
@@ -92,6 +110,29 @@ class Searcher:
         if binary.machine != self._machine:
             return None, f"is for {binary.machine}"
         return binary, "found"
+
+
+def _toolkit_of(folder: Folder, soname: str, cuda: int | None) -> str | None:
+    """The CUDA that a library in a folder belongs to: by the toolkit, by the packages, by the runtime beside it.
+
+    None where it does not show, and where several are there and none of them is `cuda`.
+    """
+    if folder.toolkit:
+        return folder.toolkit
+    row = libraries.known_library(soname)
+    found: set[str] = set()
+    if majors := {each.cuda for each in row.packages if each.cuda and each.name in folder.versions} if row else set():
+        runtimes = [version for name, version in folder.versions.items() if name.startswith(_RUNTIME_PACKAGE)]
+        by_major = {versions.major(each): versions.minor(each) for each in runtimes}
+        found = {by_major.get(each, str(each)) for each in majors}
+    else:
+        # A toolkit's runtime lies beside its libraries: libcudart.so.12 is a link to libcudart.so.12.4.127.
+        for path in folder.path.glob("libcudart.so.*"):
+            number = path.resolve().name.removeprefix("libcudart.so.")
+            if _NUMBER.fullmatch(number):
+                found.add(versions.minor(number) if "." in number else number)
+    fitting = [each for each in found if versions.major(each) == cuda]
+    return max(fitting, key=versions.key, default=found.pop() if len(found) == 1 else None)
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -143,7 +184,12 @@ def _given(given: Sequence[Path]) -> Iterator[Folder]:
         # The folder itself, or that of a toolkit: both are what people give.
         known = next((each for each in kits if _is_of(root, each)), None)
         for path in (root, *(root / each for each in _LIBRARY_FOLDERS)):
-            yield Folder(path=path.absolute(), via="asked for", versions=known.versions if known else {})
+            yield Folder(
+                path=path.absolute(),
+                via="asked for",
+                toolkit=known.toolkit if known else None,
+                versions=known.versions if known else {},
+            )
 
 
 def _named(named: Mapping[str, Sequence[str]]) -> Iterator[Folder]:
@@ -173,6 +219,7 @@ def _toolkits() -> list[Folder]:
         Folder(
             path=Path(kit.root, each),
             via=f"CUDA {kit.version} of `cuwheel toolchain`",
+            toolkit=versions.minor(kit.version),
             versions={archive.name: archive.version for archive in kit.archives},
         )
         for kit in reversed(store.open_store().all())

@@ -134,7 +134,8 @@ def _kept_out(walk: _Walk, fact: Fact, asker: _Asker, reason: str) -> tuple[Fact
     row = paths.known(fact.soname)
     if row and row.from_driver:
         return replace(fact, fate="kept-out", reason="it comes with the driver"), None
-    found, trail = walk.searcher.find(fact.soname, _own_folders(asker))
+    cuda = paths.cuda_major(asker.binary, walk.wish.cuda_major) if row else None
+    found, trail = walk.searcher.find(fact.soname, _own_folders(asker), cuda if row and cuda in row.majors else None)
     fact = replace(fact, fate="kept-out", reason=reason, trail=trail, cuda=row.majors if row else ())
     if row:
         fact = replace(fact, packages=tuple(dict.fromkeys(each.name for each in row.packages)))
@@ -146,7 +147,13 @@ def _placed(fact: Fact, found: Found) -> Fact:
     found_versions = (found.folder.versions.get(each) for each in fact.packages)
     version = next(filter(None, found_versions), None) or _version_in(fact.soname, path)
     return replace(
-        fact, place=str(path), via=found.folder.via, bytes=found.binary.size, glibc=found.binary.glibc, version=version
+        fact,
+        place=str(path),
+        via=found.folder.via,
+        bytes=found.binary.size,
+        glibc=found.binary.glibc,
+        version=version,
+        toolkit=found.toolkit,
     )
 
 

@@ -21,6 +21,7 @@ def repair(request: RepairRequest) -> list[tuple[Decision, Repaired | None]]:
         exclude=tuple(request.exclude),
         requires=request.requires,
         cuda_major=deciding.major_of(request.cuda),
+        cuda=deciding.release_of(request.cuda),
         libraries=tuple(request.libraries),
     )
     decisions = [deciding.decide(Path(on_disk(wheel, request.platform)), wish) for wheel in request.named]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnknownNameError, UsageError
 from cuwheel.facts import libraries
@@ -325,18 +326,55 @@ def test_the_environments_packages_are_looked_at_with_their_versions(
     put(site / "nvidia" / "cublas" / "lib", "libcublas.so.12", versions={"libc.so.6": ["GLIBC_2.27"]})
     (site / "nvidia_cublas_cu12-12.4.5.8.dist-info").mkdir()
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
-    decision = one(tmp_path, "libcublas.so.12", wish=Wish(requires=True))
+    (site / "nvidia_cuda_runtime_cu12-12.4.127.dist-info").mkdir()
+    decision = one(tmp_path, "libcublas.so.12", wish=Wish(requires=True, cuda_major=12, cuda="12.4"))
     found = fact(decision, "libcublas.so.12")
-    assert found.version == "12.4.5.8"
+    assert (found.version, found.toolkit) == ("12.4.5.8", "12.4")
     assert found.via == "the environment's packages"
     assert decision.requires == ("nvidia-cublas-cu12>=12.4,<13",)
+    # A wheel that was compiled with an older one runs with an older one, whatever this machine has.
+    older = one(tmp_path, "libcublas.so.12", wish=Wish(requires=True, cuda_major=12, cuda="12.2"))
+    assert older.requires == ("nvidia-cublas-cu12>=12,<13",)
+    unknown = one(tmp_path, "libcublas.so.12", wish=Wish(requires=True))
+    assert unknown.requires == ("nvidia-cublas-cu12>=12,<13",)
 
 
 def test_the_version_of_a_toolkits_library_is_in_its_name(tmp_path: Path) -> None:
     folder = put(tmp_path / "lib", "libcublas.so.12.6.4.1", versions=OLD)
     (folder / "libcublas.so.12").symlink_to("libcublas.so.12.6.4.1")
-    decision = one(tmp_path, "libcublas.so.12", wish=Wish(libraries=(tmp_path,), requires=True))
-    assert decision.requires == ("nvidia-cublas-cu12>=12.6,<13",)
+    put(folder, "libcudart.so.12.6.77")
+    (folder / "libcudart.so.12").symlink_to("libcudart.so.12.6.77")
+    wish = Wish(libraries=(tmp_path,), requires=True, cuda_major=12, cuda="12.6")
+    assert one(tmp_path, "libcublas.so.12", wish=wish).requires == ("nvidia-cublas-cu12>=12.6,<13",)
+    assert one(tmp_path, "libcublas.so.12", wish=replace(wish, cuda=None)).requires == ("nvidia-cublas-cu12>=12,<13",)
+
+
+def test_the_toolkit_that_compiled_it_bounds_what_is_numbered_like_it(tmp_path: Path) -> None:
+    """By the wheel's own code: this machine has nothing at all."""
+    code = (BIN / "plain-130.so").read_bytes()
+    decision = decided(tmp_path, {"pkg/libown.so": code}, Wish(requires=True))
+    assert decision.requires == ("nvidia-cuda-runtime>=13.0,<14",)
+
+
+@pytest.mark.parametrize("beside", ["runtime", "packages"])
+def test_a_library_of_another_cuda_is_never_taken(tmp_path: Path, beside: str) -> None:
+    """libcusparse.so.12 is of CUDA 12 and of CUDA 13; that of 13 would be required in a release that 12 never had."""
+    folder = put(tmp_path / "site" / "nvidia" / "cu13" / "lib", "libcusparse.so.12.6.3.3", versions=OLD)
+    (folder / "libcusparse.so.12").symlink_to("libcusparse.so.12.6.3.3")
+    if beside == "runtime":
+        put(folder, "libcudart.so.13.0.96")
+        (folder / "libcudart.so.13").symlink_to("libcudart.so.13.0.96")
+    else:
+        (tmp_path / "site" / "nvidia_cusparse-12.6.3.3.dist-info").mkdir()
+    wish = Wish(libraries=(folder,), requires=True, cuda_major=12, cuda="12.9")
+    decision = one(tmp_path, "libcusparse.so.12", "libcudart.so.12", wish=wish)
+    assert fact(decision, "libcusparse.so.12").place is None
+    assert f"is of CUDA {'13.0' if beside == 'runtime' else '13'}" in [
+        each.found for each in fact(decision, "libcusparse.so.12").trail
+    ]
+    assert decision.requires == ("nvidia-cuda-runtime-cu12>=12.9,<13", "nvidia-cusparse-cu12>=12,<13")
+    fitting = one(tmp_path, "libcusparse.so.12", wish=Wish(libraries=(folder,), requires=True, cuda_major=13))
+    assert fact(fitting, "libcusparse.so.12").place is not None
 
 
 def test_requirements_that_are_there_already_are_not_written_twice(tmp_path: Path) -> None:

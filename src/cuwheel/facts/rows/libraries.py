@@ -21,13 +21,15 @@ class Package(Struct, frozen=True, kw_only=True):
     """An index package (or the driver), and the libraries it puts into `folder` of site-packages.
 
     `since`, `below`: the releases that have these libraries, where others of the same CUDA have not; `only`: of single
-    files. `glibc`: for each machine, what the measured release asks for.
+    files. `glibc`: for each machine, what the measured release asks for. `numbered_as_cuda`: its releases have the
+    major and minor of the toolkit that they belong to.
     """
 
     name: str
     sonames: tuple[str, ...]
     source: tuple[str, ...]
     cuda: int | None = None
+    numbered_as_cuda: bool = False
     folder: str = ""
     dlls: tuple[str, ...] = ()
     dll_folder: str = ""

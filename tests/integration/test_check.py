@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,3 +195,38 @@ def test_bitsandbytes_from_the_index() -> None:
     assert (verdict.outcome, verdict.predicted_error.code) == ("fails", 500)
     assert verdict.findings[0].rule == "sbsa-on-l4t"
     assert to_json(answer)
+
+
+def test_the_advised_second_name_of_a_library_counts(tmp_path: Path) -> None:
+    """bitsandbytes up to 0.49 loads the library of torch's own CUDA: what `check` advises must help."""
+    packages = tmp_path / "lib/python3.11/site-packages"
+    own, info = packages / "bitsandbytes", packages / "bitsandbytes-0.49.0.dist-info"
+    for folder in (own, info, packages / "torch", packages / "other-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    (packages / "torch/version.py").write_text("__version__ = '2.5.1'\ncuda = '12.4'\n")
+    shutil.copy(FIXTURES / "plain-124.so", own / "libbitsandbytes_cuda126.so")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bitsandbytes\nVersion: 0.49.0\n")
+    (info / "RECORD").write_text("bitsandbytes/libbitsandbytes_cuda126.so,,\nbitsandbytes-0.49.0.dist-info/RECORD,,\n")
+    others = packages / "other-1.0.dist-info/RECORD"
+
+    def outcome() -> tuple[str, str]:
+        (verdict,) = api.check("bitsandbytes", env=tmp_path, on=["h100"]).verdicts
+        return verdict.outcome, "\n".join(each.fix or "" for each in verdict.findings)
+
+    advice = "ln -s libbitsandbytes_cuda126.so libbitsandbytes_cuda124.so"
+    before = outcome()
+    assert before[0] == "fails"
+    assert advice in before[1]
+    second = own / "libbitsandbytes_cuda124.so"
+    for give in (
+        lambda: second.symlink_to("libbitsandbytes_cuda126.so"),
+        lambda: shutil.copy(FIXTURES / "plain-124.so", second),
+    ):
+        give()
+        assert outcome()[0] == "native"
+        others.write_text("bitsandbytes/libbitsandbytes_cuda124.so,,\n")
+        assert outcome() == before, "another distribution's file"
+        others.write_text("")
+        second.unlink()
+    (own / "libbitsandbytes_cuda126.so.1").symlink_to("libbitsandbytes_cuda126.so")
+    assert len(api.inspect("bitsandbytes", env=tmp_path).libraries) == 1, "one library, whatever its version"

@@ -238,8 +238,8 @@ def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
 def _installed(info: Path) -> Source:
     texts = {name: installed_files.text(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
     root = info.parent
-    files = (root / each for each in metadata.recorded_files(texts["RECORD"]))
-    found = _items(root, files)
+    recorded = tuple(metadata.recorded_files(texts["RECORD"]))
+    found = _items(root, (root / each for each in (*recorded, *_added(info, recorded))))
     if not texts["RECORD"]:
         found["findings"] = (_incomplete(info.name, "no RECORD, so its files are not known"),)
     found["findings"] = (*found["findings"], *cut_to_workload([info]))  # type: ignore[misc]
@@ -251,8 +251,30 @@ def _installed(info: Path) -> Source:
     )
 
 
+def _added(info: Path, recorded: Iterable[str]) -> list[str]:
+    """What somebody put beside a distribution's libraries after it was installed, such as a second name for one."""
+    listed = {each.replace("\\", "/") for each in recorded}
+    binaries = (each for each in listed if _may_be_binary(each) and ".dist-info/" not in each)
+    folders = sorted({each.rpartition("/")[0] for each in binaries if not each.startswith(("..", "/"))} - {""})
+    found = {f"{folder}/{name}" for folder in folders for name in _names(info.parent / folder)} - listed
+    found = {each for each in found if _may_be_binary(each) and (info.parent / each).is_file()}
+    others = (each.info for each in distributions(info.parent) if found and each.info != info)
+    return sorted(found.difference(*map(installed_files.recorded_files, others)))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
 def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
-    items, findings, seen, total = [], [], set(), 0
+    """Links to one file are one library, unless it has another name than a version (`lib.so`, `lib.so.1`): then
+    somebody gave it that name for those who load it by that.
+    """
+    items, findings, total = [], [], 0
+    seen: dict[tuple[int, int], set[str]] = {}
     python: dict[str, Path] = {}
     for file in files:
         try:
@@ -260,10 +282,12 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
         except (OSError, ValueError) as error:
             findings.append(_unreadable(file, error))
             continue
-        if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
-            continue  # links to one file are one library
-        seen.add((status.st_dev, status.st_ino))
-        total += status.st_size
+        names = seen.setdefault((status.st_dev, status.st_ino), set())
+        stem = file.name.partition(".")[0]
+        if not stat.S_ISREG(status.st_mode) or stem in names:
+            continue
+        total += 0 if names else status.st_size
+        names.add(stem)
         if _may_be_binary(file.name):
             items.append(FileItem(os.path.relpath(file, root).replace(os.sep, "/"), status.st_size, file))
         elif file.suffix == ".py" and status.st_size <= _PYTHON_LIMIT:

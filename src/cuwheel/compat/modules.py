@@ -210,20 +210,23 @@ def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
 
 def choosing(library: Library, found: Sequence[Module]) -> Choosing:
     """The guess: it has many containers, and no GPU could use them all, or a tenth of them or more share no
-    architecture with the list that most of them were compiled for. No build from one list looks like that.
+    architecture with the list that most of them were compiled for. No build from one list looks like that. Those that
+    `slim` emptied shared none with what it kept.
     """
     for name in (library.soname, file_name(library.path)):
         if name and (known := libraries.known_library(name)) and known.chooses_kernels_itself:
             return Choosing(itself=True)
     lists: Counter[frozenset[Arch]] = Counter()
     for each in found:
-        if not (each.relocatable or each.empty):
+        if not each.relocatable:
             lists[frozenset(code.arch for code in each.codes)] += each.count
-    if lists.total() < _MANY_CONTAINERS:
+    total = lists.total()
+    if total < _MANY_CONTAINERS:
         return Choosing()
-    commonest = lists.most_common(1)[0][0]
-    apart = sum(count for each, count in lists.items() if not each & commonest)
-    guessed = apart >= _SHARE_APART * lists.total() or not _serve_one_gpu(lists)
+    emptied = lists.pop(frozenset(), 0)
+    commonest = lists.most_common(1)[0][0] if lists else frozenset()
+    apart = emptied + sum(count for each, count in lists.items() if not each & commonest)
+    guessed = apart >= _SHARE_APART * total or not _serve_one_gpu(lists)
     return Choosing(itself=guessed, guessed=guessed, many=True)
 
 

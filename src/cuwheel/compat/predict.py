@@ -220,7 +220,9 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     missed = [each for each in judged if each.choice.how == "none"]
     total, none = hows.total(), hows["none"]
     specific = [each.module.for_chosen_gpus for each in missed]
-    guessed = chooses.guessed or (chooses.many and all(specific) and not chooses.itself)
+    # Of many containers an empty one says as little: slim took out what was not for the GPUs that it kept.
+    on_purpose = all(each.module.for_chosen_gpus or each.module.empty for each in missed)
+    guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
     next_to_nothing = few and (guessed or (_only_own(judged) and not chooses.itself))
     # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.

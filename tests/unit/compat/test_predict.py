@@ -479,6 +479,23 @@ def test_what_lists_of_many_containers_tell(containers: tuple[str, ...], capabil
     assert sum((told.containers.native, told.containers.none)) == len(containers)
 
 
+@pytest.mark.parametrize(
+    ("containers", "kept", "capability"),
+    [
+        (("sm_80 sm_90",) * 16 + ("sm_90a",), ("sm_80",) * 16 + ("",), "8.0"),
+        (("sm_80 sm_90",) * 15 + ("sm_100f",) * 5, ("sm_90",) * 15 + ("",) * 5, "9.0"),
+        (("sm_80 sm_90",) * 10 + ("sm_100",) * 8, ("sm_90",) * 10 + ("",) * 8, "9.0"),
+    ],
+)
+def test_what_slim_emptied_decides_nothing(containers: tuple[str, ...], kept: tuple[str, ...], capability: str) -> None:
+    """Those containers held nothing for the GPU before, either."""
+    before, after = (predict(library(*each), machine(capability, **DRIVER)) for each in (containers, kept))
+    assert (before.outcome, before.heuristic, before.containers) == ("native", True, after.containers)
+    assert (after.outcome, after.heuristic) == ("native", True)
+    assert predict(library(*kept), machine("7.5", **DRIVER)).outcome == "fails"
+    assert predict(library(*kept[:3], ""), machine(capability, **DRIVER)).outcome == "partial", "too few to tell"
+
+
 def test_a_cubin_or_two_beside_registered_code_do_not_make_it_run() -> None:
     many = library(*["sm_80"] * 20)
     own = replace(many.device_code[0], arch=Arch.parse("sm_90"), section=".rodata")

@@ -159,7 +159,7 @@ def _on(machine: Machine, archs: Sequence[Arch], toolkit: Toolkit | None) -> OnM
         by=arch if arch and choice.how != "none" else None,
         explanation=_explanation(kind, arch, choice),
         conditions=tuple(_conditions(kind, arch, choice, toolkit)),
-        notes=tuple(_tegra_notes(kind, toolkit)),
+        notes=tuple(_tegra_notes(kind, toolkit, choice)),
     )
 
 
@@ -197,12 +197,13 @@ def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit 
         yield "the driver is at least as new as the toolkit that writes the PTX"
 
 
-def _tegra_notes(kind: Kind, toolkit: Toolkit | None) -> Iterator[str]:
-    """A list is rarely what is wrong on a Jetson."""
+def _tegra_notes(kind: Kind, toolkit: Toolkit | None, choice: Choice) -> Iterator[str]:
+    """A list that serves a Jetson is rarely what is wrong there."""
     if kind.tegra and (toolkit is None or not toolkits.one_arm64(toolkit)):
         since = tables().toolkits.arm64.one_distribution_since
+        fits = choice.how != "none"
         yield (
-            f"the list is not the problem on a Jetson: L4T is. Below CUDA {since} arm64 has two toolkits, and a wheel "
-            "built for SBSA servers fails on L4T with 'named symbol not found' although its code fits. Build on the "
+            f"the list is not the {'' if fits else 'only '}problem on a Jetson: L4T is{'' if fits else ' one too'}. "
+            f"Below CUDA {since} arm64 has two toolkits, and a wheel built for SBSA servers fails on L4T with 'named symbol not found' although its code fits. Build on the "
             "Jetson (or with its toolkit, targets/aarch64-linux), or use wheels made for L4T"
         )

@@ -61,13 +61,17 @@ def _nearest(libraries: Sequence[Library], cuda: str) -> list[Library]:
 def _bytes(libraries: Iterable[Library]) -> Counter[Arch]:
     """Stored bytes of each architecture that was asked for.
 
-    Relocatable code alone was not: CUDA's own libcudadevrt brings some for every architecture there is.
+    Relocatable machine code alone was not: CUDA's own libcudadevrt brings some for every architecture there is, and
+    PTX for the newest of them. Other PTX stays relocatable where it was asked for: a device link makes none.
     """
     known: Counter[Arch] = Counter()
     for library in libraries:
         linked = {row.arch for row in library.device_code if row.linked}
+        brought = {row.arch for row in library.device_code if row.kind == "cubin"} - linked
+        unasked = {each.capability for each in brought} - {each.capability for each in linked}
         for row in library.device_code:
-            if row.kind in ("cubin", "ptx") and (row.arch in linked or not linked):
+            own = not linked or row.arch in linked
+            if (row.kind == "cubin" and own) or (row.kind == "ptx" and (own or row.arch.capability not in unasked)):
                 known[row.arch] += row.bytes
     return known
 

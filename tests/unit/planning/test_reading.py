@@ -85,6 +85,13 @@ def test_case_3_in_words() -> None:
     )
 
 
+def test_a_list_that_does_not_serve_a_jetson_is_a_problem() -> None:
+    orin = one("90-virtual", "orin")
+    assert orin.how == "none"
+    (note,) = orin.notes
+    assert note.startswith("the list is not the only problem on a Jetson: L4T is one too. Below CUDA 13.0")
+
+
 def test_case_3_with_a_toolkit() -> None:
     before = one("75;80;90", "orin", cuda="12.6")
     assert any("L4T toolkit" in each for each in before.conditions)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.libraries import Library, Survey
+from cuwheel.inspection.survey import survey as surveyed
 from cuwheel.planning import sizes
 from cuwheel.planning.plan import ArchSize
 from tests.unit.compat.libraries import code, library
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "bin"
 
 
 def survey(*libraries: Library) -> Survey:
@@ -52,6 +57,25 @@ def test_what_nobody_asked_for_stays() -> None:
     assert (found.other_bytes, found.bytes) == (10_007, 10_657)
     only = sizes.predict(survey(library([code("sm_90", bytes=50, linked=False)])), "13.0", [Arch.parse("sm_90")])
     assert only.bytes == only.like_bytes
+
+
+@pytest.mark.parametrize("fixture", ["rdc-124.so", "rdc-130.so", "rdc-134.so"])
+def test_relocatable_ptx_was_asked_for(fixture: str) -> None:
+    """A wheel's own list must come to its own size: the PTX of a device link is in its objects alone."""
+    old = surveyed(FIXTURES / fixture)
+    (only,) = old.libraries
+    own = [*dict.fromkeys(row.arch for row in only.device_code)]
+    found = sizes.predict(old, "13.0", own)
+    assert found.bytes == found.like_bytes == only.size
+    assert "not in it" not in found.method
+
+
+def test_the_ptx_of_libcudadevrt_was_not() -> None:
+    rows = [code("sm_90", bytes=600), code("compute_90", bytes=90, linked=False)]
+    devrt = [code("sm_121", bytes=7, linked=False), code("compute_121", bytes=5, linked=False)]
+    found = sizes.predict(survey(library([*rows, *devrt])), "13.0", [Arch.parse("sm_90"), Arch.parse("compute_90")])
+    assert found.other_bytes == 10_012
+    assert found.bytes == found.like_bytes
 
 
 def test_many_libraries_are_not_all_named() -> None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import log
 from cuwheel.errors import NetworkError
-from cuwheel.network import addresses, client, transfer
+from cuwheel.network import addresses, client, index_settings, transfer
 from tests.integration import index_server as site
 
 if TYPE_CHECKING:
@@ -143,6 +144,78 @@ def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "IDLE_S", 0.5)
     with speaking(fall_silent) as url, pytest.raises(NetworkError, match=r"sent nothing for 0\.5 s"):
         transfer.fetch(url, limit=10_000)
+
+
+@pytest.mark.parametrize("name", ["PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "UV_HTTP_TIMEOUT", "pip.conf"])
+@pytest.mark.parametrize("what", ["document", "download"])
+def test_the_time_limit_of_pip_and_uv_is_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, what: str
+) -> None:
+    def fall_silent(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        time.sleep(1)
+
+    if name == "pip.conf":
+        (tmp_path / "pip.conf").write_text("[global]\ntimeout = 0.25\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    else:
+        monkeypatch.setenv(name, "0.25")
+    with speaking(fall_silent) as url, pytest.raises(NetworkError, match=r"sent nothing for 0\.25 s") as caught:
+        transfer.fetch(url, limit=10_000) if what == "document" else transfer.download(url, tmp_path / "file")
+    assert "PIP_TIMEOUT" in caught.value.hint
+
+
+def test_the_longer_one_of_both_time_limits_and_none_that_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_TIMEOUT", "15")
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "300")
+    assert index_settings.read().patience == 300
+    for nonsense in ("soon", "-1", "nan", "inf", "0"):
+        monkeypatch.setenv("UV_HTTP_TIMEOUT", nonsense)
+        assert index_settings.read().patience == 15
+
+
+def test_a_download_that_pauses_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It has longer than a document: a mirror may have to fetch it first, and it has hours in all."""
+    asked = []
+
+    def pause(connection: socket.socket) -> None:
+        asked.append(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500)
+        time.sleep(1)
+        connection.sendall(b"x" * 500)
+
+    monkeypatch.setattr(client, "IDLE_S", 0.25)
+    with speaking(pause) as url:
+        transfer.download(url, tmp_path / "file")
+    assert ((tmp_path / "file").read_bytes(), len(asked)) == (b"x" * 1000, 1)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_that_is_continued_counts_each_byte_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, ranges: bool
+) -> None:
+    """Also where the server starts over."""
+    sent: list[int] = []
+    counted: list[tuple[int | None, int]] = []
+
+    def break_off(connection: socket.socket) -> None:
+        start = 600 if ranges and sent else 0
+        sent.append(start)
+        status = b"206 Partial Content" if start else b"200 OK"
+        connection.sendall(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, 1000 - start))
+        connection.sendall(BODY[start : 600 if len(sent) == 1 else 1000])
+
+    @contextmanager
+    def listen(_label: str, total: int | None) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(advance=lambda amount: counted.append((total, amount)))
+
+    monkeypatch.setattr(log, "_listener", listen)
+    with speaking(break_off) as url:
+        transfer.download(url, tmp_path / "file", size=1000)
+    assert (tmp_path / "file").read_bytes() == BODY[:1000]
+    assert len(sent) == 2
+    assert {total for total, _ in counted} == {1000}
+    assert sum(amount for _, amount in counted) == 1000
 
 
 def test_a_bomb_is_not_unpacked() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.network.index_settings import Settings
 
 CONNECT_S = 5.0
-IDLE_S = 30.0  # without a single byte
+IDLE_S = 30.0  # without a single byte, where neither pip nor uv is told otherwise
 _REDIRECTS = 10
 _ATTEMPTS = 2
 _PAUSE_S = 0.5
@@ -105,19 +105,24 @@ def request(
     headers: Mapping[str, str] | None = None,
     *,
     patience: float | None = None,
+    idle: float | None = None,
     session: Session | None = None,
 ) -> Iterator[httpx.Response]:
-    """An answer that says yes, its body not read yet. `patience`: seconds without a single byte."""
+    """An answer that says yes, its body not read yet. `patience`: seconds without a single byte.
+
+    Without it the user's pip and uv decide, and where nothing is set there `idle`.
+    """
     import httpx  # noqa: PLC0415 - a tenth of a second that most verbs never need
 
     url = addresses.plain(url)
-    patience = IDLE_S if patience is None else patience
     try:
         with contextlib.ExitStack() as stack:
             kept = session or stack.enter_context(Session())
+            patience = patience or kept.found.patience or idle or IDLE_S
             yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, kept))
     except httpx.TimeoutException as error:
-        raise NetworkError(url, f"sent nothing for {patience:g} s") from error
+        hint = "PIP_TIMEOUT=300 or UV_HTTP_TIMEOUT=300 waits longer; what has come of a download is kept"
+        raise NetworkError(url, f"sent nothing for {patience:g} s", hint) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise NetworkError(url, reason, hint="check the network, or the address") from error

@@ -35,6 +35,11 @@ class Settings:
         """The program, where either tool may ask it."""
         return shutil.which("keyring", path=self.environ.get("PATH")) if self.pip.keyring or self.uv.keyring else None
 
+    @property
+    def patience(self) -> float | None:
+        """Seconds without a single byte: the longer one where both tools are told."""
+        return max(filter(None, (self.pip.timeout, self.uv.timeout)), default=None)
+
     def index_login(self, url: str) -> Login | None:
         return addresses.nearest(url, [(each.url, each.login) for each in self.indexes if each.login])
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import log
-from cuwheel.network.tool_settings import ToolSettings, home, index, is_true, system_folders, unique, user_folder
+from cuwheel.network.tool_settings import (
+    ToolSettings,
+    home,
+    index,
+    is_true,
+    seconds,
+    system_folders,
+    unique,
+    user_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +46,7 @@ def read(environ: Mapping[str, str]) -> ToolSettings:
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
         proxies=(("http", proxy), ("https", proxy)) if proxy else (),
         keyring=values.get("keyring-provider", "auto").strip() != "disabled",
+        timeout=seconds(values.get("timeout") or values.get("default-timeout")),
     )
 
 

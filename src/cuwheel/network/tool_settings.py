@@ -34,6 +34,7 @@ class ToolSettings:
     trusted_hosts: tuple[str, ...] = ()  # `host` or `host:port`, whose certificates are not checked
     proxies: tuple[tuple[str, str], ...] = ()  # scheme and address, which may hold a login
     keyring: bool = False
+    timeout: float | None = None  # seconds without a single byte
 
     @property
     def chooses(self) -> bool:
@@ -65,6 +66,15 @@ def system_folders(environ: Mapping[str, str]) -> list[Path]:
         return [Path(environ.get("PROGRAMDATA") or "C:\\ProgramData")]
     folders = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
     return [Path(each) for each in reversed(folders.split(":")) if each]
+
+
+def seconds(text: str | None) -> float | None:
+    """A time limit that somebody set; None where it is none."""
+    try:
+        found = float(text or "")
+    except ValueError:
+        return None
+    return found if 0 < found < float("inf") else None
 
 
 def is_true(text: str) -> bool:

@@ -24,6 +24,7 @@ _DOCUMENT_S = 120.0
 _DOCUMENT_START_S = 20.0  # after which a document has to come at the slowest rate, too
 _START_S = 300.0
 _SLOWEST = 16_000  # bytes a second over the whole download: a server that trickles does not hold us for ever
+_IDLE_S = 120.0  # without a single byte of a download, which has hours in all: caches and mirrors fetch it first
 _RESUMED = 3  # times that a download which breaks off is continued, within one call
 _PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for lies behind its end
 
@@ -129,29 +130,46 @@ def _held(part: Path) -> Iterator[IO[bytes] | None]:
 
 
 def _complete(url: str, file: IO[bytes], size: int | None, label: str) -> None:
-    for remaining in reversed(range(_RESUMED)):
-        before = file.seek(0, os.SEEK_END)
-        try:
-            _stream(url, file, size, label)
-        except client.NotReachableError:
-            raise
-        except NetworkError as error:
-            if not remaining or file.seek(0, os.SEEK_END) <= before or isinstance(error, _LimitError):
+    with contextlib.ExitStack() as stack:
+        shown = _Shown(label, stack)
+        for remaining in reversed(range(_RESUMED)):
+            before = file.seek(0, os.SEEK_END)
+            try:
+                _stream(url, file, size, shown)
+            except client.NotReachableError:
                 raise
-            log.debug("%s: continuing", error.message)
-        else:
-            return
+            except NetworkError as error:
+                if not remaining or file.seek(0, os.SEEK_END) <= before or isinstance(error, _LimitError):
+                    raise
+                log.debug("%s: continuing", error.message)
+            else:
+                return
+
+
+class _Shown:
+    """The progress of a download over all its attempts: a byte counts once, though it be fetched again."""
+
+    def __init__(self, label: str, stack: contextlib.ExitStack) -> None:
+        self._label, self._stack, self._counted = label, stack, 0
+        self._progress: log.Progress | None = None
+
+    def reached(self, have: int, total: int | None) -> None:
+        if self._progress is None:
+            self._progress = self._stack.enter_context(log.progress(self._label, total))
+        if have > self._counted:
+            self._progress.advance(have - self._counted)
+            self._counted = have
 
 
 class _LimitError(NetworkError):
     """What comes is not what was announced, or does not end: not to be tried again."""
 
 
-def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
+def _stream(url: str, file: IO[bytes], size: int | None, shown: _Shown) -> None:
     have = file.seek(0, os.SEEK_END)
     if size is not None and have > size:
         file.truncate(have := 0)
-    with client.request("GET", url, {"Range": f"bytes={have}-"} if have else {}) as response:
+    with client.request("GET", url, {"Range": f"bytes={have}-"} if have else {}, idle=_IDLE_S) as response:
         if response.status_code == _COMPLETE:
             return
         if response.status_code != _PARTIAL:  # a plain answer starts over
@@ -160,19 +178,18 @@ def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
         total = None if remaining is None else remaining + have
         most = _most(url, file, size, total)
         deadline = time.monotonic() + patience_for(size or total or LARGEST)
-        with log.progress(label, total) as progress:
-            progress.advance(have)
-            for chunk in response.iter_raw():  # as they come: what has come survives a break
-                have += len(chunk)
-                if have > most:
-                    file.truncate(0)
-                    raise _LimitError(url, f"it sends more than the {most:,} bytes that were announced")
-                file.write(chunk)
-                progress.advance(len(chunk))
-                if time.monotonic() > deadline:
-                    raise _LimitError(url, f"it is too slow: {have:,} bytes in more than {_START_S:g} s")
-            file.flush()
-            os.fsync(file.fileno())
+        shown.reached(have, total)
+        for chunk in response.iter_raw():  # as they come: what has come survives a break
+            have += len(chunk)
+            if have > most:
+                file.truncate(0)
+                raise _LimitError(url, f"it sends more than the {most:,} bytes that were announced")
+            file.write(chunk)
+            shown.reached(have, total)
+            if time.monotonic() > deadline:
+                raise _LimitError(url, f"it is too slow: {have:,} bytes in more than {_START_S:g} s")
+        file.flush()
+        os.fsync(file.fileno())
     if size is not None and have != size:
         raise NetworkError(url, f"it ended after {have:,} of {size:,} bytes")
 

@@ -11,11 +11,21 @@ import msgspec
 
 from cuwheel import decode, log
 from cuwheel.network.addresses import Login
-from cuwheel.network.tool_settings import Index, ToolSettings, index, is_true, system_folders, unique, user_folder
+from cuwheel.network.tool_settings import (
+    Index,
+    ToolSettings,
+    index,
+    is_true,
+    seconds,
+    system_folders,
+    unique,
+    user_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_TIMEOUTS = ("UV_HTTP_TIMEOUT", "UV_REQUEST_TIMEOUT", "HTTP_TIMEOUT")  # in uv's order
 _NAMED = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)=)?(?P<url>\S+)")
 
 
@@ -34,6 +44,7 @@ def read(environ: Mapping[str, str], cwd: Path) -> ToolSettings:
         trusted_hosts=(*_words(environ.get("UV_INSECURE_HOST")), *_texts(tables, "allow-insecure-host")),
         proxies=tuple(_proxies(tables)),
         keyring=(environ.get("UV_KEYRING_PROVIDER") or _first(tables, "keyring-provider")) == "subprocess",
+        timeout=seconds(next(filter(None, map(environ.get, _TIMEOUTS)), None)),
     )
 
 

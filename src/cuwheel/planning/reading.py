@@ -204,6 +204,7 @@ def _tegra_notes(kind: Kind, toolkit: Toolkit | None, choice: Choice) -> Iterato
         fits = choice.how != "none"
         yield (
             f"the list is not the {'' if fits else 'only '}problem on a Jetson: L4T is{'' if fits else ' one too'}. "
-            f"Below CUDA {since} arm64 has two toolkits, and a wheel built for SBSA servers fails on L4T with 'named symbol not found' although its code fits. Build on the "
-            "Jetson (or with its toolkit, targets/aarch64-linux), or use wheels made for L4T"
+            f"Below CUDA {since} arm64 has two toolkits, and a wheel built for SBSA servers fails on L4T with 'named "
+            "symbol not found' although its code fits. Build on the Jetson (or with its toolkit, "
+            "targets/aarch64-linux), or use wheels made for L4T"
         )

@@ -32,6 +32,12 @@ _LOOK_S = 0.1  # how often the output of long work is looked at
 _PIECE = 1 << 20
 _AHEAD = 4  # pieces of an answer that nobody has asked for yet
 _SOFT = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+# With `-m` and `-c` Python puts the folder that we happen to be in before its own: a `pip.py` there would be run.
+NOT_FROM_HERE = "import sys; sys.path[:1] = [each for each in sys.path[:1] if each]\n"
+_MODULE = f"""{NOT_FROM_HERE}import runpy
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 _FROM_TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name))
 
 
@@ -41,6 +47,11 @@ class Completed(Struct, frozen=True, kw_only=True):
     stdout: str
     stderr: str
     seconds: float
+
+
+def module(python: str | Path, name: str) -> list[str]:
+    """The words that run a module as `python -m NAME` does, but never one of the current folder."""
+    return [str(python), "-c", _MODULE, name]
 
 
 def run(

@@ -31,9 +31,7 @@ _PIP_FOLDER = re.compile(r"^pip \S+ from (.+) \(python [\d.]+\)", re.MULTILINE)
 # pip's --only-binary does not cover requirements with an address (`foo @ https://…/foo.tar.gz`), not even those that
 # a wheel of an index has: it fetches the source and runs it to learn its metadata. A pip that starts no program cannot.
 # Those that it may start say what this machine is, or know passwords.
-_NO_PROGRAMS = """\
-import os, runpy, sys
-sys.path[:1] = [each for each in sys.path[:1] if each]
+_NO_PROGRAMS = f"""{process.NOT_FROM_HERE}import os, runpy
 STARTS = "subprocess.Popen os.system os.exec os.posix_spawn os.spawn os.fork os.forkpty os.startfile".split()
 HARMLESS = "keyring", "ld-musl", "lsb_release", "rustc", "uname"
 def refuse(event, args):
@@ -129,7 +127,7 @@ def make(folder: Path, python: Python, *, pip: bool = False) -> Path:
         process.run([tool, "venv", "--quiet", "--clear", *options, "--python", python.path, folder], timeout=_MAKE_S)
     else:
         options = [] if pip else ["--without-pip"]
-        process.run([python.path, "-m", "venv", "--clear", *options, folder], timeout=_MAKE_S)
+        process.run([*process.module(python.path, "venv"), "--clear", *options, folder], timeout=_MAKE_S)
     return interpreter(folder)
 
 
@@ -171,7 +169,7 @@ def install(
 def _installer(interpreter: Path, *, offline: bool, sources: bool) -> list[str]:
     if tool := uv():
         return [tool, "pip", "install", "--python", str(interpreter), *(["--offline"] if offline else [])]
-    program = [str(interpreter), "-m", "pip", *_PIP_OPTIONS] if sources and _runs_pip(interpreter) else None
+    program = [*process.module(interpreter, "pip"), *_PIP_OPTIONS] if sources and _runs_pip(interpreter) else None
     return [*(program or pip_for(interpreter)), "install", *(["--no-index"] if offline else [])]
 
 
@@ -217,12 +215,15 @@ def pip() -> list[str] | None:
 
 
 def _runs_pip(interpreter: str | Path) -> bool:
-    return process.run([interpreter, "-m", "pip", "--version"], timeout=_ASK_S, check=False).status == 0
+    return process.run([*process.module(interpreter, "pip"), "--version"], timeout=_ASK_S, check=False).status == 0
 
 
 def _pip_runner() -> str | None:
     """What starts the pip of one environment with the interpreter of another."""
-    programs = ([sys.executable, "-m", "pip"], *([found] for name in ("pip", "pip3") if (found := shutil.which(name))))
+    programs = (
+        process.module(sys.executable, "pip"),
+        *([found] for name in ("pip", "pip3") if (found := shutil.which(name))),
+    )
     for program in programs:
         done = process.run([*program, "--version"], timeout=_ASK_S, check=False)
         if match := _PIP_FOLDER.search(done.stdout):

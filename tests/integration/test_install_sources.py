@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api, process, venvs
 from cuwheel.errors import ConfigurationError, CuwheelError, MissingExtraError
 from cuwheel.verifying import kit
 from cuwheel.verifying.request import PackRequest
@@ -168,3 +171,62 @@ def test_verifying_without_sources_builds_none(
     answer = api.verify(world.wheels / f"{wanted}-1.0-py3-none-any.whl", find_links=[world.wheels], offline=True)
     assert not answer.succeeded
     assert not world.mark.exists()
+
+
+def test_modules_of_the_current_folder_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: Path) -> None:
+    """Python puts the current folder before its own for `-m` and `-c`: that of a project that was just fetched."""
+    here, mark = tmp_path / "fetched", tmp_path / "the-code-ran"
+    here.mkdir()
+    for name in ("pip", "runpy", "venv", "cuwheel", "os", "subprocess", "logging"):
+        (here / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
+    monkeypatch.chdir(here)
+    assert venvs._pip_runner()  # asked only where uv or pip is missing
+    for words in (venvs.pip(), venvs.pip_for(venvs.interpreter(env))):
+        assert words
+        assert process.run([*words, "--version"], timeout=60).stdout.startswith("pip ")
+    monkeypatch.setattr(venvs, "uv", lambda: None)
+    assert venvs.make(tmp_path / "made", venvs.find_python()).exists()
+    assert process.run([*process.module(sys.executable, "cuwheel"), "--version"], timeout=60).stdout
+    assert not mark.exists(), mark.read_text()
+
+
+def test_python_is_started_for_modules_in_one_place() -> None:
+    root = pathlib.Path(process.__file__).parent
+    said = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r'(executable|python|interpreter)\)?, "-m", ', path.read_text(encoding="utf-8"))
+    }
+    container = {"building/requirements.py"}  # by name, inside
+    assert said == container | {"measuring/service.py"}  # a unit, which people read, with a folder of its own
+
+
+@pytest.mark.parametrize("configured", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "uv.toml"])
+def test_with_an_index_of_its_own_no_other_supplies_requirements(
+    configured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: Path
+) -> None:
+    """Else whoever has the name on another index, with a higher version, is installed."""
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    made = [
+        wheel(tmp_path / "a", "subject", "1.0", requires="helper"),
+        wheel(tmp_path / "a", "helper", "1.0"),
+    ]
+    api.publish(made, to=ours)
+    api.publish([wheel(tmp_path / "b", "helper", "9.0")], to=others)
+    address = (others / "simple").as_uri()
+    if configured == "pip.conf":
+        (tmp_path / "pip.conf").write_text(f"[global]\nextra-index-url = {address}\n")
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    elif configured == "uv.toml":
+        (tmp_path / "uv.toml").write_text(f'[[index]]\nurl = "{address}"\ndefault = true\n')
+        monkeypatch.setenv("UV_CONFIG_FILE", str(tmp_path / "uv.toml"))
+    else:
+        monkeypatch.setenv(configured, address)
+    found = api.install("subject", indexes=[str(ours)], env=env, dry_run=True)
+    assert {each.name: each.to for each in found.changes} == {"subject": "1.0", "helper": "1.0"}
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "580.65.06"\npython = "3.11"\nglibc = "2.35"\n')
+    lock = tmp_path / "install.lock"
+    api.install("subject", indexes=[str(ours)], lock=fleet, output=lock)
+    assert "helper-1.0" in lock.read_text()
+    assert "helper-9.0" not in lock.read_text()

@@ -72,7 +72,7 @@ def _local(workers: int) -> Iterator[Connection]:
     cores, memory = resources.available()
     count = workers or max(1, cores // CORES)
     each = max(1, min(CORES, cores // count))
-    ours = [sys.executable, "-m", "cuwheel", "cluster"]
+    ours = [*process.module(sys.executable, "cuwheel"), "cluster"]
     with tempfile.TemporaryDirectory(prefix="cuwheel-cluster-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         ready, output = folder / "address", folder / "log.txt"

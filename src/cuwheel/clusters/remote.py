@@ -114,7 +114,7 @@ def perform(call: str, raw: bytes) -> bytes:
 
 def _performed(call: str, task: Task, folder: Path, show: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
     (folder / "task.json").write_bytes(codec.encode(task))
-    command = [sys.executable, "-m", "cuwheel.clusters.child", str(folder)]
+    command = [*process.module(sys.executable, "cuwheel.clusters.child"), str(folder)]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with process.conversing(command, env=environ) as child:
         _running[call] = child

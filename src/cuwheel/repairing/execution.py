@@ -134,7 +134,7 @@ def _made_by(tool: str, words: Sequence[str | Path], folder: Path, environ: Mapp
     out.mkdir()
     with log.progress(tool):
         done = process.run(
-            [sys.executable, "-m", tool, "repair", "--wheel-dir", out, *words],
+            [*process.module(sys.executable, tool), "repair", "--wheel-dir", out, *words],
             timeout=_TOOL_S,
             check=False,
             env=environ,

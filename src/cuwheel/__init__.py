@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cuwheel.api import (
         bench,
         build,
+        cache,
         catalogue,
         check,
         ci,
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
     from cuwheel.measuring.request import BenchRequest
     from cuwheel.repairing.request import RepairRequest
     from cuwheel.slimming.request import SlimRequest
-    from cuwheel.toolchains.request import ToolchainRequest
+    from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
     from cuwheel.workflows.request import CiRequest
 
 __all__ = [
     "BenchRequest",
     "BuildRequest",
+    "CacheRequest",
     "CatalogueRequest",
     "CiRequest",
     "FindRequest",
@@ -61,6 +63,7 @@ __all__ = [
     "__version__",
     "bench",
     "build",
+    "cache",
     "catalogue",
     "check",
     "ci",

@@ -224,6 +224,14 @@ _ROWS = (
         ("cluster.Cluster", "certificates.Certificates"),
     ),
     Verb(
+        "cache",
+        "show what is kept on this machine, and remove what is old",
+        "[--prune]",
+        ("toolkit_store.cache",),
+        ("cache.Cache",),
+        "toolchains.CacheRequest",
+    ),
+    Verb(
         "gpus",
         "look up GPUs and their compute capability",
         "[NAME]",

@@ -44,6 +44,7 @@ cuwheel.catalogue(["torch"], to=3)
 cuwheel.trials("TRIALS.toml", repeats="two")
 cuwheel.bench("work.py:call", at_once=4)
 cuwheel.cluster(3)
+cuwheel.cache(most="5GB")
 cuwheel.ci("jenkins")
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")

@@ -15,6 +15,7 @@ from cuwheel.inspection.libraries import Library
 from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.report.bench import Bench
 from cuwheel.report.build import Build, Job, Wheel
+from cuwheel.report.cache import Cache
 from cuwheel.report.check import Check
 from cuwheel.report.compare import Compare
 from cuwheel.report.doctor import Doctor
@@ -92,6 +93,9 @@ assert_type(cuwheel.slim(env=Path(".venv"), machines=["this"], commit=True).succ
 assert_type(cuwheel.toolchain(cuwheel.ToolchainRequest("13.0", providers=["index"])), Toolchain)
 tools = assert_type(cuwheel.toolchain("13.0", components=["cublas"], providers=["index"], offline=True), Toolchain)
 assert_type(tools.toolkits[0].root, str)
+
+assert_type(cuwheel.cache(cuwheel.CacheRequest(env=Path(".venv"))), Cache)
+assert_type(cuwheel.cache(prune=True, older_than=86400.0, most=5_000_000_000, dry_run=True).freed, int)
 
 assert_type(cuwheel.build(cuwheel.BuildRequest(".", machines=("h100",), settings={"merge": True})), Build)
 made = assert_type(cuwheel.build(".", machines=["h100"], cuda=["13.0"], output=Path("dist"), jobs=2), Build)

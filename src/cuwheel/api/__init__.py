@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.records import replay_print as replay_print
     from cuwheel.api.records import save_trace as save_trace
     from cuwheel.api.records import trace as trace
+    from cuwheel.api.toolkit_store import cache as cache
     from cuwheel.api.toolkit_store import toolchain as toolchain
     from cuwheel.api.toolkit_store import toolchain_env as toolchain_env
     from cuwheel.api.toolkit_store import toolchain_fetch as toolchain_fetch

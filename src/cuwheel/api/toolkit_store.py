@@ -1,4 +1,4 @@
-"""Toolkits in the cache."""
+"""Toolkits in the cache, and all else that is kept there."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel.report import cache as cache_report
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.request_or_fields import takes
-from cuwheel.toolchains import fetch, provide, settings
+from cuwheel.toolchains import fetch, kept, provide, settings
 from cuwheel.toolchains import verify as verifying
-from cuwheel.toolchains.request import ToolchainRequest
+from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 from cuwheel.toolchains.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from cuwheel.report.cache import Cache
 
 
 @takes(ToolchainRequest)
@@ -68,3 +71,11 @@ def toolchain_remove(
     request = ToolchainRequest(version, components=components, providers=providers, cache=cache) if version else None
     gone, freed = provide.remove(request, there, every=every, downloads=downloads)
     return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)
+
+
+@takes(CacheRequest)
+def cache(request: CacheRequest) -> Cache:
+    """What is kept on this machine, by kind; with `prune` what is old, or too much, is removed."""
+    place = open_store(request.cache).folder
+    found = kept.things(place, request.env)
+    return cache_report.answer_of(place, found, kept.prune(place, found, request) if request.prune else None)

@@ -9,6 +9,8 @@ from cuwheel.units import read_size
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
 _MOST_AT_ONCE = 1024
 _LONGEST_S = 366 * 24 * 3600.0
+_UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
+_AGE_DIGITS = 5
 _LAST_LEVEL = 9  # of zlib
 
 
@@ -63,6 +65,14 @@ def index(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST:
         raise wrong(text, "a number from 0 up")
     return int(text)
+
+
+def age(text: str) -> float:
+    """`30d`, `12h`, `2w` in seconds."""
+    number, unit = text.strip()[:-1], text.strip()[-1:].lower()
+    if unit not in _UNITS_S or not (number.isascii() and number.isdecimal()) or len(number) > _AGE_DIGITS:
+        raise wrong(text, "an age, such as 30d, 12h or 2w")
+    return int(number) * _UNITS_S[unit]
 
 
 def size(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What is asked of `cuwheel toolchain`, and the part of it that `cuwheel build` asks too."""
+"""What is asked of `cuwheel toolchain` and `cuwheel cache`, and the part of it that `cuwheel build` asks too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.network import addresses
-from cuwheel.request_checks import freeze
+from cuwheel.request_checks import freeze, resolve_environment
 
 TWO_LOCKS = "--from and --locked cannot be used together: the folder has its own lock"
 
@@ -55,6 +55,31 @@ class ToolchainRequest(ToolkitSources):
     def __post_init__(self) -> None:
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
         freeze(self, "components")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRequest:
+    """What is kept on this machine; with `prune` less of it.
+
+    `older_than`: seconds since a thing was last used. `most`: bytes that may be left; the oldest go first. `env`: an
+    environment, to show also what its journals keep to undo.
+    """
+
+    cache: Path | None = None
+    env: Path | None = None
+    prune: bool = False
+    older_than: float | None = None
+    most: int | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        resolve_environment(self)
+        limits = self.older_than is not None or self.most is not None
+        hint = "cuwheel cache --prune --older-than 30d"
+        if self.prune and not limits:
+            raise UsageError("--prune needs --older-than or --most", hint=hint)
+        if not self.prune and (limits or self.dry_run):
+            raise UsageError("--older-than, --most and --dry-run belong to --prune", hint=hint)
 
 
 def toolkit_from(sources: ToolkitSources, version: str, components: Sequence[str]) -> ToolchainRequest:

@@ -83,7 +83,7 @@ class Store:
             installed = fill(scratch, final)
             _write(scratch / _MARKER, msgspec.json.format(codec.encode(installed), indent=2))
             if final.exists():  # incomplete or of another time: nothing that can be used
-                _remove(final)
+                remove_folder(final)
             scratch.chmod(0o755)
             system_calls.rename_over(scratch, final)
         finally:
@@ -96,7 +96,7 @@ class Store:
             raise MalformedError(folder, f"is not in {self.toolchains}, so cuwheel does not remove it")
         with self.locked(installed.identity[:16]):
             try:
-                _remove(folder)
+                remove_folder(folder)
                 if installed.provider == "conda":  # which lives apart: see providers/conda.py
                     shutil.rmtree(self.folder / "conda" / folder.name)
             except FileNotFoundError:
@@ -156,7 +156,7 @@ def _write(path: Path, text: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Out of sight first: a removal that is interrupted must not leave half a toolkit."""
     doomed = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{folder.name}-", dir=folder.parent))
     try:

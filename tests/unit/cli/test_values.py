@@ -73,6 +73,7 @@ WRONG = {
     "distributions": ("torch==2.0", ",", "a b", "-x"),
     "fleet": ("MISSING.toml", "FOLDER", "NOT.toml", "PIPE", "h100"),
     "pin": ("activate=x", "systemd", "bashrc", "=x"),
+    "age": ("30", "d", "1.5d", "30m", "123456d"),
     "size": ("0", "2 gigabytes", "GB", "1h"),
     "links": ("MISSING", "ftp://somewhere/x", "https://"),
     "seconds": ("0", "nan", "inf", "1h", "99999999999"),
@@ -366,6 +367,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--earlier": "file",
         "--noise": "chance",
     },
+    "cache": {"--cache": "folder", "--env": "environment", "--older-than": "age", "--most": "size"},
     "cluster": {
         "--output": "new-folder",
         "--certificate": "file",

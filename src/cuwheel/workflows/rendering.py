@@ -13,6 +13,7 @@ import jinja2
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import ci as facts
+from cuwheel.facts import toolchains
 from cuwheel.planning import plans
 from cuwheel.version import __version__
 from cuwheel.workflows import blocks
@@ -21,7 +22,7 @@ from cuwheel.workflows.matrix import Row, filled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.building.tables import Table
+    from cuwheel.building.tables import RepairTable, Table
     from cuwheel.workflows.request import Service
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -34,7 +35,7 @@ PATHS: dict[str, str] = {
 _FURTHER = "ci/cibuildwheel-cu{digits}.toml"  # for a CUDA version that is asked for
 _MANYLINUX = "manylinux_2_28"  # a name for which each cibuildwheel has an image with a date
 _UPSTREAM = "upstream"
-MIRROR = "ci/cuda"  # what `cuwheel toolchain fetch` put there
+MIRROR = "ci/cuda-{cuda}"  # what `cuwheel toolchain fetch` put there: a folder for each version
 
 
 def render(service: Service, table: Table, config: str = "", cuda: str | None = None) -> str:
@@ -85,9 +86,21 @@ def _of_cibuildwheel(table: Table, config: str, cuda: str) -> dict[str, object]:
         "image": lambda cpu: filled(ci.image, cuda, cpu) or _MANYLINUX,
         "own_python": _abi(ci.python),
         "config_file": config or PATHS["cibuildwheel"],
-        "mirror": MIRROR,
+        "mirror": MIRROR.format(cuda=cuda),
+        "provider": "index" if toolchains.on_index(cuda) else "redist,conda",
+        "repair": "".join(_repair_options(table.repair, cuda)),
+        "is_repaired": table.repair.enabled is not False,
         "variables": _variables(table, cuda),
     }
+
+
+def _repair_options(repair: RepairTable, cuda: str) -> Iterator[str]:
+    """`[tool.cuwheel.repair]` as options of `cuwheel repair`, with a space before each."""
+    if repair.policy:
+        yield f" --policy {shlex.quote(repair.policy)}"
+    yield from (f" --exclude {shlex.quote(each)}" for each in repair.exclude)
+    if repair.requires:
+        yield f" --requires --cuda {cuda}"
 
 
 def _abi(python: str) -> str:

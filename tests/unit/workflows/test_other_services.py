@@ -56,7 +56,7 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     assert text.startswith(_PROJECT)
     linux = decode.toml(text.encode())["tool"]["cibuildwheel"]["linux"]
     assert "toolchain install 13.0 --with cublas" in linux["before-all"][2]
-    for where in ("--from {project}/ci/cuda", "--locked {project}/cuwheel.lock"):
+    for where in ("--from {project}/ci/cuda-13.0;", "--locked {project}/cuwheel.lock"):
         assert where in linux["before-all"][2]
     assert linux["environment"]["CUDAARCHS"] == "89-real;90-real"
     assert linux["environment"]["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=89-real;90-real"
@@ -64,6 +64,30 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     assert "cuwheel verify {wheel}" in linux["test-command"]
     assert not cuwheel.ci("cibuildwheel", source=project, write=True).changed
     assert api.ci_check(CiRequest("cibuildwheel", source=project)).succeeded
+
+
+def test_cibuildwheel_repairs_as_the_configuration_says(project: Path) -> None:
+    def commands(repair: str) -> list[str]:
+        (project / "pyproject.toml").write_text(f"{_PROJECT}[tool.cuwheel.repair]\n{repair}\n")
+        made = decode.toml(cuwheel.ci("cibuildwheel", source=project, cuda="13.4").text.encode())
+        return list(made["tool"]["cibuildwheel"]["linux"]["repair-wheel-command"])
+
+    said = commands("policy = 'manylinux_2_28'\nexclude = ['libmpi.so.*', 'libucp.so.0']\nrequires = true")[0]
+    assert said.endswith(
+        " --policy manylinux_2_28 --exclude 'libmpi.so.*' --exclude libucp.so.0 --requires --cuda 13.4"
+    )
+    assert commands("enabled = false")[0] == "cp {wheel} {dest_dir}"
+    assert commands("")[0] == "/opt/cuwheel/bin/cuwheel repair {wheel} --output {dest_dir}"
+
+
+@pytest.mark.parametrize(("cuda", "provider"), [("12.8", "redist,conda"), ("13.0", "index")])
+def test_cibuildwheel_names_a_provider_that_has_the_version_and_a_folder_of_its_own(
+    project: Path, cuda: str, provider: str
+) -> None:
+    text = cuwheel.ci("cibuildwheel", source=project, cuda=cuda).text
+    assert f"toolchain install {cuda} --with cublas --provider {provider} --lock" in text
+    assert f"toolchain fetch {cuda} --with cublas --locked --to ci/cuda-{cuda}\n" in text
+    assert f"--from {{project}}/ci/cuda-{cuda};" in text
 
 
 def test_tables_of_somebody_else_are_left_alone_and_compared(project: Path) -> None:

@@ -82,7 +82,7 @@ def toml(data: bytes) -> dict[str, Any]:
 
 def toml_file(path: Path) -> dict[str, Any]:
     """OSError where it cannot be read, DecodeError where it is not TOML, or too large to be what somebody wrote."""
-    with path.open("rb") as file:
+    with system_calls.open_plain(path) as file:
         data = system_calls.read_up_to(file, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise msgspec.DecodeError(f"it is too large: it has more than {_MOST_BYTES:,} bytes")

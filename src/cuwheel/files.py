@@ -106,7 +106,7 @@ def cache_folder(given: Path | None = None) -> Path:
 def read(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:
     """The whole of a file that others may have written. `what`: what it is said to be too large for."""
     try:
-        with path.open("rb") as file:
+        with system_calls.open_plain(path) as file:
             data = system_calls.read_up_to(file, limit + 1)
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=hint) from error
@@ -128,7 +128,7 @@ def read_if_present(path: Path, limit: int, what: str) -> bytes | None:
 def head(path: Path, limit: int = 1 << 20) -> str:
     """As much of a text file as one could want to look at; empty where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with system_calls.open_plain(path) as file:
             return system_calls.read_up_to(file, limit).decode(errors="replace")
     except (OSError, ValueError):
         return ""
@@ -147,7 +147,7 @@ def tail(path: Path, limit: int, start: int = 0) -> str:
 def chunks(path: Path) -> Iterator[bytes]:
     """A file's content in pieces: memory stays small whatever its size."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with system_calls.open_plain(path) as file:
             while chunk := file.read(_CHUNK):
                 yield chunk
     except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import threading
 import time
@@ -40,6 +41,18 @@ _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 def open_file(path: str | Path, flags: int, mode: int = 0o666, *, at: int | None = None) -> int:
     """A descriptor for bytes that children do not inherit. `at`: of the folder that a path starts from."""
     return os.open(path, flags | _ALWAYS, mode, dir_fd=at)
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """For reading what others wrote. A pipe in its place, or a link to a terminal, would be waited for without end."""
+    handle = open_file(path, os.O_RDONLY | AT_ONCE)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "is not a plain file", str(path))
 
 
 def clone(source: int, to: int) -> bool:

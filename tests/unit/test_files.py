@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import files
+from cuwheel import decode, files
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
@@ -106,3 +108,24 @@ def test_the_head_and_the_tail_of_a_text(tmp_path: Path) -> None:
 def test_where_a_changed_copy_goes(source: str, wanted: str, number: int, expected: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     assert files.output_of(tmp_path / source, tmp_path / wanted, alone=number == 1) == tmp_path / expected
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such pipes in folders")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A folder of somebody else may hold anything under the name of a file that is read."""
+    pipe = tmp_path / "pyvenv.cfg"
+    os.mkfifo(pipe)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the pipe"))
+    signal.alarm(10)
+    try:
+        assert files.head(pipe) == ""
+        for read in (lambda: files.read(pipe, 100, "a test"), lambda: files.sha256(pipe)):
+            with pytest.raises(UnreadableError, match="is not a plain file"):
+                read()
+        with pytest.raises(OSError, match="is not a plain file"):
+            decode.toml_file(pipe)
+        with pytest.raises(IsADirectoryError):
+            decode.toml_file(tmp_path)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.compat import entries, gpu_support
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import libraries, toolkits, versions
 
 if TYPE_CHECKING:
     from cuwheel.compat.choose import Device
@@ -39,15 +39,24 @@ def cuda_major(library: Library) -> int | None:
 def runtime_cuda(library: Library) -> str | None:
     """The CUDA that a driver must at least be of to run its CUDA runtime: `12`, but `10.1` before majors were enough.
 
-    None where it has no runtime, or none whose CUDA is known.
+    Of a library without one, that of CUDA's own libraries that it needs: they have a runtime of that CUDA inside.
+    None where it has neither, or none whose CUDA is known.
     """
+    if library.cudart is None:
+        needed = max(needed_libraries(library).values(), default=None)
+        return toolkits.oldest_running(f"{needed}.0") if needed else None
     major = cuda_major(library)
-    if library.cudart is None or major is None:
+    if major is None:
         return None
     if library.cudart.minor is not None:
         return toolkits.oldest_running(f"{major}.{library.cudart.minor}")
     written_by = [each for each in library.toolkits if versions.major(each) == major]
     return toolkits.oldest_running(max(written_by, key=versions.key, default=f"{major}.0"))
+
+
+def needed_libraries(library: Library) -> dict[str, int]:
+    """CUDA's own libraries that it is linked with and that are of one CUDA major alone, with that."""
+    return {name: majors[0] for name in library.needed if len(majors := libraries.majors(name)) == 1}
 
 
 def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:

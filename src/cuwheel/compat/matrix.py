@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import check_rules, reach, tags, torch_releases, variant_claims
+from cuwheel.compat import check_rules, drivers, reach, tags, torch_releases, variant_claims
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.library_findings import Key, alike, in_part, of_libraries, of_library
 from cuwheel.compat.library_sources import Needed, Surroundings, resolve, surroundings
@@ -201,8 +201,10 @@ def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Ne
 
 
 def _without_code(library: Library, machine: Machine) -> Prediction:
-    """A library that only calls the CUDA runtime can still meet a driver that does not run it, or not this GPU."""
-    return stopped(NOTHING, library, machine) if library.cudart else NOTHING
+    """A library that only calls the CUDA runtime, or a library of CUDA's, can still meet a driver that does not run
+    it, or not this GPU.
+    """
+    return stopped(NOTHING, library, machine) if library.cudart or drivers.runtime_cuda(library) else NOTHING
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:

@@ -281,8 +281,10 @@ def stopped(result: Prediction, library: Library, machine: Machine) -> Predictio
     compressed = uses_zstd(library, result)
     if stops := tuple(_stops(library, machine, compressed=compressed)):
         return replace(result, outcome="fails", predicted_error=_ERRORS[stops[0]], stops=stops, code=result)
-    if result.outcome == "fails" or result.basis == "nothing":
+    if result.outcome == "fails":
         return result
+    if result.basis == "nothing":
+        return replace(result, conditions=tuple(filter(None, [drivers.floor_condition(library, machine)])))
     if platforms.unconfirmed(library, machine):
         result = replace(result, outcome="unknown")
     return replace(result, conditions=tuple(_conditions(library, machine, result, compressed=compressed)))

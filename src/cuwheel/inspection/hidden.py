@@ -118,7 +118,7 @@ def findings(found: Hidden) -> Iterator[Finding]:
         yield Finding(
             rule="amd-code",
             severity="note",
-            message="the library contains code for AMD GPUs, which cuwheel does not read",
+            message="the library contains code for AMD GPUs (ROCm), which cuwheel does not read",
             evidence=tuple(f"section {name}" for name in found.amd),
         )
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.matrix import judge_all
+from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Absent, Symbols
 from cuwheel.inspection.torch_symbols import TorchExports
 from tests.unit.compat.subjects import library, machine, survey
@@ -39,6 +40,12 @@ def _judge(
     return judge_all(survey(*libraries, **told), [on_it], torch)[0]
 
 
+FOR_AMD = library(
+    path="pkg/libpkg_hip.so",
+    runtime=False,
+    needed=("libamdhip64.so.6",),
+    findings=(Finding(rule="amd-code", severity="note", message="", evidence=("section .hip_fatbin",)),),
+)
 CASES: dict[str, tuple[Verdict, Verdict]] = {
     # rule: (a verdict with it, one without)
     "no-code-for-gpu": (_judge(library("sm_80")), _judge(library("sm_90"))),
@@ -142,6 +149,7 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
             name="bitsandbytes",
         ),
     ),
+    "made-for-amd": (_judge(FOR_AMD), _judge(library("sm_90"), FOR_AMD)),
     "no-device-code": (_judge(library()), _judge(library("sm_90"))),
     "driver-library-bundled": (
         _judge(library("sm_90"), library("sm_80", path="pkg.libs/libcuda-45427247.so.535.154.05")),
@@ -278,6 +286,26 @@ def test_a_bundled_driver_decides_nothing(arch: str, named: dict[str, Any]) -> N
     assert (verdict.outcome, verdict.predicted_error, verdict.libraries) == ("unknown", None, ())
     assert [each.rule for each in verdict.findings] == ["driver-library-bundled", "no-device-code"]
     assert "no CUDA device code in it" in verdict.findings[1].message
+
+
+def test_what_is_linked_with_cuda_too_is_not_made_for_amd() -> None:
+    """Some load what fits, and compile their kernels for NVIDIA's GPUs when they run."""
+    verdict = _judge(FOR_AMD, library(path="pkg/_c.so", runtime=False, needed=("libnvrtc.so.12",)))
+    assert (verdict.outcome, [each.rule for each in verdict.findings]) == ("unknown", ["no-device-code"])
+
+
+@pytest.mark.parametrize("name", ["libcublas.so.13", "libcufft.so.12"])  # the soname does not tell the CUDA
+def test_cudas_libraries_need_the_driver_of_their_cuda(name: str) -> None:
+    linked = library(path="pkg/_c.so", runtime=False, needed=(name, "libc.so.6"))
+    old = _judge(linked, on={"driver": "535.54.03"})
+    (finding,) = [each for each in old.findings if each.rule == "driver-below-cuda-floor"]
+    assert old.outcome == "fails"
+    assert "driver 535.54.03 is too old for CUDA 13" in finding.message
+    assert f"pkg/_c.so: it is linked with {name}" in finding.evidence
+    assert _judge(linked, on={"driver": "580.65.06"}).outcome == "unknown"
+    assert "driver 580 or later (CUDA 13)" in _judge(linked, on={"driver": None}).conditions
+    either = library(path="pkg/_c.so", runtime=False, needed=("libcudnn.so.9",))
+    assert _judge(either, on={"driver": "535.54.03"}).outcome == "unknown", "there is one for CUDA 12"
 
 
 def test_code_in_archives_alone_is_a_reason_for_not_knowing() -> None:

@@ -9,6 +9,7 @@ from cuwheel.compat.check_rules.case import Case, error_words
 from cuwheel.compat.choose import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts.tables import tables
+from cuwheel.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,8 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
         return
     floor = drivers.floor_of(case.library, case.machine)
     cuda = drivers.runtime_cuda(case.library)
-    runtime = case.library.cudart.evidence if case.library.cudart else ""
+    linked = some(list(drivers.needed_libraries(case.library)))
+    runtime = case.library.cudart.evidence if case.library.cudart else f"it is linked with {linked}"
     row = gpu_support.support_of(case.machine)
     if floor and row and not gpu_support.reachable(case.machine, floor):
         message = f"CUDA {cuda} needs driver {floor}, and branch {row.last} is the last to support the {case.gpu}"

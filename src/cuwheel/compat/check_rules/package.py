@@ -8,6 +8,7 @@ from cuwheel.compat import tags
 from cuwheel.compat.loading import is_loadable
 from cuwheel.compat.modules import of_driver
 from cuwheel.compat.rule import Found, rule
+from cuwheel.facts import libraries
 from cuwheel.units import some
 
 if TYPE_CHECKING:
@@ -56,6 +57,30 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 
 
 @rule(
+    "made-for-amd",
+    severity="error",
+    why="""A build for ROCm has the same name and the same modules as the one for CUDA, and code for AMD GPUs in place
+    of NVIDIA's. Told by the sections for it, where nothing in the package has CUDA device code or is linked with CUDA;
+    packages that have both load what fits.""",
+    source="the sections that clang's offload bundler writes; HIP's runtime library",
+    fix="take the build for CUDA: another index, or another local version, than +rocm",
+)
+def made_for_amd(whole: Whole) -> Iterator[Found]:
+    if found := _for_amd(whole.survey.libraries):
+        yield Found(
+            message="it is built for AMD GPUs (ROCm): nothing in it runs on NVIDIA's",
+            evidence=tuple(found[:3]),
+        )
+
+
+def _for_amd(found: Sequence[Library]) -> list[str]:
+    """The libraries with code for AMD's GPUs, of a package that has nothing of CUDA."""
+    if any(each.device_code or each.cudart or any(map(libraries.is_cuda_library, each.needed)) for each in found):
+        return []
+    return [each.path for each in found if any(finding.rule == "amd-code" for finding in each.findings)]
+
+
+@rule(
     "no-device-code",
     severity="note",
     why="""Without device code, or without kernels in it, there is nothing that a GPU could refuse, and nothing
@@ -64,18 +89,18 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
     fix="none needed if it compiles its kernels at run time",
 )
 def no_device_code(whole: Whole) -> Iterator[Found]:
-    libraries = whole.survey.libraries
-    loadable = [each for each in libraries if is_loadable(each) or whole.survey.kind == "file"]
-    if not any(each.path in whole.with_code for each in loadable):
-        count = len(libraries)
+    found = whole.survey.libraries
+    loadable = [each for each in found if is_loadable(each) or whole.survey.kind == "file"]
+    if not any(each.path in whole.with_code for each in loadable) and not _for_amd(found):
+        count = len(found)
         yield Found(
-            message=f"there is {_what_is_there(libraries, loadable)}: the files do not show whether a GPU can be used",
+            message=f"there is {_what_is_there(found, loadable)}: the files do not show whether a GPU can be used",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
         )
 
 
-def _what_is_there(libraries: Sequence[Library], loadable: Sequence[Library]) -> str:
-    with_code = [each for each in libraries if each.device_code and not of_driver(each)]
+def _what_is_there(found: Sequence[Library], loadable: Sequence[Library]) -> str:
+    with_code = [each for each in found if each.device_code and not of_driver(each)]
     if not with_code:
         return "no CUDA device code in it"
     if any(each in loadable for each in with_code):
@@ -117,4 +142,4 @@ def gpu_not_known(whole: Whole) -> Iterator[Found]:
         )
 
 
-RULES = (wheel_tag_mismatch, no_library_to_load, no_device_code, driver_library_bundled, gpu_not_known)
+RULES = (wheel_tag_mismatch, no_library_to_load, made_for_amd, no_device_code, driver_library_bundled, gpu_not_known)

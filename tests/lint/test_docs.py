@@ -88,3 +88,19 @@ def test_steps_that_the_architecture_draws_exist() -> None:
     steps = [each for each in drawn if (house / each.partition("/")[0]).is_dir()]
     assert [each for each in steps if not (house / each).is_dir() and not (house / f"{each}.py").is_file()] == []
     assert len(steps) > 10
+
+
+def test_the_guide_says_what_a_partial_verdict_means() -> None:
+    """In the words that `check` itself uses."""
+    guide = " ".join((ROOT / "docs" / "guide.md").read_text().split())
+    check = guide.partition("## check")[2].partition(" ## ")[0]
+    assert "`main` is the verdict of" in check
+    assert "`summary` says" in check
+    source = (ROOT / "src/cuwheel/compat/library_findings.py").read_text()
+    for words in (
+        "starts, but its main part fails: ",
+        "runs, but not all of its kernels: ",
+        "an optional part does not",
+    ):
+        assert words.strip() in check
+        assert words in source

@@ -64,6 +64,7 @@ def _identifiers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_cibuildwheel_reads_its_tables(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
+    (tmp_path / "kernel.cu").touch()
     project.write_text(
         '[project]\nname = "foo"\nversion = "1"\n[build-system]\nrequires = []\n'
         '[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0", "12.8"]\npython = ["3.11", "3.12"]\n'

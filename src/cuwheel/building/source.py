@@ -52,7 +52,7 @@ def survey(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
     """The files of a folder that belong to its source: what git knows, else all but what builds leave behind."""
     names = _git_files(folder)
     if names is None:
-        names = list(_walked(folder, {each.resolve() for each in without}))
+        names = list(walked(folder, {each.resolve() for each in without}))
     else:
         top = folder.resolve()
         excluded = [each.resolve() for each in without if each.resolve() != top]
@@ -133,7 +133,8 @@ def _git_files(folder: Path) -> list[str] | None:
     return [name for name in (*known.split("\0"), *fresh) if name] or None
 
 
-def _walked(folder: Path, without: set[Path]) -> Iterator[str]:
+def walked(folder: Path, without: set[Path]) -> Iterator[str]:
+    """All files below a folder but what builds leave behind."""
     for place, folders, files in os.walk(folder):
         here = Path(place)
         top = here == folder

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct
+from msgspec.structs import replace
 
 from cuwheel import decode, files
-from cuwheel.building import config
+from cuwheel.building import config, pyproject, source
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.units import first_few
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.workflows.request import CiRequest
 
 _LARGEST = 4 << 20
+_NO_CUDA = "ci-no-cuda"  # a warning where the file is written, an error where it is checked
 _CHANGING = ("added", "renewed", "removed")
 
 
@@ -88,16 +90,16 @@ def check(request: CiRequest) -> Workflow:
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=there is None or any(each in _CHANGING for each in states.values()),
         written=False,
-        findings=(*found, *further),
+        findings=(*found, *(replace(each, severity="error") if each.rule == _NO_CUDA else each for each in further)),
     )
 
 
 def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
     """The file, what is in it, what would be, and what of the configuration it does not do."""
-    source = request.source
-    found = config.find(source, request.config, {})
-    path = request.file or _own_place(source, rendering.path_of(request.service, request.cuda))
-    own = _shown(found.path, source) if found.path else ""
+    folder = request.source
+    found = config.find(folder, request.config, {})
+    path = request.file or _own_place(folder, rendering.path_of(request.service, request.cuda))
+    own = _shown(found.path, folder) if found.path else ""
     wanted = rendering.render(request.service, found.table, own, request.cuda)
     data = files.read_if_present(path, _LARGEST, "a workflow")
     try:
@@ -118,6 +120,16 @@ def _own_place(source: Path, name: str) -> Path:
 
 
 def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
+    # A farm builds the source of others, which is not here.
+    is_here = table.gate.device_code and not table.ci.upstream and request.source.is_dir()
+    if is_here and not pyproject.has_cuda(request.source, list(source.walked(request.source, set()))):
+        yield Finding(
+            rule=_NO_CUDA,
+            severity="warning",
+            message="the project has no CUDA code: no .cu file, and no build file that mentions CUDA",
+            fix="nothing of it needs cuwheel: take any workflow that builds wheels; for a wrapper of the driver's API "
+            "set device-code = false in [tool.cuwheel.gate]",
+        )
     others = table.cuda[1:]
     if request.service == "cibuildwheel" and request.cuda is None and others:
         yield Finding(

@@ -34,6 +34,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "foo"\n[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0"]\n'
     )
+    (tmp_path / "kernel.cu").touch()
     return tmp_path
 
 
@@ -143,6 +144,21 @@ def test_written_renewed_and_left_alone(project: Path) -> None:
     assert "timeout-minutes: 20" in made
     assert made.endswith(mine)
     assert list(yaml_file.load(made, "x")["jobs"]) == ["plan", "build", "prove", "publish", "own"]
+
+
+def test_a_project_without_cuda_code_is_told(project: Path) -> None:
+    cuwheel.ci("github", source=project, write=True)
+    (project / "kernel.cu").unlink()
+    written = cuwheel.ci("github", source=project)
+    assert [(each.rule, each.severity) for each in written.findings] == [("ci-no-cuda", "warning")]
+    checked = api.ci_check(CiRequest("github", source=project))
+    errors = [each.rule for each in checked.findings if each.severity == "error"]
+    assert (checked.succeeded, errors) == (False, ["ci-no-cuda"])
+    text = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(f"{text}[tool.cuwheel.gate]\ndevice-code = false\n")
+    assert api.ci_check(CiRequest("github", source=project)).succeeded  # a wrapper of the driver's API
+    (project / "pyproject.toml").write_text(f'{text}[tool.cuwheel.ci]\nupstream = "ann/foo"\n')
+    assert cuwheel.ci("github", source=project).findings == ()  # the source of others is not here
 
 
 def test_a_workflow_of_somebody_else_is_not_written_over(project: Path) -> None:

@@ -31,6 +31,7 @@ components = ["cublas"]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text(_PROJECT)
+    (tmp_path / "kernel.cu").touch()
     return tmp_path
 
 

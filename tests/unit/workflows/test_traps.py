@@ -33,6 +33,7 @@ jobs:
 
 def _found(folder: Path, text: str, service: Service = "github", name: str = "other.yml") -> dict[str, tuple[str, ...]]:
     (folder / "cuwheel.toml").write_text('for = ["h100"]\ncuda = ["13.0"]\n')
+    (folder / "kernel.cu").touch()
     (folder / name).write_text(text)
     findings = api.ci_check(CiRequest(service, source=folder, file=folder / name)).findings
     assert all(each.fix for each in findings)

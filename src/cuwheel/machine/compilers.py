@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from cuwheel.machine.world import World
 
 _VARIABLES = ("CXX", "CUDAHOSTCXX", "NVCC_CCBIN", "CC")
-_ON_PATH = re.compile(r"(?:gcc|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)?)?(?:\.exe)?|cl\.exe")
+# conda's have a prefix, and no other name: x86_64-conda-linux-gnu-g++. One for another processor is a cross compiler.
+_ON_PATH = re.compile(
+    r"(?:(?P<cpu>[a-z0-9_]+?)-conda(?:_\w+)?-linux-gnu-)?(?:gcc|g\+\+|clang\+\+)(?:-\d+(?:\.\d+)?)?(?:\.exe)?|cl\.exe"
+)
 _TOOLS = ("cmake", "ninja")
 _DOTTED = re.compile(r"\d+\.\d+(?:\.\d+)*")
 _CLANG = re.compile(r"clang version (\d+(?:\.\d+)+)")
@@ -49,7 +52,8 @@ def _candidates(world: World) -> Iterator[tuple[Path, str]]:
     seen: set[str] = set()
     for folder in world.path_folders():
         for path in world.glob(world.shown(folder), "*"):
-            if path.name not in seen and _ON_PATH.fullmatch(path.name.lower()):
+            match = _ON_PATH.fullmatch(path.name.lower())
+            if path.name not in seen and match and match["cpu"] in (None, world.cpu):
                 seen.add(path.name)
                 yield path, f"PATH: {path.name}"
     for name in _VARIABLES:

@@ -147,6 +147,18 @@ def toolkit(version: str, *ways: str) -> tuple[str, str, tuple[str, ...]]:
 MACHINES = (
     # What the five real teams had in front of them.
     Machine(
+        name="conda: GCC 13 first, and a compiler of conda's that fits",
+        toolkits=(("/usr", "12.0.140", ("PATH",)),),
+        compilers=(("gcc", "13.2.0", ("PATH: gcc",)), ("gcc", "12.4.0", ("PATH: x86_64-conda-linux-gnu-g++",))),
+        expected={"host-compiler-too-new", "no-gpu"},
+    ),
+    Machine(
+        name="conda: no compiler but conda's, which nvcc does not look for",
+        toolkits=(("/usr/local/cuda", "12.4.131", ("PATH",)),),
+        compilers=(("gcc", "12.4.0", ("PATH: x86_64-conda-linux-gnu-g++",)),),
+        expected={"host-compiler-missing", "no-gpu"},
+    ),
+    Machine(
         name="case 1: CMake picks the system's nvcc 12.0, not conda's 12.2, and GCC 13",
         gpus=(A4000,),
         driver="535.183.01",

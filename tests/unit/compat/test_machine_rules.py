@@ -58,6 +58,9 @@ def _finding(name: str, rule: str) -> str:
 def test_the_fix_names_what_is_on_the_machine() -> None:
     assert "accepts gcc up to 12, but would use 13.2.0" in _finding("case 1: CMake", "host-compiler-too-new")
     assert 'NVCC_PREPEND_FLAGS="-ccbin /usr/bin/gcc-12.3.0"' in _finding("case 1: CMake", "host-compiler-too-new")
+    for name, rule in (("conda: GCC 13", "host-compiler-too-new"), ("conda: no compiler", "host-compiler-missing")):
+        assert "/usr/bin/gcc-12.4.0" in _finding(name, rule)
+        assert "apt install" not in _finding(name, rule)
     assert "RTX 5060 Ti (12.0)" in _finding("case 4: a Windows", "architecture-misses-gpu")
     assert 'in candle/.cargo/config.toml: CUDA_COMPUTE_CAP = "120"' in _finding(
         "case 4: a Windows", "architecture-misses-gpu"

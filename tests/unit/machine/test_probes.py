@@ -210,6 +210,13 @@ class TestCompilers:
         assert (found.kind, found.version, found.path) == ("gcc", "12.2.0", "/usr/bin/g++-12")
         assert {"PATH: gcc", "PATH: g++", "CUDAHOSTCXX"} <= set(found.found_via)
 
+    def test_condas_compiler_has_a_prefix_and_one_for_another_processor_is_none(self, machine: FakeMachine) -> None:
+        for name in ("x86_64-conda-linux-gnu", "aarch64-conda-linux-gnu", "aarch64-linux-gnu"):
+            for program in ("gcc", "g++"):
+                machine.program(f"/usr/bin/{name}-{program}", f"{name}-g++ (conda-forge gcc 12.4.0-2) 12.4.0\n")
+        (found,) = compilers.probe_compilers(machine.world)
+        assert (found.kind, found.version, found.path) == ("gcc", "12.4.0", "/usr/bin/x86_64-conda-linux-gnu-g++")
+
     def test_clang_and_a_folder_as_ccbin(self, machine: FakeMachine) -> None:
         machine.program("/usr/bin/clang++-17", CLANG.format("17.0.6"))
         machine.program("/opt/gcc-11/bin/g++", GCC.format("11.4.0"))

@@ -91,7 +91,20 @@ def _msvc_fix(machine: MachineProfile, known: Toolkit, best: Compiler | None) ->
 def host_compiler_missing(machine: MachineProfile) -> Iterator[Found]:
     toolkit = view.toolkit_in_use(machine)
     windows = view.system(machine) == "windows"
-    if toolkit is None or any(each.kind == "msvc" or not windows for each in machine.compilers):
+    if toolkit is None:
+        return
+    known = view.row(toolkit.version)
+    if known and not windows and machine.compilers and view.host_compiler(machine, known.version) is None:
+        # conda's are on PATH under names that nvcc does not look for: x86_64-conda-linux-gnu-g++.
+        fitting = [each for each in machine.compilers if not known.host_compilers.refusal(each.kind, each.version)]
+        if best := max(fitting, key=lambda each: (each.kind == "gcc", versions.key(each.version)), default=None):
+            yield Found(
+                message=f"nvcc {versions.minor(toolkit.version)} looks for gcc on PATH, where there is none",
+                evidence=(f"nvcc at {toolkit.root}", f"{best.path} ({best.kind} {best.version}) is there and fits"),
+                fix=_fix(machine, known, best, best),
+            )
+            return
+    if any(each.kind == "msvc" or not windows for each in machine.compilers):
         return
     fix = "apt install g++" if view.prefers_apt(machine) else "dnf install gcc-c++"
     seen = "no cl.exe on PATH, and no Visual Studio" if windows else "no g++ or clang++ on PATH"

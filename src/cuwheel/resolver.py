@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from cuwheel.network.tool_settings import ToolSettings
 
 _RESOLVE_S = 300.0
+_REASON_LINES = 4
 _ASK_S = 60.0
-_ADDED = re.compile(r"^ \+ (\S+)==(\S+?)(?: \(from (\S+)\))?$", re.MULTILINE)  # of what uv would do
+# Of what uv would do: `foo==1.0`, `foo==1.0 (from ADDRESS)`, in a dry run `foo @ ADDRESS`.
+_ADDED = re.compile(r"^ \+ ([^\s=@]+)(?:==(\S+?))?(?: (?:\(from|@) (\S+?)\)?)?$", re.MULTILINE)
 _DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
@@ -132,8 +134,9 @@ def _telling(error: Exception) -> str:
     """The lines of a tool's output that say most: pip and uv begin them with ERROR or a cross; uv has a reason too."""
     lines = [line.strip(" |") for line in str(error).splitlines()]
     telling = [line for line in lines[1:] if "ERROR" in line or line.startswith(("×", "error"))]
-    reasons = [line for line in lines[1:] if line.startswith("cause: Because")]
-    return " ".join([lines[0], *telling[-1:], *reasons[:1]]) if lines else repr(error)
+    because = next((number for number, line in enumerate(lines) if line.startswith("cause: Because")), len(lines))
+    reason = " ".join(lines[because : because + _REASON_LINES])  # it is wrapped to the width of a terminal
+    return " ".join(filter(None, [lines[0], *telling[-1:], reason])) if lines else repr(error)
 
 
 @functools.cache
@@ -323,7 +326,11 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         if not was_there:
             left.unlink(missing_ok=True)
     added = _ADDED.findall(done.stdout + done.stderr)
-    by_address = tuple(_release(name, version, {"url": url}) for name, version, url in added if url)
+    by_address = tuple(
+        _release(name, version or (*addresses.file_name(url).split("-"), "")[1], {"url": url})  # a wheel's name says it
+        for name, version, url in added
+        if url
+    )
     pins = tuple(f"{name}=={version}" for name, version, url in added if not url)
     if not pins:
         return by_address

@@ -131,7 +131,8 @@ def test_a_requirements_file_takes_wheels_by_their_address_and_no_sources(
         listed.write_text(f"plain\n{line}\n")
         with pytest.raises(ConfigurationError, match="cuwheel build"):
             api.install(requirements=listed, env=env, indexes=[f"{world.url}/simple"], dry_run=dry_run)
-    for text in ("outer\n", "evil\n", "--no-binary evil\nevil\n"):
+    (tmp_path / "constraints.txt").write_text("--no-binary evil\n")
+    for text in ("outer\n", "evil\n", "--no-binary evil\nevil\n", "-c constraints.txt\nevil\n"):
         listed.write_text(text)
         assert "evil" in _said(requirements=listed, env=env, indexes=[f"{world.url}/simple"], dry_run=dry_run)
     assert not world.mark.exists()

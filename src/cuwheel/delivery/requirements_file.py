@@ -33,7 +33,7 @@ _HINT = "install what is not a package of an index with pip, before or after"
 # Options with a value, as they are called here; those without one are True.
 _PLACES = {"-i": "index", "--index-url": "index", "--extra-index-url": "extra", "-f": "links", "--find-links": "links"}
 _FILES = {"-r": "requirement", "--requirement": "requirement", "-c": "constraint", "--constraint": "constraint"}
-_PASSED = ("--no-binary", "--only-binary", "--prefer-binary", "--require-hashes", "--trusted-host", "--use-feature")
+_PASSED = ("--only-binary", "--prefer-binary", "--require-hashes", "--trusted-host", "--use-feature")
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -152,13 +152,23 @@ class _Reader:
             if _FILES[name] == "requirement":
                 self.read(other, depth + 1)
             else:
+                self._constraints(other)
                 self.options.append(f"-c {shlex.quote(str(other.absolute()))}")
         elif name in ("--no-index", "--pre"):
             self.switches.add(name)
         elif name in _PASSED:
             self.options.append(line)
+        elif name == "--no-binary":  # installers let it win over --only-binary, and run the source
+            self.problems.append(f"{where}: {line[:80]}: only wheels are installed, and nothing is built")
         else:
             self.problems.append(f"{where}: {words[0]} is not taken from a requirements file")
+
+    def _constraints(self, path: Path) -> None:
+        """It is passed on as it stands: of what installers read in one, only versions are harmless."""
+        text = files.read(path, _LARGEST, "a constraints file").decode("utf-8", "replace")
+        for number, line in _logical(text):
+            if line.startswith("-"):
+                self.problems.append(f"{path.name}, line {number}: {line[:80]!r}: only versions stand in constraints")
 
     def _requirement(self, line: str, where: str) -> None:
         hashes = "".join(_HASH.findall(line)).strip()

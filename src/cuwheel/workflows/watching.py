@@ -77,9 +77,11 @@ def _tags(url: str) -> Iterator[Release]:
 
 
 def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
-    """Of the indexes that pip or uv is configured with, or of these; withdrawn ones do not count."""
+    """Of the indexes that pip or uv is configured with, or of these alone; withdrawn ones do not count."""
     with client.Session() as session:
         places = candidates.places(session.found, indexes=indexes)
+        if indexes:  # that upstream has a release does not mean that it was built
+            places = places._replace(indexes=(), find_links=())
         for each in candidates.listed(candidates.wanted(name), places, session):
             if each.listing.yanked is None and (parsed := _final(str(each.version))):
                 yield Release(version=str(parsed), ref=str(parsed))

@@ -88,6 +88,44 @@ def test_who_gave_up_says_why(tmp_path: Path, files: dict[str, str], command: st
     assert what in done.stderr.partition("What made it stop")[2]
 
 
+QUIET = """\
+cmake_minimum_required(VERSION 3.20)
+project(x NONE)
+execute_process(COMMAND cc -c ${CMAKE_SOURCE_DIR}/bad.c -o bad.o RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+%s
+if(failed)
+  message(FATAL_ERROR "the kernels could not be made")
+endif()
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
+def test_a_call_whose_output_cmake_threw_away_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text("int f(void) { return nope; }\n")
+    (tmp_path / "CMakeLists.txt").write_text(QUIET % "")
+    done, report = record(tmp_path, "cmake", "-S", ".", "-B", "b")
+    failed, words = report["failure"], report["last_words"]
+    assert isinstance(failed, dict)
+    assert isinstance(words, dict)
+    assert failed["files"] == [str(tmp_path / "bad.c")]
+    assert "nope" in failed["output"]
+    assert "the kernels could not be made" in words["what"]
+    told = done.stderr.partition("Call ")[2]
+    assert "bad.c" in told
+    assert "the kernels could not be made" in told
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
+def test_a_call_after_which_cmake_went_on_is_not(tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text("int f(void) { return nope; }\n")
+    (tmp_path / "good.c").write_text("int f(void) { return 0; }\n")
+    more = "execute_process(COMMAND cc -c ${CMAKE_SOURCE_DIR}/good.c -o good.o)"
+    (tmp_path / "CMakeLists.txt").write_text(QUIET % more)
+    _, report = record(tmp_path, "cmake", "-S", ".", "-B", "b")
+    assert report["failure"] is None
+    assert isinstance(report["last_words"], dict)
+
+
 def test_the_words_of_a_call_that_failed_are_not_told_twice(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("bad.o:\n\tcc -c bad.c\n")
     (tmp_path / "bad.c").write_text("int f(void) { return nope; }\n")

@@ -44,8 +44,9 @@ def _of_build(problem: Problem, built: Built, record: Record | None, environ: di
     tail = masked(files.tail(Path(built.log), _TAIL))
     words = ending.of(tail) if problem.kind == "program" else None
     printed = masked("".join(reader.output(record, call))) if record and call else ""
-    if words and words.outweighs(printed):
-        call = None
+    if record and call and words and words.outweighs(printed):
+        call = failures.last(record)
+        printed = masked("".join(reader.output(record, call))) if call else ""
     if call is None:
         causes = _causes("\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
         failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)

@@ -46,7 +46,8 @@ def stop(record: Record, tail: str) -> Stop:
     printed = reader.printed(record, call, _PRINTED) if call else ""
     words = ending.of(tail) if record.status else None
     if call and words and words.outweighs(printed):
-        call, printed = None, ""
+        call = failures.last(record)
+        printed = reader.printed(record, call, _PRINTED) if call else ""
     if call:
         causes = _of_call(record, call, printed)
     elif record.status:

@@ -40,6 +40,16 @@ def first(record: Record) -> Call | None:
     return None
 
 
+def last(record: Record) -> Call | None:
+    """The call with which everything ended, if it failed and was no trial.
+
+    A build system that gives up in words of its own, right after it, most likely speaks of this call, whose output it
+    may have thrown away (CMake's `execute_process(… ERROR_QUIET)`). One that went on to other calls does not.
+    """
+    ended = max(record.calls, key=_end, default=None)
+    return ended if ended and ended.failed and not is_trial(ended) else None
+
+
 def is_trial(call: Call) -> bool:
     """Whether it was made to find something out, and its failure is an answer."""
     parsed = summary.parse(call)

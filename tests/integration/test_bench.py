@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,36 @@ def test_what_cannot_be_measured_is_said(
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert "hint: " in done.stderr or status == 8
+
+
+def test_options_may_stand_behind_the_function(place: Path) -> None:
+    found = answer(bench(place, "--at-once", "1", "work.py:call", "--calls", "7", "--by", "threads", "--blocks", "1"))
+    (level,) = found["levels"]
+    assert (found["what"], level["calls"], len(level["blocks"])) == ("work.py:call", 7, 1)
+    for words, said in (
+        (("--call-s", "7"), "--call-s"),
+        (("work.py:alone",), "work.py:alone"),
+        (("--by", "x"), "--by"),
+    ):
+        done = bench(place, "work.py:call", *words)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_mean_deviation_and_least_beside_the_median(place: Path) -> None:
+    (level,) = answer(bench(place, "--at-once", "1", "work.py:call"))["levels"]
+    assert 0 < level["least"] <= level["p50"] <= level["p99"]
+    assert level["least"] <= level["mean"] <= level["p99"] * 2
+    assert level["deviation"] >= 0
+
+
+def test_calls_that_are_too_short_to_measure_are_warned_of(place: Path) -> None:
+    (place / "work.py").write_text("import time\ndef short(): pass\ndef call(): time.sleep(0.001)\n")
+    for name, warned in (("short", True), ("call", False)):
+        command = [CUWHEEL, "bench", f"work.py:{name}", "--calls", "50", "--at-once", "1"]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=True)
+        assert ("warning: a call takes" in done.stdout) is warned
+        assert re.search(r"least +median +mean +± +95 % +99 %", done.stdout)
 
 
 def test_an_earlier_run_that_is_none(place: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli import numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
@@ -9,11 +9,13 @@ from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.report.bench import Bench
 
 EXAMPLES = """\
   cuwheel bench work.py:call                       1, 2 and 4 at once
-  cuwheel bench --at-once 1,2,4,8,16 work.py:call
+  cuwheel bench work.py:call --at-once 1,2,4,8,16
   cuwheel bench --env .venv --against .venv-slim work.py:call
   cuwheel bench --with DTYPE=int8 --against DTYPE=float16 work.py:call
   cuwheel bench --against dist/own-1.0-….whl --env .venv work.py:call
@@ -28,10 +30,31 @@ exit status: 0 done, 1 calls failed, or it is worse than the earlier run by
 more than noise"""
 
 
+class _What(argparse.Action):
+    """A function, with options before and behind it. Of a command all words behind -- are its own."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        _option: str | None = None,
+    ) -> None:
+        words = list(values or ())
+        if len(words) > 1 and words[0] != "--":
+            _, unknown = parser.parse_known_args(words[1:], namespace)
+            words = [words[0], *unknown, *namespace.what]
+        namespace.what = words
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cuwheel bench [options] FILE:NAME | -- COMMAND ..."
     parser.add_argument(
-        "what", metavar="FILE:NAME", nargs=argparse.REMAINDER, help="a function of a Python file; or -- and a command"
+        "what",
+        metavar="FILE:NAME",
+        nargs=argparse.REMAINDER,
+        action=_What,
+        help="a function of a Python file; or -- and a command",
     )
     add_html(parser)
     parser.add_argument("--save", metavar="FILE", type=places.new_file, help="also write the answer as JSON")
@@ -91,7 +114,10 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     if not words or words == ["--"]:
         raise UsageError("nothing to measure was given", hint="cuwheel bench work.py:call, or -- COMMAND")
     if words[0] != "--" and len(words) > 1:
-        raise UsageError("options go before the function, and a command after --", hint="cuwheel bench -- COMMAND")
+        raise UsageError(
+            f"{words[1]!r} is no option of bench, and one function is measured at a time",
+            hint="a command goes after --: cuwheel bench -- COMMAND",
+        )
 
 
 def run(args: argparse.Namespace) -> Bench:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -27,8 +28,9 @@ _MOST_POINTS = 300
 
 
 class Level(Struct, frozen=True, kw_only=True):
-    """So many at once. `throughput`: calls a second that succeeded; latencies in seconds. `blocks`: the throughput of
-    each part that it was run in. `gpu_memory`: at most, in bytes; `gpu_use`: on average, in percent.
+    """So many at once. `throughput`: calls a second that succeeded; latencies in seconds, of which an earlier cuwheel
+    kept only the quantiles. `deviation`: the standard one, of single calls. `blocks`: the throughput of each part that
+    it was run in. `gpu_memory`: at most, in bytes; `gpu_use`: on average, in percent.
     """
 
     concurrency: int
@@ -40,6 +42,9 @@ class Level(Struct, frozen=True, kw_only=True):
     p95: float
     p99: float
     blocks: tuple[float, ...]
+    mean: float | None = None
+    deviation: float | None = None
+    least: float | None = None
     gpu_memory: int | None = None
     gpu_use: float | None = None
 
@@ -173,6 +178,9 @@ def _level(at_once: int, collected: _Collected, every: Sequence[Sample]) -> Leve
         p95=samples.quantile(latencies, 0.95),
         p99=samples.quantile(latencies, 0.99),
         blocks=tuple(rates),
+        mean=statistics.fmean(latencies),
+        deviation=statistics.stdev(latencies) if len(latencies) > 1 else None,
+        least=latencies[0],
         gpu_memory=max(memory, default=None),
         gpu_use=sum(use) / len(use) if use else None,
     )

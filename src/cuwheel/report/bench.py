@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "cuwheel.bench/1"
 _MOST_BYTES = 64 << 20
+_SHORT = 10e-6  # seconds of a call
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -179,6 +180,11 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
     yield Heading("The first call, in a new process with nothing compiled")
     yield _first(answer)
     yield from _errors(answer)
+    if short := [each for each in answer.levels if each.p50 < _SHORT]:
+        yield Paragraph(
+            f"warning: a call takes {_time(min(each.p50 for each in short))}: below {_time(_SHORT)} calling it, "
+            "and the clock, are a large part of what is measured. Let the function do its work many times over."
+        )
     yield from _charts(answer)
     if verbose:
         yield Facts((Row("took", lasted(answer.seconds)), Row("by", answer.tool)))
@@ -192,7 +198,10 @@ def _table(levels: Sequence[Level]) -> Table:
         "at once",
         "calls",
         "calls/s",
+        "least",
         "median",
+        "mean",
+        "±",
         "95 %",
         "99 %",
         "errors",
@@ -205,13 +214,17 @@ def _table(levels: Sequence[Level]) -> Table:
                 str(each.concurrency),
                 f"{each.calls:,}",
                 _rate(each.throughput).removesuffix("/s"),
-                *map(_time, (each.p50, each.p95, each.p99)),
+                *("" if value is None else _time(value) for value in _latencies(each)),
                 str(each.errors),
                 *_gpu(each, watched=watched),
             )
             for each in levels
         ),
     )
+
+
+def _latencies(level: Level) -> tuple[float | None, ...]:
+    return level.least, level.p50, level.mean, level.deviation, level.p95, level.p99
 
 
 def _gpu(level: Level, *, watched: bool) -> tuple[str, ...]:

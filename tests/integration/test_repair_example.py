@@ -169,7 +169,7 @@ def test_cuda_12_whose_packages_have_a_folder_each(tmp_path: Path) -> None:
     process.run([*command, *(f"-Wl,-rpath,{each.parent}" for each in found)], timeout=MINUTE)
     original = wheel(tmp_path / "dist", {"pkg/__init__.py": b"", "pkg/a/b/libcaller.so": library.read_bytes()})
     folders = [each.parent for each in found]
-    (done,) = api.repair(original, output=tmp_path / "to", libraries=folders, requires=True).wheels
+    (done,) = api.repair(original, output=tmp_path / "to", libraries=folders, requires=True, cuda="12.8").wheels
     (cublas,) = (each.name.split("-")[1] for each in site.glob("nvidia_cublas_cu12-*.dist-info"))
     assert done.requires == (
         f"nvidia-cublas-cu12>={'.'.join(cublas.split('.')[:2])},<13",

@@ -80,6 +80,7 @@ def _pipeline(repository: Path, services: Services) -> dict[str, Any]:
 def _gitlab(repository: Path, tmp_path: Path, services: Services, *jobs: str, event: str = "web", **more: str) -> None:
     environ = machine(
         CUWHEEL="cuwheel[build]", CI_PAGES_URL=f"{services.url}/pages", CI_PIPELINE_SOURCE=event, CI_PIPELINE_ID="41",
+        CI_PIPELINE_IID="7",
         CI_API_V4_URL=f"{services.url}/api/v4", CI_PROJECT_ID="7", CI_JOB_TOKEN=JOB_TOKEN, CUWHEEL_TOKEN=OWN_TOKEN,
         CI_DEFAULT_BRANCH="main", CI_PROJECT_DIR=".", **more,
     )  # fmt: skip
@@ -120,7 +121,7 @@ def test_github_from_the_plan_up_to_an_index_and_its_page(tmp_path: Path, servic
     assert steps == written
     index = services.pages
     assert published.page(index, "simple")["projects"][0]["name"] == "bare"
-    assert [each.split("-")[1] for each in published.names(index, "simple/bare")] == ["1.0+cu130", "1.0+cu134"]
+    assert [each.split("-")[1] for each in published.names(index, "simple/bare")] == ["1.0+7.1.cu130", "1.0+7.1.cu134"]
     assert (index / "index.html").exists()
     assert api.publish_check(index).findings == ()
     assert {each.name for each in (tmp_path / "artefacts").glob("proof-*/*")} == {"proof.json"}

@@ -94,6 +94,7 @@ class Expression:
             "fromJSON": json.loads,
             "always": lambda: True,
             "cancelled": lambda: False,
+            "format": lambda text, *values: text.format(*values),
             "startsWith": lambda text, start: text.startswith(start),
         }
         return known[name](*given)
@@ -157,6 +158,8 @@ class Player:
             "ref_type": "branch",
             "ref_name": "main",
             "run_id": "1",
+            "run_number": "7",
+            "run_attempt": "1",
             "repository": "ann/foo",
             "server_url": "https://github.example",
             "token": "none",

@@ -45,7 +45,7 @@ class PublishedWheel(Struct, frozen=True, kw_only=True):
     """`added`: it was not there before. `present`: it was, with the same content. `refused`: see the findings.
 
     `sound`, `wrong`: what a check of the index says of it. `uploaded`, or `planned` by a dry run; `skipped` where an
-    upload before it failed.
+    upload before it failed, or where another wheel was refused: then none is added.
     """
 
     file: str
@@ -136,7 +136,9 @@ def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> Publishe
     """Where one is refused, none is added."""
     new = arrival.name in wanted.new
     listed = wanted.published(arrival.name) or arrival.file
-    outcome: Outcome = "refused" if arrival.name in refused else "added" if new and not refused else "present"
+    outcome: Outcome = "refused" if arrival.name in refused else "present"
+    if new and outcome == "present":
+        outcome = "skipped" if refused else "added"
     return PublishedWheel(
         file=arrival.name,
         sha256=arrival.sha256,

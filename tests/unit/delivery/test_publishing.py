@@ -103,6 +103,7 @@ def test_where_one_wheel_is_refused_none_is_published(dist: Path, index: Path) -
     assert {each.rule for each in answer.findings} >= {"metadata-differs"}
     assert bad.name in answer.findings[0].message
     assert not index.exists()
+    assert {each.file == FOO: each.outcome for each in answer.wheels} == {True: "skipped", False: "refused"}
 
 
 @pytest.mark.parametrize("name", ["..-1.0-py3-none-any.whl", "foo-1.0-py3-none-any", "foo-1 0-py3-none-any.whl",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -81,6 +83,16 @@ def test_a_dry_run_says_what_happens_and_changes_nothing(env: Path, dist: Path) 
     assert shown["changes"][0] == {"name": "needed", "from": None, "to": "1.0", "index": str(dist)}
     again = _install("subject", env, dist)
     assert (again.changes, again.written, again.succeeded) == ((), False, True)
+
+
+def test_the_command_that_is_shown_puts_it_back(env: Path, dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wherever it is typed: nobody may have activated the environment that was named."""
+    before = state(env)
+    wheel(dist, "subject", "1.0")
+    assert main(["install", "subject", "--env", str(env), "--find-links", str(dist), "--no-index"]) == 0
+    (shown,) = re.findall("to put it back: cuwheel (.+)", " ".join(capsys.readouterr().out.split("\n")))
+    assert main(shlex.split(shown)) == 0
+    assert state(env) == before
 
 
 def test_undo_puts_it_back(env: Path, dist: Path) -> None:

@@ -294,7 +294,8 @@ def _outcome(answer: Install) -> str:
     if not answer.written:
         return "nothing to change: it is installed"
     tried = ", ".join(f"{each.name} {each.outcome}" for each in answer.checks)
-    return f"installed; {tried or 'it has no module to import'}   (to put it back: cuwheel install --undo)"
+    undo = quoting.here(["cuwheel", "install", "--undo", "--env", answer.env])
+    return f"installed; {tried or 'it has no module to import'}\n  to put it back: {undo}"
 
 
 def _cause(cause: Cause) -> Facts:

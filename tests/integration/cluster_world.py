@@ -37,7 +37,12 @@ class World:
         return self.folder / "cache"
 
     def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        own = {"CUWHEEL_CACHE": str(self.cache), certificates.FOLDER: str(self.certificates)}
+        # Workers run no module of the folder that they are started in: the tests' own tasks are found by name.
+        own = {
+            "CUWHEEL_CACHE": str(self.cache),
+            certificates.FOLDER: str(self.certificates),
+            "PYTHONPATH": str(ROOT),
+        }
         return {**os.environ, **own, **(more or {})}
 
     @property

@@ -61,6 +61,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
     wheel = str(next(folder.glob("*.whl")))
     return {
         "doctor": [],
+        "cache": [],
         "inspect": [str(folder)],
         "kernels": [odd],
         "compare": [odd, "other.so"],

@@ -48,16 +48,16 @@ def measure_library(path: Path) -> list[Measure]:
     }
     taken = alternate(works, rounds=3, repeats={"api": 9, "command": 5})
     peer = taken["cuobjdump"]
-    figures = {"api": ("API call on libtorch_cuda.so", 416.0), "command": ("`cuwheel inspect --json` on it", 43.5)}
+    promised = {"api": ("API call on libtorch_cuda.so", 300.0), "command": ("`cuwheel inspect --json` on it", 40.0)}
     return [
         Measure(
             what=f"{what}, against `cuobjdump -all -lelf -lptx`",
             ours=shown(taken[name]),
             theirs=shown(peer),
             value=peer / taken[name],
-            best=best,
+            promised=floor,
         )
-        for name, (what, best) in figures.items()
+        for name, (what, floor) in promised.items()
     ]
 
 
@@ -73,7 +73,7 @@ def measure_wheel(wheel: Path) -> Measure:
         ours=shown(taken["command"]),
         theirs=shown(taken["unzip"]),
         value=taken["unzip"] / taken["command"],
-        best=3.0,
+        promised=3.0,
     )
 
 

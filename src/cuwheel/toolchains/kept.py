@@ -120,13 +120,11 @@ def things(cache: Path, env: Path | None = None) -> list[Thing]:
             if folder.name == "conda":  # the toolkit of that name is noted as used, not its files
                 used = _measured(cache / "toolchains" / path.name).newest
                 measured = measured._replace(newest=max(measured.newest, used))
-            kind = (
-                "undo"
-                if measured.undo
-                else "state"
-                if _is_lock(path) or path.parent.name in _OF_WORKERS
-                else place.kind
-            )
+            kind = place.kind
+            if measured.undo:
+                kind = "undo"
+            elif _is_lock(path) or path.parent.name in _OF_WORKERS:
+                kind = "state"
             found.append(Thing(kind=kind, path=str(path), size=measured.size, used=measured.newest))
     for verb in ("slim", "install") if env else ():
         for path in journal.folders(env, verb):  # type: ignore[arg-type]

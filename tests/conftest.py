@@ -39,6 +39,10 @@ if os.name == "posix" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+# As `./run` does, where pytest is started by itself: every Python that a test starts would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 # How long an example takes says nothing on a machine that does other things too; and a checkout may be another user's.
 hypothesis.settings.register_profile(
     "cuwheel",

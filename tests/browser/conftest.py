@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import socketserver
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fixtures import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,9 @@ def proxy() -> Iterator[tuple[int, list[str]]]:
         def handle(self) -> None:
             asked.append(self.rfile.readline().decode("latin-1").strip())
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse)
+    with servers.answering(server):
         yield server.server_address[1], asked
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")

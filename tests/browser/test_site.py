@@ -11,7 +11,6 @@ import json
 import shutil
 import sys
 import tarfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from cuwheel import cli, process
-from tests.fixtures import cache
+from tests.fixtures import cache, servers
 from tests.oracle import packages
 
 if TYPE_CHECKING:
@@ -56,12 +55,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def _served(folder: Path) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with servers.answering(server) as url:
+        yield f"{url}/"
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.fixtures import servers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -170,15 +172,8 @@ def serving(behaviour: Behaviour, *, tls: ssl.SSLContext | None = None, proxy: b
     httpd.handle_error = lambda *_: None  # type: ignore[method-assign] # refused handshakes are expected
     if tls:
         httpd.socket = tls.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    try:
-        host = "localhost" if tls else "127.0.0.1"
-        yield f"http{'s' if tls else ''}://{host}:{httpd.server_address[1]}"
-    finally:
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
+    with servers.answering(httpd) as url:
+        yield url.replace("http://127.0.0.1", "https://localhost") if tls else url
 
 
 @contextlib.contextmanager

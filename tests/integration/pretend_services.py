@@ -7,12 +7,13 @@ import contextlib
 import json
 import re
 import sys
-import threading
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.fixtures import servers
 
 if TYPE_CHECKING:
     import ssl
@@ -141,11 +142,5 @@ def serving(services: Services, tls: ssl.SSLContext | None = None) -> Iterator[S
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     services.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with servers.answering(server):
         yield services
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

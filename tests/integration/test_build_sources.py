@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import html
 import io
 import shutil
-import threading
 import zipfile
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from tests.fixtures import servers
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
@@ -129,21 +127,8 @@ def index(folder: Path, *, sha256: str | None = None, python: str = "") -> Itera
     digest = sha256 or hashlib.sha256(path.read_bytes()).hexdigest()
     requires = f' data-requires-python="{html.escape(python)}"' if python else ""
     page.write_text(f'<a href="../../files/{path.name}#sha256={digest}"{requires}>{path.name}</a>')
-    handler = functools.partial(_Quiet, directory=str(folder / "site"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/simple"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+    with servers.files_of(folder / "site") as url:
+        yield f"{url}/simple"
 
 
 def elsewhere(url: str) -> dict[str, str]:

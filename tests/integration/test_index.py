@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import threading
 import zipfile
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +13,7 @@ from cuwheel import api, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
 from cuwheel.inspection.pinned import is_pinned
+from tests.fixtures import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +23,6 @@ NAMES = (
     *("demo_cuda-1.0-py3-none-any.whl", "demo_cuda-1.0-py3-none-win_amd64.whl"),
     *(f"demo_cuda-1.0-cp{each}-none-{platform}.whl" for each in (310, 312) for platform in ("any", "win_amd64")),
 )
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
 
 
 def _wheel(path: Path) -> None:
@@ -51,26 +44,20 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         links.append(f'<a href="{name}#sha256={digest}">{name}</a>')
     (folder / "index.html").write_text("\n".join(links))
-    handler = functools.partial(_Quiet, directory=str(tmp_path / "www"))
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{httpd.server_address[1]}/simple"
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    for name, value in {
-        "PIP_INDEX_URL": url,
-        "PIP_CONFIG_FILE": os.devnull,
-        "UV_DEFAULT_INDEX": url,
-        "UV_NO_CONFIG": "1",
-        "UV_CACHE_DIR": str(tmp_path / "uv"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    yield url
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with servers.files_of(tmp_path / "www") as address:
+        url = f"{address}/simple"
+        for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+            monkeypatch.delenv(name)
+        for name, value in {
+            "PIP_INDEX_URL": url,
+            "PIP_CONFIG_FILE": os.devnull,
+            "UV_DEFAULT_INDEX": url,
+            "UV_NO_CONFIG": "1",
+            "UV_CACHE_DIR": str(tmp_path / "uv"),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield url
 
 
 @pytest.fixture(params=["pip", "uv"])

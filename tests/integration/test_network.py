@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,6 +8,7 @@ import pytest
 
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import transfer
+from tests.fixtures import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +50,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     Handler.asked.clear()
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{httpd.server_address[1]}"
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with servers.answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 def test_a_download_appears_whole(server: str, tmp_path: Path) -> None:

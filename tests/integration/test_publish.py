@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
-import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +19,7 @@ import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.errors import ToolError, UsageError
+from tests.fixtures import servers
 from tests.integration import index_server
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, wheel
@@ -53,30 +51,12 @@ def index(tmp_path: Path, dist: Path) -> Path:
     return tmp_path / "index"
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @contextlib.contextmanager
 def _address(kind: str, index: Path) -> Iterator[str]:
     if kind == "file":
         yield index.as_uri()
         return
-    with serving(index) as url:
+    with servers.files_of(index) as url:
         yield url
 
 
@@ -133,7 +113,7 @@ def test_a_damaged_file_is_refused(tool: str, damage: str, index: Path, tmp_path
     path = index / "files" / "foo-1.0+cu130-py3-none-linux_x86_64.whl"
     data = path.read_bytes()
     path.write_bytes(data[:-100] if damage == "truncated" else data[:60] + bytes([data[60] ^ 1]) + data[61:])
-    with serving(index) as url:
+    with servers.files_of(index) as url:
         done = _install(tool, tmp_path / "target", f"{url}/cu130/simple", "foo")
         assert done.returncode != 0
         assert re.search("hash|invalid zip", done.stdout + done.stderr, re.IGNORECASE)
@@ -146,7 +126,7 @@ def test_a_damaged_file_is_refused(tool: str, damage: str, index: Path, tmp_path
 
 def test_yanked_only_where_it_is_pinned(index: Path, tmp_path: Path) -> None:
     cuwheel.publish(to=index, yank=["foo==1.0+cu130", "foo==1.0+cu124"], reason="wrong results on <sm_90>")
-    with serving(index) as url:
+    with servers.files_of(index) as url:
         done = _install("pip", tmp_path / "a", f"{url}/simple", "foo")
         assert _installed(tmp_path / "a") == ["foo-0.5"], done.stderr
         done = _install("pip", tmp_path / "b", f"{url}/simple", "foo==1.0+cu130")
@@ -166,7 +146,7 @@ def test_uv_reads_upload_times_and_python_from_html(
     )
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     cuwheel.publish(wheel(dist, "2.0"), to=root)
-    with serving(root) as url:
+    with servers.files_of(root) as url:
         _install("uv", tmp_path / "a", f"{url}/simple", "foo")
         assert _installed(tmp_path / "a") == ["foo-2.0"]
         _install("uv", tmp_path / "b", f"{url}/simple", "foo", "--exclude-newer", "2021-01-01T00:00:00Z")
@@ -182,7 +162,7 @@ def test_dependencies_are_chosen_from_metadata_files_alone(tmp_path: Path, dist:
     )
     for path in (root / "files").glob("*.whl"):
         path.write_bytes(b"")
-    with serving(root) as url:
+    with servers.files_of(root) as url:
         command = [_UV, "pip", "compile", "-", "--no-cache", "--no-header", "--index-url", f"{url}/simple"]
         done = subprocess.run(command, input="foo\n", capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     assert "bar==2.0" in done.stdout, done.stderr
@@ -190,14 +170,14 @@ def test_dependencies_are_chosen_from_metadata_files_alone(tmp_path: Path, dist:
 
 def test_files_served_from_elsewhere(tmp_path: Path, dist: Path) -> None:
     root, assets = tmp_path / "index", tmp_path / "assets"
-    with serving(assets) as elsewhere:
+    with servers.files_of(assets) as elsewhere:
         cuwheel.publish(cuda_wheel(dist, "1.0+cu130"), to=root, files_url=f"{elsewhere}/v1")
         answer = api.publish_check(root)
         assert {each.rule for each in answer.findings} == {"index-link"}
         (root / "files").rename(tmp_path / "uploaded")
         assets.mkdir()
         shutil.copytree(tmp_path / "uploaded", assets / "v1")
-        with serving(root) as url:
+        with servers.files_of(root) as url:
             done = _install("pip", tmp_path / "a", f"{url}/cu130/simple", "foo")
             assert _installed(tmp_path / "a") == ["foo-1.0+cu130"], done.stderr
             assert api.publish_check(url).findings == ()
@@ -205,7 +185,7 @@ def test_files_served_from_elsewhere(tmp_path: Path, dist: Path) -> None:
 
 
 def test_a_check_over_the_network(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(index) as url:
+    with servers.files_of(index) as url:
         assert main(["publish", "--check", url]) == 0
         assert main(["publish", "--check", f"{url}/simple/"]) == 0
         (index / "cu130" / "simple" / "foo" / "index.html").unlink()
@@ -247,7 +227,7 @@ def test_signed_and_demanded(tmp_path: Path, dist: Path) -> None:
     assert [(each.rule, each.severity) for each in api.publish_check(root).findings] == [("index-signature", "note")]
     with pytest.raises(UsageError, match="signed"):
         cuwheel.publish(wheel(dist, "3.0"), to=root)
-    with serving(root) as url:
+    with servers.files_of(root) as url:
         assert api.publish_check(url, signers=trusted).succeeded
     by_hand: list[str | Path] = [
         "ssh-keygen",

@@ -10,11 +10,11 @@ import pytest
 
 import cuwheel
 from cuwheel import api
+from tests.fixtures import servers
 from tests.integration import build_world as world
 from tests.integration import index_server
 from tests.integration.build_world import World
 from tests.integration.test_build_examples import CALLS, the_wheels
-from tests.integration.test_publish import serving
 from tests.oracle import packages
 from tests.unit.delivery import published
 
@@ -35,7 +35,7 @@ def test_an_example_for_two_cuda_versions(tmp_path: Path, monkeypatch: pytest.Mo
     answer = cuwheel.publish(the_wheels(told.document), to=root)
     assert answer.channels == ("cu130", "cu134")
     assert api.publish_check(root).findings == ()
-    with serving(root) as url:
+    with servers.files_of(root) as url:
         for number, (place, channel, version) in enumerate([
             (url, "", "1.0+cu134"), (url, "cu130/", "1.0+cu130"), (root.as_uri(), "cu134/", "1.0+cu134"),
         ]):  # fmt: skip
@@ -68,7 +68,7 @@ def test_bitsandbytes_is_in_the_channel_of_each_of_its_libraries(
     answer = cuwheel.publish(made, to=root)
     assert answer.channels == ("cu118", "cu121", "cu124", "cu126", "cu128", "cu130", "cu132")
     assert api.publish_check(root).findings == ()
-    with serving(root) as url:
+    with servers.files_of(root) as url:
         command = [
             sys.executable,
             "-m",

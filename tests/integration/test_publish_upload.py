@@ -7,7 +7,6 @@ import http.server
 import json
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from cuwheel import api, resolver
 from cuwheel.cli import main
 from cuwheel.errors import ToolError
 from cuwheel.network import addresses
+from tests.fixtures import servers
 from tests.integration import index_server
 from tests.unit.delivery.published import cuda_wheel, wheel
 from tests.unit.delivery.test_attestations import attestation
@@ -92,14 +92,8 @@ class _Refusing(http.server.BaseHTTPRequestHandler):
 
 def test_a_wrong_login(dist: Path) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refusing)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        answer = api.publish_upload(wheel(dist), url=f"http://alice:guess@127.0.0.1:{server.server_address[1]}/")
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with servers.answering(server) as url:
+        answer = api.publish_upload(wheel(dist), url=f"{url.replace('://', '://alice:guess@')}/")
     assert not answer.succeeded
     assert [each.rule for each in answer.findings] == ["upload-failed"]
     assert "Invalid or non-existent authentication" in " ".join(answer.findings[0].evidence)

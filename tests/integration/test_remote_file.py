@@ -6,7 +6,6 @@ import contextlib
 import io
 import random
 import re
-import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +18,7 @@ from cuwheel.inspection.survey import survey, survey_wheel
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError, RemoteFile
 from cuwheel.wheel.file import WheelFile
+from tests.fixtures import servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,12 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[_Server]:
     httpd = _Server(("127.0.0.1", 0), _Handler)
     httpd.handle_error = lambda *_: None  # type: ignore[method-assign] # who reads a part hangs up
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield httpd
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with servers.answering(httpd):
+        yield httpd
 
 
 def _url(server: _Server, how: str) -> str:

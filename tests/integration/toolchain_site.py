@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from tests.fixtures import servers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -128,12 +130,8 @@ def serving(folder: Path, behaviour: Behaviour) -> Iterator[str]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{httpd.server_address[1]}/"
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with servers.answering(httpd) as url:
+        yield f"{url}/"
 
 
 def _answer(handler: BaseHTTPRequestHandler, folder: Path, behaviour: Behaviour) -> None:

@@ -6,9 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +23,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.inspection.survey import survey
 from cuwheel.stamping import variants
 from cuwheel.wheel.file import WheelFile
+from tests.fixtures import servers
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.slimming.packages import fixture
 
@@ -86,15 +84,8 @@ def index(request: pytest.FixtureRequest, published: Path) -> Iterator[str]:
     if request.param == "file":
         yield published.as_uri()
         return
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(published))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
-        """Says nothing."""
+    with servers.files_of(published) as url:
+        yield url
 
 
 def installed_by_uv(source: tuple[str, ...], to: Path, capability: str = "", cuda: str = "") -> str:

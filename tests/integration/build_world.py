@@ -6,7 +6,6 @@ there is what it would see on such a machine.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,8 @@ import pytest
 
 from cuwheel import api, process
 from cuwheel.errors import CuwheelError
-from tests.fixtures import cache, cargo, compiled
+from tests.fixtures import cache, cargo, command, compiled
+from tests.fixtures.command import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,24 +74,6 @@ def confined(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a command answered."""
-
-    status: int
-    stdout: str
-    stderr: str
-    seconds: float
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.stdout)
-
-    @property
-    def all(self) -> str:
-        return self.stdout + self.stderr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """A folder with a store of its own, in which toolkits of the shared one are seen."""
 
@@ -134,8 +116,13 @@ class World:
         env: Mapping[str, str] | None = None,
         timeout: float = 5 * MINUTES,
     ) -> Told:
-        command = [*before, *CUWHEEL, *map(str, words)]
-        done = process.run(command, timeout=timeout, check=False, env=self._environ(env), cwd=self.folder)
+        """By a call, or as a process of its own behind the words `before`."""
+        environ = self._environ(env)
+        if not before:
+            return command.call(*words, env=environ, cwd=self.folder)
+        done = process.run(
+            [*before, *CUWHEEL, *map(str, words)], timeout=timeout, check=False, env=environ, cwd=self.folder
+        )
         return Told(status=done.status, stdout=done.stdout, stderr=done.stderr, seconds=done.seconds)
 
     def build(self, source: Path | str, *words: str | Path, provider: str = "index", **options: Any) -> Told:

@@ -20,7 +20,7 @@ NATIVE = "plan = { native = true }"
 @pytest.mark.slow
 def test_shares_of_a_cluster_are_the_wheel_of_one_machine(tmp_path: Path) -> None:
     here = world.World(folder=tmp_path).with_toolkits("13.0")
-    source = projects.bare(tmp_path / "source", settings=NATIVE)
+    source = projects.bare(tmp_path / "source", settings=NATIVE, in_cpp=True)
     words = ("--for", "8.9,9.0", "--cluster", "local:2")
     told = here.build(source, *words)
     assert told.status == 0, told.all
@@ -42,7 +42,7 @@ def test_shares_of_a_cluster_are_the_wheel_of_one_machine(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_build_that_fails_on_a_worker_is_explained_here(tmp_path: Path) -> None:
     here = world.World(folder=tmp_path).with_toolkits("13.0")
-    source = projects.bare(tmp_path / "source", settings=NATIVE)
+    source = projects.bare(tmp_path / "source", settings=NATIVE, in_cpp=True)
     (source / "kernel.cu").write_text("__global__ void broken() { nowhere(); }\n")
     told = here.build(source, "--for", "9.0", "--cluster", "local:1")
     assert told.status == 1, told.all

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures import cache
+from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 from tests.integration import toolchain_site as site
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.integration.build_world import Told, World
+    from tests.fixtures.command import Told
+    from tests.integration.build_world import World
 
 
 # Says its version when asked; hangs when there is something to compile.
@@ -67,7 +69,7 @@ def assert_works(here: World, source: Path, *words: str) -> None:
 
 
 def test_no_network_and_no_toolkit(empty: World) -> None:
-    source = world.tiny(empty.folder)
+    source = projects.bare(empty.folder / "source")
     nowhere = dict.fromkeys(("PIP_INDEX_URL", "UV_INDEX_URL"), "https://index.example/simple/")
     nowhere |= {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_FIND_LINKS": ""}
     told = empty.build(source, provider="index,redist", before=world.confined(network=False), env=nowhere)
@@ -106,7 +108,8 @@ def test_no_network_and_a_backend_that_nobody_has(here: World) -> None:
 
 def test_no_room_to_build(here: World) -> None:
     """The folder where jobs are built holds a megabyte."""
-    source = world.tiny(here.folder)
+    source = projects.bare(here.folder / "source")
+    (source / "table.bin").write_bytes(bytes(2_000_000))
     builds = here.store / "builds"
     builds.mkdir(parents=True)
     told = here.build(source, before=world.confined(small=(builds, "1m")))
@@ -188,15 +191,8 @@ def test_killed_in_the_middle_of_unpacking(empty: World) -> None:
 def test_killed_in_the_middle_of_building(here: World) -> None:
     """What it had started is ended by the next run, which does not take the half for the whole."""
     mark = here.folder / "compiling"
-    source = world.tiny(here.folder)
-    setup = source / "setup.py"
-    good = setup.read_text()
-    setup.write_text(
-        good.replace(
-            "subprocess.run([nvcc",
-            f'Path("{mark}").write_text(str(os.getpid())); subprocess.run(["sleep", "300"]); subprocess.run([nvcc',
-        )
-    )
+    waits = f'Path("{mark}").write_text(str(os.getpid())); subprocess.run(["sleep", "300"])'
+    source = projects.bare(here.folder / "source", before=waits)
     child = here.start("build", source, "--output", here.out)
 
     def compiling() -> Iterator[bool]:
@@ -206,7 +202,8 @@ def test_killed_in_the_middle_of_building(here: World) -> None:
     world.kill_when(child, compiling())
     left = int(mark.read_text())
     assert world.wheels(here.out) == []
-    setup.write_text(good)
+    backend = source / "own_backend.py"
+    backend.write_text(backend.read_text().replace(waits, "pass"))
     assert_works(here, source, "--resume")
     assert world.gone(left)
 
@@ -282,7 +279,6 @@ def test_a_backend_that_writes_no_wheel(here: World, body: str, said: str) -> No
     assert_clean(here)
 
 
-@pytest.mark.slow
 def test_a_wrong_hash(empty: World) -> None:
     """An archive that is not what the manifest says: not unpacked, not kept; the next mirror is as good as new."""
     mirror = empty.folder / "mirror"
@@ -291,7 +287,7 @@ def test_a_wrong_hash(empty: World) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 0xFF
     archive.write_bytes(data)
-    source = world.tiny(empty.folder)
+    source = projects.bare(empty.folder / "source")
     told = empty.build(source, "--redist-url", mirror, provider="redist")
     assert told.status in (5, 9), told.all
     assert hashlib.sha256(data).hexdigest()[:8] in told.stderr or "sha256" in told.stderr

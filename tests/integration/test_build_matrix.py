@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import extras
+from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
-    from tests.integration.build_world import Told, World
+    from tests.fixtures.command import Told
+    from tests.integration.build_world import World
 
 HARD_CODED = '"-gencode arch=compute_75,code=sm_75 -gencode arch=compute_80,code=sm_80"'
 
@@ -53,7 +56,8 @@ def test_a_dry_run_says_everything_and_does_nothing(here: World) -> None:
 
 
 def test_one_wheel_for_all_pythons_is_built_once(here: World) -> None:
-    told = here.build(world.tiny(here.folder), "--python", "3.11,3.11")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    told = here.build(projects.bare(here.folder / "source"), "--python", f"{python},{python}")
     assert told.status == 0, told.all
     assert len(world.wheels(here.out)) == 1
 
@@ -85,8 +89,15 @@ def test_resume_builds_only_what_is_not_there(here: World) -> None:
     assert {job["cuda"]: job["outcome"] for job in last.document["jobs"]} == {"13.0": "built", "13.4": "built"}
 
 
+def hard_coded(here: World) -> Path:
+    source = projects.bare(here.folder / "source")
+    backend = source / "own_backend.py"
+    backend.write_text(backend.read_text().replace('os.environ["KERNEL_ARCHS"]', HARD_CODED))
+    return source
+
+
 def test_a_hard_coded_list_is_refused(here: World) -> None:
-    told = here.build(world.tiny(here.folder, archs=HARD_CODED))
+    told = here.build(hard_coded(here))
     assert told.status == 1
     job = only(told)
     assert job["outcome"] == "refused"
@@ -98,7 +109,7 @@ def test_a_hard_coded_list_is_refused(here: World) -> None:
 
 
 def test_a_hard_coded_list_is_forced(here: World) -> None:
-    told = here.build(world.tiny(here.folder, archs=HARD_CODED), "--force-archs", "--for", "h100,l40")
+    told = here.build(hard_coded(here), "--force-archs", "--for", "h100,l40")
     assert told.status == 0, told.all
     (wheel,) = world.wheels(here.out)
     assert world.architectures(wheel) == {"sm_89", "sm_90"}
@@ -147,11 +158,11 @@ def test_the_second_build_is_from_the_cache(here: World) -> None:
 
 def test_two_at_once(here: World) -> None:
     """The same job twice: one waits for the other, and both give the wheel."""
-    source = world.tiny(here.folder, options=STRIPPED)
+    source = projects.bare(here.folder / "source")
     answers: list[Told] = []
     threads = [
-        threading.Thread(target=lambda name=name: answers.append(here.build(source, "--output", here.folder / name)))
-        for name in ("one", "two")
+        threading.Thread(target=lambda words=words: answers.append(here.build(source, *words, before=("env",))))
+        for words in (("--output", here.folder / "one"), ("--output", here.folder / "two"))
     ]
     for thread in threads:
         thread.start()

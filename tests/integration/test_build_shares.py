@@ -38,7 +38,7 @@ def archs(job: dict[str, Any]) -> list[str]:
 
 
 def test_one_architecture_more_is_compiled_alone_and_one_less_not_at_all(here: World) -> None:
-    source = projects.bare(here.folder / "source", settings=NATIVE)
+    source = projects.bare(here.folder / "source", settings=NATIVE, in_cpp=True)
     job, said = built(here, source, "8.9,9.0")
     assert said == "compiled as shares: sm_89, sm_90; from the cache: none"
     assert archs(job) == ["sm_89", "sm_90"]
@@ -56,7 +56,7 @@ def test_one_architecture_more_is_compiled_alone_and_one_less_not_at_all(here: W
 
 @pytest.mark.slow
 def test_shares_are_used_where_the_cache_has_most_of_them(here: World) -> None:
-    source = projects.bare(here.folder / "source", settings=NATIVE)
+    source = projects.bare(here.folder / "source", settings=NATIVE, in_cpp=True)
     built(here, source, "8.9,9.0")
     told = here.build(source, "--for", "8.0,8.9,9.0")
     assert told.status == 0, told.all
@@ -71,7 +71,7 @@ def test_shares_are_used_where_the_cache_has_most_of_them(here: World) -> None:
 @pytest.mark.slow
 def test_shares_that_were_compiled_otherwise_are_compiled_again(here: World) -> None:
     """What a build system derives from its list reaches nvcc: such shares do not fit those of another list."""
-    source = projects.bare(here.folder / "source", settings=NATIVE)
+    source = projects.bare(here.folder / "source", settings=NATIVE, in_cpp=True)
     backend = source / "own_backend.py"
     counted = 'shlex.split(os.environ["KERNEL_ARCHS"]), f\'-DARCHS={os.environ["KERNEL_ARCHS"].count("-gencode")}\''
     backend.write_text(backend.read_text().replace('*shlex.split(os.environ["KERNEL_ARCHS"])', f"*{counted}"))
@@ -84,7 +84,7 @@ def test_shares_that_were_compiled_otherwise_are_compiled_again(here: World) -> 
 @pytest.mark.slow
 def test_shares_of_relocatable_code_fit_though_their_names_have_process_numbers(here: World) -> None:
     """A file that defines nothing for others: nvcc names its variables by the number of its process."""
-    source = projects.bare(here.folder / "source", settings=NATIVE)
+    source = projects.bare(here.folder / "source", settings=NATIVE, in_cpp=True)
     backend = source / "own_backend.py"
     backend.write_text(backend.read_text().replace('"-Xcompiler", "-fPIC"', '"-rdc=true", "-Xcompiler", "-fPIC"'))
     kernel = source / "kernel.cu"

@@ -62,7 +62,7 @@ def test_a_repository_is_built_with_its_history_and_without_what_it_ignores(here
 @pytest.mark.slow
 def test_device_code_repeats_wherever_the_source_lies(here: World) -> None:
     """A kernel in an anonymous namespace is named after a path: the job's, and not the checkout's or the archive's."""
-    source = projects.bare(here.folder / "one")
+    source = projects.bare(here.folder / "one", in_cpp=True)
     first = device_code(only(here, source))
     assert first
     assert device_code(only(here, projects.sdist(source, here.folder / "sdists"), "--rebuild")) == first
@@ -84,7 +84,7 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None
         "resumed",
         "bare-1.0+cu130-py3-none-linux_x86_64.whl",
     )
-    (source / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("*= 2", "*= 3"))
+    (source / "kernel.ptx").write_text((source / "kernel.ptx").read_text().replace("mul.f32", "add.f32"))
     assert only(here, source)["outcome"] == "built"
     assert only(here, source)["outcome"] == "resumed"
     assert only(here, source, "--rebuild")["outcome"] == "built"
@@ -172,19 +172,8 @@ def test_commands_before_packaging_run_in_the_copy_and_see_the_plan(here: World)
     assert "about to fail" in job["failure"]["output"]
 
 
-def test_forced_architectures_whatever_the_project_says(here: World) -> None:
-    source = projects.bare(here.folder / "source")
-    config = source / "pyproject.toml"
-    config.write_text(config.read_text().replace("{archs.nvcc}", "-gencode arch=compute_80,code=sm_80"))
-    refused = only(here, source, status=1)
-    assert refused["outcome"] == "refused"
-    assert world.wheels(here.out) == []
-    forced = only(here, source, "--force-archs")
-    assert world.architectures(Path(forced["wheel"]["path"])) == {"sm_90"}
-
-
 def test_a_compiler_cache_of_its_own_hits_the_second_time(here: World) -> None:
-    source = projects.bare(here.folder / "source")
+    source = projects.bare(here.folder / "source", in_cpp=True)
     first = only(here, source, "--cache")
     assert first["findings"] == []
     assert first["calls"]["hits"] == 0

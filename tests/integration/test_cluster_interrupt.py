@@ -36,7 +36,7 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
     here.environ["CUWHEEL_CLUSTER"] = str(cluster.certificates)
     waits = f"from time import sleep; Path({str(tmp_path / 'begun')!r}).write_text(str(os.getpid()))\n"
     waits += f"    while not Path({str(tmp_path / 'go')!r}).exists(): sleep(0.05)"
-    source = projects.bare(tmp_path / "source", settings="plan = { native = true }", before=waits)
+    source = projects.bare(tmp_path / "source", settings="plan = { native = true }", before=waits, in_cpp=True)
     cluster.scheduler()
     cluster.worker("first", env={"CUWHEEL_CACHE": str(here.store), "PATH": world.bare()["PATH"]})
     words = ("build", source, "--for", "9.0", "--provider", "index", "--cluster", cluster.address, "-o", here.out)

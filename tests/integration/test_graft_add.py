@@ -35,7 +35,7 @@ def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: Worl
 
     Also where the source has changed since: then the witness shows it, and nothing is written.
     """
-    source = projects.bare(here.folder / "source")
+    source = projects.bare(here.folder / "source", in_cpp=True)
     backend, kernel = source / "own_backend.py", source / "kernel.cu"
     backend.write_text(backend.read_text().replace('"kernel.cu", "-o"', 'str(Path("kernel.cu").absolute()), "-o"'))
     kernel.write_text("#include <cassert>\n" + kernel.read_text().replace("{ x[", "{ assert(x); x["))

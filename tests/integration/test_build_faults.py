@@ -279,6 +279,26 @@ def test_a_backend_that_writes_no_wheel(here: World, body: str, said: str) -> No
     assert_clean(here)
 
 
+def test_the_reason_knows_the_source_and_the_toolkit_of_the_build(here: World) -> None:
+    """What the log alone does not tell: that the module is the project's own, and that no part of the toolkit lacks."""
+    source = here.project("scikit_kernel")
+    (source / "build_helpers.py").touch()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "odd_backend"\nbackend-path = ["back"]\n'
+        '[project]\nname = "odd"\nversion = "1.0"\n[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0"]\n'
+    )
+    (source / "back").mkdir()
+    (source / "back" / "odd_backend.py").write_text(BACKEND.format("import build_helpers"))
+    (cause,) = only(here.build(source))["failure"]["causes"]
+    assert cause["fix"][0].startswith("build_helpers is in the source itself")
+    (source / "x.cpp").write_text("#include <cuda_runtime.h>\n")
+    program = "import os; raise SystemExit(os.WEXITSTATUS(os.system(os.environ['CXX'] + ' -c x.cpp')))"
+    (source / "back" / "odd_backend.py").write_text(BACKEND.format(program))
+    cause, *_ = only(here.build(source))["failure"]["causes"]
+    assert cause["id"] == "cuda-headers-missing"
+    assert "--with cud" not in "".join(cause["fix"])
+
+
 def test_a_wrong_hash(empty: World) -> None:
     """An archive that is not what the manifest says: not unpacked, not kept; the next mirror is as good as new."""
     mirror = empty.folder / "mirror"

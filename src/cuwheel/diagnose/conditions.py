@@ -149,6 +149,10 @@ def toolkit_is_old(known: Known) -> bool:
     return bool(nvcc and versions.major(nvcc) < toolkits.newest_toolkit().major - 1)
 
 
+def in_a_cuwheel_build(known: Known) -> bool:
+    return "build" in known.situations
+
+
 def _predicted(code: int) -> Callable[[Known], bool]:
     return lambda known: known.version("predicted_error") == str(code)
 
@@ -177,6 +181,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "nvcc-older-than-wanted-arch": nvcc_older_than_wanted_arch,
     "toolkit-is-recent": toolkit_is_recent,
     "toolkit-is-old": toolkit_is_old,
+    "in-a-cuwheel-build": in_a_cuwheel_build,
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

@@ -16,7 +16,7 @@ from cuwheel.units import uncoloured
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.job import Built, Problem
+    from cuwheel.building.job import Built, Job, Problem
     from cuwheel.building.results import JobResult
     from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.recording.calls import Call, Record
@@ -33,10 +33,12 @@ def failure(result: JobResult) -> Failure | None:
     problem = replace(result.problem, what=masking.known(result.problem.what, environ))
     if result.built is None or result.built.problem is None:  # no program failed: a toolchain, or what comes after
         return described(problem)
-    return _of_build(problem, result.built, result.record, environ)
+    return _of_build(problem, result.built, result.record, result.job)
 
 
-def _of_build(problem: Problem, built: Built, record: Record | None, environ: dict[str, str]) -> Failure:
+def _of_build(problem: Problem, built: Built, record: Record | None, job: Job | None) -> Failure:
+    environ = job.environ if job else {}
+
     def masked(text: str) -> str:
         return masking.known(text, environ)
 
@@ -48,11 +50,11 @@ def _of_build(problem: Problem, built: Built, record: Record | None, environ: di
         call = failures.last(record)
         printed = masked("".join(reader.output(record, call))) if call else ""
     if call is None:
-        causes = _causes("\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
+        causes = _causes(job, "\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
         failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)
         return replace(failed, what=words.what) if words else failed
     replay = quoting.here(["cuwheel", "replay", f"{built.record}:{call.number}"])
-    causes = () if problem.kind == "time" else _causes(printed, tail)
+    causes = () if problem.kind == "time" else _causes(job, printed, tail)
     failed = replace(described(problem, call, printed, causes), replay=replay)
     what = failed.what
     if problem.kind == "time":
@@ -69,10 +71,19 @@ def _guilty(problem: Problem, record: Record) -> Call | None:
     return failures.first(record) if problem.kind == "program" else None
 
 
-def _causes(*texts: str) -> tuple[Cause, ...]:
+def _causes(job: Job | None, *texts: str) -> tuple[Cause, ...]:
     """Of the first that tells something."""
-    found = (inquiry.causes(text, building=True) for text in texts if text.strip())
+    facts = _facts(job) if job else {}
+    found = (inquiry.causes(text, facts, building=True) for text in texts if text.strip())
     return next((causes for causes in found if causes), ())
+
+
+def _facts(job: Job) -> dict[str, str]:
+    """What the log does not tell: the parts that its toolkit has, and the modules of the source itself."""
+    beside = sorted(job.source.iterdir()) if job.source.is_dir() else []
+    own = [each.stem for each in beside if each.is_dir() or each.suffix == ".py"]
+    facts = {"toolkit_parts": " ".join(job.toolchain.toolkit.components), "own_modules": " ".join(own)}
+    return {name: value for name, value in facts.items() if value}
 
 
 def described(problem: Problem, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:

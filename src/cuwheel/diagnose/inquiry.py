@@ -20,7 +20,7 @@ from cuwheel.machine import fleet
 from cuwheel.recording import target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.diagnose.text import Log
@@ -69,9 +69,10 @@ def inquire(
     )
 
 
-def causes(printed: str, *, building: bool = False) -> tuple[Cause, ...]:
+def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
     """Of what a program printed. Secrets of the environment are not quoted."""
-    found = explain(text.read(io.BytesIO(printed.encode(errors="surrogateescape"))), building=building)
+    read = text.read(io.BytesIO(printed.encode(errors="surrogateescape")))
+    found = explain(read, facts=facts, building=building)
     return masking.within(found.causes, lambda each: masking.known(each, os.environ))
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel import quoting
 from cuwheel.compat.machine_rules import view
 from cuwheel.diagnose.rows import Situation
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, libraries, toolchains, toolkits, versions
+from cuwheel.facts import gpus, libraries, packages, toolchains, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 
@@ -270,7 +271,25 @@ def _of_missing(known: Known) -> Iterator[tuple[str, str]]:
     wanted = (known.version("missing_part") or "").lower()
     names = [each.name for each in toolchains.all_components() if wanted.startswith(each.name.lower())]
     if wanted and names:
-        yield "component", max(names, key=len)
+        component = max(names, key=len)
+        yield "component", component
+        if component in (known.version("toolkit_parts") or "").split():
+            yield "component_there", component  # what was not found is looked for elsewhere
+
+
+def _of_module(known: Known) -> Iterator[tuple[str, str]]:
+    """The distribution that brings a module which was not found; not one for a module of the project itself."""
+    module = (known.version("missing_module") or "").partition(".")[0]
+    if not module:
+        return
+    yield "missing_module", module
+    distribution = packages.distribution_of_module(module)
+    if module in (known.version("own_modules") or "").split():
+        yield "own_module", module
+    elif distribution:
+        yield "module_distribution", quoting.shown([distribution])
+    elif distribution is None:
+        yield "same_named_distribution", module
 
 
 def _of_python(known: Known) -> Iterator[tuple[str, str]]:
@@ -304,6 +323,7 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_torch,
     _of_wanted,
     _of_missing,
+    _of_module,
     _of_python,
     _of_standard,
     _of_tables,
@@ -311,10 +331,11 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "capability", "clang_max", "component", "cuda_first", "cuda_for_gcc", "cuda_for_gpu",
+        "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc", "cuda_for_gpu",
         "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted",
         "driver_floor", "driver_floors", "gcc_for_standard", "gcc_max", "gpu_arch", "library_cuda",
-        "library_package", "msc_ver_max", "newest_arch", "newest_cuda", "nvcc", "python_minor", "torch_cu",
+        "library_package", "missing_module", "module_distribution", "msc_ver_max", "newest_arch", "newest_cuda",
+        "nvcc", "own_module", "python_minor", "same_named_distribution", "torch_cu",
         "torch_cuda",
     }
 )  # fmt: skip

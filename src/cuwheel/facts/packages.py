@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -74,6 +75,17 @@ def cpu_distribution(name: str) -> str | None:
     wanted = re.sub(r"[-_.]+", "-", name).lower()
     rows = tables().packages.cpu
     return next((row.distribution for row in rows if any(fnmatchcase(wanted, each) for each in row.names)), None)
+
+
+def distribution_of_module(module: str) -> str | None:
+    """What to ask an index for, so that `import module` works: `pyyaml` for `yaml`, or its own name where that is not
+    known to differ. Empty where no distribution brings it; None where its name is not known either way.
+    """
+    top = module.partition(".")[0]
+    row = next((row for row in tables().packages.imported if row.module == top), None)
+    if row is not None:
+        return row.distribution
+    return "" if top in sys.stdlib_module_names else None
 
 
 def choosing_variables() -> frozenset[str]:

@@ -184,6 +184,62 @@ def test_inside_a_build_its_own_options_are_advised_first(log: str, option: str)
     assert "cuwheel build" not in fixes(log)
 
 
+@pytest.mark.parametrize(
+    ("module", "distribution"),
+    [
+        ("pkg_resources", "'setuptools<81'"),
+        ("pkg_resources.extern", "'setuptools<81'"),
+        ("yaml", "pyyaml"),
+        ("skbuild", "scikit-build"),
+        ("fancy_tools.sub", "fancy_tools"),
+    ],
+)
+def test_a_missing_module_is_asked_for_by_the_name_of_its_distribution(module: str, distribution: str) -> None:
+    log = f"Traceback (most recent call last):\nModuleNotFoundError: No module named '{module}'\n"
+    first = next(iter(causes(log, building=True).values())).fix[0]
+    assert f"--require {distribution}`" in first
+    assert ("if that is the name" in first) == (distribution == "fancy_tools")
+
+
+def test_no_distribution_is_advised_for_what_python_or_the_project_itself_has() -> None:
+    """A name of the project's own may be anybody's on an index."""
+    log = "ModuleNotFoundError: No module named '{}'\n"
+    assert "--require" not in fixes(log.format("imp"), building=True)
+    own = fixes(log.format("build_helpers"), facts={"own_modules": "src build_helpers"}, building=True)
+    assert "--require" not in own
+    assert "PYTHONPATH={source}" in own
+
+
+@pytest.mark.parametrize(
+    ("log", "component", "variable"),
+    [
+        ("x.cpp:1:10: fatal error: nvjpeg.h: No such file or directory", "nvjpeg", "CPATH={toolkit}/include"),
+        ("/usr/bin/ld: cannot find -lcufft: No such file or directory", "cufft", "LIBRARY_PATH={toolkit}/lib"),
+    ],
+)
+def test_a_part_that_the_toolkit_has_is_not_asked_for_again(log: str, component: str, variable: str) -> None:
+    there = fixes(log, facts={"toolkit_parts": f"cudart {component}"}, building=True)
+    assert "--with" not in there
+    assert variable in there
+    assert f"--with {component}" in fixes(log, facts={"toolkit_parts": "cudart"}, building=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'CMake Error: The source directory "/b/src" does not appear to contain CMakeLists.txt.',
+        "cc1plus: fatal error: csrc/m.cpp: No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'requirements.txt'",
+        "error: package directory 'fancy' does not exist",
+    ],
+)
+def test_an_incomplete_source_is_not_taken_for_a_missing_gpu(words: str) -> None:
+    log = f"No CUDA runtime is found, using CUDA_HOME='/b/toolkit'\n{words}\n"
+    assert list(causes(log, building=True)) == ["source-incomplete"]
+    assert "git clone" in fixes(log, building=True)
+    assert "no-nvidia-driver-or-gpu" in causes("No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'\n")
+
+
 def test_the_upstream_report_has_what_maintainers_ask_for(tmp_path: Path) -> None:
     error = "src/kernels/attention_forward.cu(12): error: " + "a very long message " * 6 + "that ends here"
     words = ["-c", "a.cu", "-o", "a.o"]

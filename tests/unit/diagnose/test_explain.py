@@ -185,14 +185,23 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
     versions = {
         "nvcc": "12.4", "gcc": "13.2", "arch": "sm_90", "gpu": "H100", "library": "libcublas.so.12",
         "torch_cuda": "12.4", "python": "3.11.2", "wanted": "122", "found": "12.0", "missing_part": "cublas_v2",
-        "standard": "20",
+        "standard": "20", "toolkit_parts": "cudart cublas",
     }  # fmt: skip
-    told = known.Known(
-        versions=tuple(known.Version(name=name, value=value, line=0) for name, value in versions.items()),
-        situations=frozenset(),
-    )
-    assert told.filled().keys() - versions.keys() <= known.CONCLUDED
-    assert told.filled().keys() >= known.CONCLUDED - {"msc_ver_max"}
+    concluded: set[str] = set()
+    for module in (
+        {"missing_module": "yaml"},
+        {"missing_module": "x.y"},
+        {"missing_module": "x", "own_modules": "w x"},
+    ):
+        told = known.Known(
+            versions=tuple(
+                known.Version(name=name, value=text, line=0) for name, text in {**versions, **module}.items()
+            ),
+            situations=frozenset(),
+        )
+        concluded |= told.filled().keys()
+        assert told.filled().keys() - versions.keys() - {"own_modules"} <= known.CONCLUDED
+    assert concluded >= known.CONCLUDED - {"msc_ver_max"}
 
 
 def test_facts_about_nothing_are_not_so() -> None:

@@ -89,6 +89,14 @@ class CpuDistribution(Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
 
 
+class ImportedAs(Struct, frozen=True, kw_only=True):
+    """The distribution that brings a module of another name, with its bound; empty where Python itself had it once."""
+
+    module: str
+    distribution: str
+    source: tuple[str, ...]
+
+
 class Packages(Struct, frozen=True, kw_only=True):
     """packages.toml."""
 
@@ -97,3 +105,4 @@ class Packages(Struct, frozen=True, kw_only=True):
     system: SystemLibraries
     framework: tuple[FrameworkLibraries, ...]
     cpu: tuple[CpuDistribution, ...] = ()
+    imported: tuple[ImportedAs, ...] = ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cuwheel import quoting
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read(
 
 def _named(values: list[Any]) -> dict[str, Any]:
     """By themselves; folders by their last part, where that tells them apart."""
-    short = [file_name(each.rstrip("/")) if isinstance(each, str) else str(each) for each in values]
+    short = [file_name(each) if isinstance(each, str) else str(each) for each in values]
     names = short if len(set(short)) == len(short) and "" not in short else map(str, values)
     return dict(zip(names, values, strict=True))
 
@@ -62,7 +62,7 @@ def word_problems(command: str, words: Mapping[str, Mapping[str, str]], where: s
 def unsplit(text: str) -> str:
     """Why a shell would not take it; empty where it would."""
     try:
-        shlex.split(text)
+        quoting.split(text)
     except ValueError as error:
         return str(error).lower()
     return ""
@@ -70,7 +70,7 @@ def unsplit(text: str) -> str:
 
 def filled(command: str, words: Mapping[str, str]) -> tuple[str, ...]:
     """A command with the words of each axis in its place."""
-    return tuple(shlex.split(_PLACE.sub(lambda match: words.get(match[1], ""), command)))
+    return quoting.split(_PLACE.sub(lambda match: words.get(match[1], ""), command))
 
 
 def unknown(

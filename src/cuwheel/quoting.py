@@ -57,6 +57,18 @@ def here(words: Sequence[str]) -> str:
     return windows(words) if os.name == "nt" else posix(words)
 
 
+def split(text: str) -> tuple[str, ...]:
+    """A command line that a person wrote into a file, as words; a ValueError where a quote is not closed.
+
+    Quotes are those of sh, but on Windows a backslash is a letter, as its own shells have it: C:\\a is no C:a.
+    """
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if os.name == "nt":
+        lexer.escape = ""
+    return tuple(lexer)
+
+
 def script(what: Script, shell: Shell) -> tuple[str, ...]:
     """Lines to paste at a prompt; the shell's own folder is as before afterwards, but for cmd's."""
     return tuple(_SCRIPTS[shell](what))

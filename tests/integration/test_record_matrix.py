@@ -199,3 +199,18 @@ def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
     assert (off["calls"], on["calls"]) == (2, 2)
     running = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False)
     assert running.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["nvcc", "nvcc.exe"])
+def test_a_toolkit_by_its_folder_as_either_system_has_it(tmp_path: Path, name: str) -> None:
+    compiler = tmp_path / "cuda" / "bin" / name
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text("#!/bin/sh\n")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "matrix.toml").write_text(
+        "command = 'sh -c \"echo $CUDACXX $CUDA_PATH >> $COUNT\"'\n[axes]\ntoolkit = ['./cuda', './none']\n"
+    )
+    _, answer = run(tmp_path)
+    assert [cell["run"]["result"] for cell in answer["cells"]] == ["succeeded", "not-run"]
+    assert (tmp_path / "count").read_text() == f"{compiler} {tmp_path / 'cuda'}\n"
+    assert "it has no nvcc" in answer["cells"][1]["run"]["problem"]

@@ -40,7 +40,7 @@ def probe_toolkits(world: World, site_packages: Sequence[Path]) -> tuple[Toolkit
         ways.setdefault(_resolved(root), []).append(way)
     found = []
     for root, found_via in ways.items():
-        nvcc = _nvcc_in(root)
+        nvcc = nvcc_in(root)
         version = _version(world, root, nvcc)
         if version is None:
             world.note("toolkits", world.shown(root), f"no CUDA toolkit (by {', '.join(found_via)})")
@@ -115,7 +115,8 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def _nvcc_in(root: Path) -> Path | None:
+def nvcc_in(root: Path) -> Path | None:
+    """Its compiler driver, as either system calls it."""
     return next((path for name in ("nvcc", "nvcc.exe") if (path := root / "bin" / name).is_file()), None)
 
 

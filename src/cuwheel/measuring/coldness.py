@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel import log, process, system_calls
+from cuwheel import log, process, quoting, system_calls
 from cuwheel.errors import ToolError
 from cuwheel.measuring import journal
 from cuwheel.measuring.journal import Host, PageCache
@@ -147,7 +146,7 @@ def program_files(
 
 def restarted(command: str, boot: str) -> bool:
     """Ask the machine to start anew. True where it did and we still live, which only a test sees."""
-    words = shlex.split(command)
+    words = quoting.split(command)
     log.info("restarting the machine before a cold trial: %s", command)
     done = process.run(words, timeout=_HOOK_S, check=False)
     if done.status:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from cuwheel import axes as named_axes
-from cuwheel import decode
+from cuwheel import decode, quoting
 from cuwheel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def load(path: Path) -> Plan:
     return Plan(
         file=str(path),
         source=(path.parent / file.directory).resolve(),
-        clean=tuple(shlex.split(file.clean)) if file.clean else (),
+        clean=quoting.split(file.clean) if file.clean else (),
         leave_out=file.leave_out,
         timeout=file.timeout,
         axes=tuple(axes),

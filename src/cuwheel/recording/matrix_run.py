@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from cuwheel import codec, files, log, process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
+from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
 from cuwheel.toolchains.request import ToolchainRequest
@@ -179,9 +180,9 @@ def _toolkit(wanted: str) -> tuple[Setting, ...]:
         if made.prefix:
             raise UnavailableError(f"CUDA {wanted} is in a container, but the command is not")
         return made.settings
-    nvcc = Path(wanted, "bin", "nvcc")
-    if not nvcc.is_file():
-        raise UnavailableError(f"{wanted} is not a CUDA toolkit: it has no bin/nvcc")
+    nvcc = nvcc_in(Path(wanted))
+    if nvcc is None:
+        raise UnavailableError(f"{wanted} is not a CUDA toolkit: it has no nvcc in its bin folder")
     roots = (Setting(name=name, value=wanted) for name in ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"))
     return (
         *roots,

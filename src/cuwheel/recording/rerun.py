@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cuwheel import masking, process
 from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.machine.variables import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.recording import options, outputs, words
@@ -134,7 +135,8 @@ def _own_program(call: Call, environ: Mapping[str, str]) -> str | None:
         # The same program under another path is not a difference.
         return call.program if _same_file(found[0], call.program) else str(found[0])
     if call.tool == "nvcc":
-        places = [environ.get("CUDACXX", ""), *(f"{environ[root]}/bin/{name}" for root in _ROOTS if environ.get(root))]
+        roots = (nvcc_in(Path(environ[root])) for root in _ROOTS if environ.get(root))
+        places = (environ.get("CUDACXX", ""), *map(str, filter(None, roots)))
         return next((place for place in places if place and os.access(place, os.X_OK)), None)
     return None
 

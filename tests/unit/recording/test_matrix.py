@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel import axes
 from cuwheel.errors import ConfigurationError, UnreadableError
 from cuwheel.recording import matrix, matrix_run
 
@@ -139,6 +140,16 @@ def test_values_with_spaces_stay_one_word(tmp_path: Path) -> None:
     path = "C:/Program Files/x"
     plan = load(tmp_path, f"command = \"make X={{x}}\"\n[axes.x]\na = '''{shlex.quote(path)}'''")
     assert plan.configurations[0].command == ("make", f"X={path}")
+
+
+def test_paths_of_windows_keep_their_backslashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the command, and in the words that stand in it; folders are named by their last part."""
+    monkeypatch.setattr("os.name", "nt")
+    filled = axes.filled(r"C:\src\build.bat {x} --out D:\out", {"x": r"'C:\Program Files\x' Y=a\b"})
+    assert filled == (r"C:\src\build.bat", r"C:\Program Files\x", r"Y=a\b", "--out", r"D:\out")
+    folders = ["C:\\CUDA\\v12.8\\", "D:\\CUDA\\v13.0"]
+    ((_, named),) = axes.read({"toolkit": folders}, "matrix", [], lambda _axis, given, _where: str(given))
+    assert named == {"v12.8": folders[0], "v13.0": folders[1]}
 
 
 def test_a_resumed_run_is_the_same_only_if_everything_is(tmp_path: Path) -> None:

@@ -109,7 +109,11 @@ def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> lis
     text = str(check.get("text", ""))
     if check["kind"] != "command":
         return boot.words(python, check["kind"], text, proof, word)
-    words = shlex.split(text)
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if os.name == "nt":
+        lexer.escape = ""  # C:\\a is no C:a
+    words = list(lexer)
     if not words:
         raise ValueError("it is empty")
     return [python, *words[1:]] if words[0] in ("python", "python3") else words

@@ -189,5 +189,5 @@ class MissingExtraError(CuwheelError):
         names = " and ".join(filter(None, (", ".join(self.missing[:-1]), self.missing[-1])))
         verb, them = ("is", "it") if len(self.missing) == 1 else ("are", "them")
         super().__init__(
-            f"{names} {verb} not installed, and {purpose} needs {them}", hint=f"pip install 'cuwheel[{extra}]'"
+            f"{names} {verb} not installed, and {purpose} needs {them}", hint=f'pip install "cuwheel[{extra}]"'
         )

@@ -6,11 +6,11 @@ import ntpath
 import posixpath
 import re
 
-_OF_WINDOWS = re.compile(r"[A-Za-z]:(?:[\\/]|$)|\\\\[^\\]|//[?.]/")
+_OF_WINDOWS = re.compile(r"[A-Za-z]:(?:[\\/]|$)|\\\\[^\\]|//[?.]/|~\\")
 
 
 def is_of_windows(path: str) -> bool:
-    """Whether it begins as only paths of Windows do: `C:\\`, `C:/`, `\\\\server\\share`, `\\\\?\\`."""
+    """Whether it begins as only paths of Windows do: `C:\\`, `C:/`, `\\\\server\\share`, `\\\\?\\`, `~\\`."""
     return bool(_OF_WINDOWS.match(path))
 
 

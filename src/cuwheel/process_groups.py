@@ -23,7 +23,24 @@ if sys.platform == "win32":
     _MEMBERS, _LIMITS, _KILL_ON_CLOSE = 3, 9, 0x2000
     _PROCESS_TIME, _PROCESS_MEMORY = 0x2, 0x100
     _MOST_MEMBERS = 4096
+    _PROCESSES, _NO_HANDLE = 0x2, ctypes.c_void_p(-1).value
     _jobs: dict[int, int] = {}
+
+    class _Entry(ctypes.Structure):
+        """PROCESSENTRY32W"""
+
+        _fields_ = (
+            ("size", wintypes.DWORD),
+            ("usage", wintypes.DWORD),
+            ("pid", wintypes.DWORD),
+            ("heap", ctypes.c_size_t),
+            ("module", wintypes.DWORD),
+            ("threads", wintypes.DWORD),
+            ("parent", wintypes.DWORD),
+            ("priority", wintypes.LONG),
+            ("flags", wintypes.DWORD),
+            ("name", wintypes.WCHAR * 260),
+        )
 
     class _Limits(ctypes.Structure):
         """JOBOBJECT_EXTENDED_LIMIT_INFORMATION"""
@@ -76,6 +93,9 @@ if sys.platform == "win32":
     _kernel32.K32GetProcessMemoryInfo.argtypes = (wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD)
     _kernel32.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
     _kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
+    _kernel32.CreateToolhelp32Snapshot.restype = wintypes.HANDLE
+    _kernel32.CreateToolhelp32Snapshot.argtypes = (wintypes.DWORD, wintypes.DWORD)
+    _kernel32.Process32FirstW.argtypes = _kernel32.Process32NextW.argtypes = (wintypes.HANDLE, ctypes.c_void_p)
     _ntdll.NtResumeProcess.argtypes = (wintypes.HANDLE,)
 
     def started(pid: int, *, with_us: bool = False) -> None:
@@ -136,6 +156,22 @@ if sys.platform == "win32":
         _kernel32.SetInformationJobObject(job, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
         _kernel32.AssignProcessToJobObject(job, _kernel32.GetCurrentProcess())
 
+    def parents() -> list[str]:
+        """Names of the programs that started this one, the nearest first; none where the system does not tell."""
+        snapshot = _kernel32.CreateToolhelp32Snapshot(_PROCESSES, 0)
+        if snapshot in (None, _NO_HANDLE):
+            return []
+        table: dict[int, tuple[int, str]] = {}
+        entry = _Entry(size=ctypes.sizeof(_Entry))
+        try:
+            more = _kernel32.Process32FirstW(snapshot, ctypes.byref(entry))
+            while more:
+                table[entry.pid] = (entry.parent, entry.name)
+                more = _kernel32.Process32NextW(snapshot, ctypes.byref(entry))
+        finally:
+            _kernel32.CloseHandle(snapshot)
+        return upwards(table, os.getpid())
+
 else:
     OPTIONS: dict[str, Any] = {"start_new_session": True}
 
@@ -156,3 +192,22 @@ else:
 
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    def parents() -> list[str]:
+        """Names of the programs that started this one: asked for on Windows alone."""
+        return []
+
+
+def upwards(table: dict[int, tuple[int, str]], pid: int) -> list[str]:
+    """Names of a process's parents; `table`: number → that of its parent, and its name.
+
+    A number may be given again after its process has ended: then there is a circle, or an end.
+    """
+    names: list[str] = []
+    seen = {pid}
+    parent, _ = table.get(pid, (0, ""))
+    while parent in table and parent not in seen:
+        seen.add(parent)
+        parent, name = table[parent]
+        names.append(name)
+    return names

@@ -1,11 +1,13 @@
 """Command lines to paste: words quoted so that a shell, and the program behind it, give back the same words.
 
 Three shells: POSIX sh; cmd.exe, whose own rules come before those by which a Windows program takes its line apart; and
-PowerShell, whose versions before 7.3 hand double quotes on unprotected. But for `here`, none of it depends on the host.
+PowerShell, whose versions before 7.3 hand double quotes on unprotected. Which of them a person types into is found by
+`shell_here`; `split` and `here` go by this machine, and the rest by what it is told.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from cuwheel import process_groups
 from cuwheel.errors import UsageError
+from cuwheel.foreign_paths import is_of_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
 
@@ -29,6 +33,16 @@ _CMD_META = frozenset('()!^"<>&|')
 _POWERSHELL_BARE = re.compile(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)
 _POWERSHELL_QUOTE = re.compile("['\u2018\u2019\u201a\u201b]")  # it takes typographic ones for single quotes too
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_POSIX_SPECIAL = re.compile(r'[\\"$`]')
+_HOME = re.compile(r"(?<![^\s:])~(?=[/\\])")  # as a machine profile has it
+# Programs of Windows that people type into.
+_SHELLS: dict[str, Shell] = {
+    "cmd.exe": "cmd",
+    **dict.fromkeys(("powershell.exe", "pwsh.exe", "powershell_ise.exe"), "powershell"),
+    **dict.fromkeys(("bash.exe", "sh.exe", "zsh.exe"), "posix"),
+}
+_MODULES = re.compile(r"[\\/](?:Windows)?PowerShell[\\/]Modules[\\/]?", re.IGNORECASE)
+_OWN_NAME = "cuwheel"
 
 
 class Script(Struct, frozen=True, kw_only=True):
@@ -53,8 +67,64 @@ def shown(words: Sequence[str]) -> str:
 
 
 def here(words: Sequence[str]) -> str:
-    """A command to type on this machine. Both shells of Windows take double quotes."""
-    return windows(words) if os.name == "nt" else posix(words)
+    """A command to type where cuwheel was started."""
+    try:
+        return command(words, shell_here())
+    except UsageError:  # a line break, which cmd.exe does not take: to be read at least
+        return windows(words)
+
+
+def shell_here() -> Shell:
+    """The shell that cuwheel was started from."""
+    return _shell_of_windows() if os.name == "nt" else "posix"
+
+
+@functools.cache
+def _shell_of_windows() -> Shell:
+    return shell_of(os.environ, process_groups.parents())
+
+
+def shell_of(environ: Mapping[str, str], parents: Iterable[str]) -> Shell:
+    """On Windows: the nearest of the programs that started us that is a shell.
+
+    Where none is (an editor, a service), the module path tells: every program has that of the machine, and PowerShell
+    puts the user's own folder before it.
+    """
+    if found := next((shell for name in parents if (shell := _SHELLS.get(name.lower()))), None):
+        return found
+    machines = tuple(
+        environ[name].lower() for name in ("ProgramFiles", "SystemRoot", "ProgramW6432") if environ.get(name)
+    )
+    own = (each for each in environ.get("PSModulePath", "").split(";") if not each.lower().startswith(machines))
+    return "powershell" if any(map(_MODULES.search, own)) else "cmd"
+
+
+def set_variables(variables: Mapping[str, str], shell: Shell, *, prepend: Sequence[str] = ()) -> str:
+    """One line that sets variables of the shell; those in `prepend` keep what they had behind it.
+
+    A folder in the user's home may begin with ~, as in a machine profile.
+    """
+    spell = _SETTERS[shell]
+    lines = [spell(name, value, name in prepend) for name, value in variables.items()]
+    if shell == "posix":
+        return "export " + " ".join(lines)
+    return (" && " if shell == "cmd" else "; ").join(lines)
+
+
+def unset_variable(name: str, shell: Shell) -> str:
+    if shell == "posix":
+        return f"unset {name}"
+    return _cmd_set(name, "") if shell == "cmd" else _powershell_set(name, "$null")
+
+
+def evaluate(words: Sequence[str], shell: Shell) -> str:
+    """The line that runs a command and then, in the shell itself, what that printed."""
+    line = command(words, shell)
+    if shell == "posix":
+        return f'eval "$({line})"'
+    if shell == "cmd":
+        return f"{line} > variables.bat && call variables.bat"  # `for /f` would not replace %PATH% in it
+    return f"{line} | Out-String | Invoke-Expression"
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -113,6 +183,15 @@ def _posix_script(what: Script) -> Iterator[str]:
     *others, last = parts
     yield from (f"{'  ' if index else ''}{part} \\" for index, part in enumerate(others))
     yield f"  {last}"
+
+
+def _posix_setter(name: str, value: str, prepend: bool) -> str:  # noqa: FBT001 - one signature
+    text = _POSIX_SPECIAL.sub(r"\\\g<0>", _HOME.sub("\0", value)).replace("\0", "$HOME")
+    if prepend and is_of_windows(value):
+        text = f'$(cygpath -p "{text}")'  # Git's and MSYS' shells part PATH at colons
+    # An empty element would be the current folder; PATH is never empty.
+    rest = "" if not prepend else ":$PATH" if name == "PATH" else f"${{{name}:+:${name}}}"
+    return f'{name}="{text}{rest}"'
 
 
 # Windows: how a program takes its line apart
@@ -198,12 +277,22 @@ def _cmd_set(name: str, value: str) -> str:
     return f'set "{name}={value}"' if simple else f"set {_with_carets(f'{name}={value}')}"
 
 
+def _cmd_setter(name: str, value: str, prepend: bool) -> str:  # noqa: FBT001 - one signature
+    line = _cmd_set(name, value)
+    if _HOME.match(value):
+        line = line.replace("=~", "=%USERPROFILE%", 1)
+    if not prepend:
+        return line
+    return f'{line[:-1]};%{name}%"' if line.endswith('"') and line.startswith('set "') else f"{line};%{name}%"
+
+
 # PowerShell
 
 
 def powershell(words: Sequence[str]) -> str:
     first, *rest = words
-    called = f"& {_powershell_text(first)}"
+    # Other bare words may be aliases, or belong to its language.
+    called = first if first == _OWN_NAME else f"& {_powershell_text(first)}"
     if any(map(_lost_by_old_powershell, rest)) and (raw := _as_it_stands(rest)):
         return f"{called} --% {raw}"
     return " ".join([called, *map(_powershell_word, rest)])
@@ -248,6 +337,11 @@ def _powershell_set(name: str, value: str) -> str:
     return f"[Environment]::SetEnvironmentVariable({_powershell_text(name)}, {value}, 'Process')"
 
 
+def _powershell_setter(name: str, value: str, prepend: bool) -> str:  # noqa: FBT001 - one signature
+    text = f"$HOME + {_powershell_text(value[1:])}" if _HOME.match(value) else _powershell_text(value)
+    return _powershell_set(name, f"{text} + ';' + $env:{name}" if prepend else text)
+
+
 def _in_one_line(text: str) -> None:
     _without_nul(text)
     if "\n" in text or "\r" in text:
@@ -260,6 +354,11 @@ def _without_nul(text: str) -> None:
 
 
 _COMMANDS: dict[Shell, Callable[[Sequence[str]], str]] = {"posix": posix, "cmd": cmd, "powershell": powershell}
+_SETTERS: dict[Shell, Callable[[str, str, bool], str]] = {
+    "posix": _posix_setter,
+    "cmd": _cmd_setter,
+    "powershell": _powershell_setter,
+}
 _SCRIPTS: dict[Shell, Callable[[Script], Iterator[str]]] = {
     "posix": _posix_script,
     "cmd": _cmd_script,

@@ -81,7 +81,7 @@ def find_python(version: str | None = None) -> Python:
             return found
         tried.append(f"{path} ({'is ' + found.version if found else 'does not run'})")
     where = "; searched " + ", ".join(tried) if tried else ""
-    first = "" if uv() else "pip install 'cuwheel[build]' && "
+    first = "" if uv() else 'pip install "cuwheel[build]", then '
     raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"{first}uv python install {wanted}")
 
 

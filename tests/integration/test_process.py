@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel import process
+from cuwheel import process, quoting
 from cuwheel.errors import ToolError, ToolTimeoutError
 
 
@@ -162,3 +162,22 @@ def test_the_reader_of_an_ended_program_takes_nothing_from_the_next(monkeypatch:
     os.close(reading)
     if number != reading:
         os.close(number)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "now", "then"),
+    [
+        ("PATH", "/c/bin", "/a:/b", "/c/bin:/a:/b"),
+        ("LIBRARY_PATH", "/c", "", "/c"),
+        ("LIBRARY_PATH", "/c", "/a", "/c:/a"),
+        ("NOTE", 'a "b" $HOME `x` \\', None, 'a "b" $HOME `x` \\'),
+        ("CUDA_HOME", "~/cuda", None, "/home/me/cuda"),
+    ],
+)
+def test_variables_as_sh_sets_them(name: str, value: str, now: str | None, then: str) -> None:
+    line = quoting.set_variables({name: value}, "posix", prepend=(name,) if now is not None else ())
+    before = {"HOME": "/home/me"} | ({name: now} if now else {})
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{line}; printf '%s' \"${name}\""], env=before, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == then

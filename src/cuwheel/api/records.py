@@ -100,9 +100,9 @@ def replay(
 
 
 def replay_print(
-    call: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell = "posix"
+    call: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell | None = None
 ) -> Replay:
-    """The lines that run the call, to paste into a shell that has the caller's environment."""
+    """The lines that run the call, to paste into a shell that has the caller's environment (`shell`, or this one)."""
     from cuwheel.recording import replays
     from cuwheel.report import replay as report
 

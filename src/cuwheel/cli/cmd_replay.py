@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--list", action="store_true", help="list the calls")
     what.add_argument("--print", "--dry-run", dest="print_", action="store_true", help="print the command to paste")
     what.add_argument(
-        "--shell", choices=("posix", "cmd", "powershell"), help="the shell that --print quotes for (default: posix)"
+        "--shell", choices=("posix", "cmd", "powershell"), help="the shell that --print quotes for (default: this one)"
     )
     diff = parser.add_argument_group("to find out what makes the difference")
     diff.add_argument(
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> Replay:
     if args.list:
         return api.replay_list(args.record)
     if args.print_:
-        return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell or "posix")
+        return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell)
     if args.diff is not None:
         return api.replay_diff(
             args.record,

@@ -186,7 +186,7 @@ def _origin(release: Release, where: Places, session: client.Session) -> str:
                 return index
             raise UnavailableError(
                 f"{release.file} is not from {index}, which has {project} itself: another index has that name, too",
-                hint="pip takes the newest of all indexes; uv takes a name from one: pip install 'cuwheel[build]'",
+                hint='pip takes the newest of all indexes; uv takes a name from one: pip install "cuwheel[build]"',
             )
     for index in where.indexes:
         with contextlib.suppress(NetworkError, UnreadableError):

@@ -97,7 +97,7 @@ class IndexFolder:
             return Project(name=name)
         found = simple_api.parse(data, Project, str(self.path(path)))
         if problem := strange(found.files) if found.name == name else f"is the page of {found.name!r}":
-            hint = f"cuwheel publish --check {quoting.here([str(self.root)])} names all that is wrong"
+            hint = f"{quoting.here(['cuwheel', 'publish', '--check', str(self.root)])} names all that is wrong"
             raise MalformedError(self.path(path), problem, hint)
         return found
 

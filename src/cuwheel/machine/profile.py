@@ -43,6 +43,7 @@ class System(Struct, frozen=True, kw_only=True):
     jetpack: Fact | None = None
     wsl: Fact | None = None
     container: Fact | None = None
+    shell: Fact | None = None  # of Windows, which has several: `cmd`, `powershell` or `posix`
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

@@ -40,6 +40,9 @@ def probe_system(world: World) -> System:
         jetpack=_jetpack(world),
         wsl=_wsl(world),
         container=_container(world),
+        shell=Fact(value=world.shell, found_via="the programs that started cuwheel")
+        if world.shell and world.platform == "win32"
+        else None,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel import process, system_calls
+from cuwheel import process, quoting, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.machine.profile import Attempt
 
@@ -34,6 +34,7 @@ class World(Struct, kw_only=True):
     cpu: str = ""
     libc_version: str | None = None
     system_version: str | None = None
+    shell: quoting.Shell | None = None
     run: Callable[..., process.Completed] = process.run
     trail: list[Attempt] = field(default_factory=list)
 
@@ -45,6 +46,7 @@ class World(Struct, kw_only=True):
             cpu=_cpu(),
             libc_version=_libc_version(),
             system_version=_windows_version(),
+            shell=quoting.shell_here(),
         )
 
     def note(self, fact: str, tried: str, outcome: str) -> None:

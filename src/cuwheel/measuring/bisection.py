@@ -206,9 +206,10 @@ class _Prepared:
         wheels = [str(job.wheel.path) for job in made.jobs if job.wheel]
         if not wheels:
             reasons = "; ".join(job.reason for job in made.jobs) or "no job"
+            alone = quoting.here(["cuwheel", "build", str(checkout)])
             raise UnavailableError(
                 f"commit {name[:_LONGEST]} cannot be built: {reasons}",
-                hint=f"try it by itself: cuwheel build {quoting.here([str(checkout)])}; or narrow --good and --bad",
+                hint=f"try it by itself: {alone}; or narrow --good and --bad",
             )
         return (wheels[0],)
 

@@ -108,7 +108,7 @@ def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, a
     )
 
 
-def lines(chosen: Chosen, shell: Shell) -> tuple[str, ...]:
+def lines(chosen: Chosen, shell: Shell | None) -> tuple[str, ...]:
     """To paste into a shell that has the caller's environment."""
     situation = chosen.prepared.situation
     names = [
@@ -122,7 +122,7 @@ def lines(chosen: Chosen, shell: Shell) -> tuple[str, ...]:
         setting={name: situation.environ[name] for name in names if name in situation.environ},
         unset=tuple(name for name in names if name not in situation.environ),
     )
-    return quoting.script(script, shell)
+    return quoting.script(script, shell or quoting.shell_here())
 
 
 def compare(

@@ -129,8 +129,8 @@ def _draft(answer: Explain) -> Iterator[str]:
     if answer.call and answer.call.blame:
         yield from ("", f"`cuwheel replay --diff`: {in_markdown(answer.call.blame)}")
     elif answer.call:
-        place = quoting.here([f"{answer.call.record}:{answer.call.number}"])
-        yield from ("", f"Not tried yet: `cuwheel replay {place} --diff` finds which variable makes the difference.")
+        words = ["cuwheel", "replay", f"{answer.call.record}:{answer.call.number}", "--diff"]
+        yield from ("", f"Not tried yet: `{quoting.here(words)}` finds which variable makes the difference.")
 
 
 def _machine(answer: Explain) -> Iterator[str]:
@@ -162,7 +162,8 @@ def _reproduction(answer: Explain) -> list[str]:
     steering = [each for each in call.settings if each.steers and each.name != "PATH"]
     counting = [each for each in steering if each.changed or each.name in NAMES]
     if is_of_windows(call.directory):
-        settings = [f'set "{each.name}={each.value or ""}"' for each in counting if each.value is None or each.value]
+        settings = [quoting.unset_variable(each.name, "cmd") for each in counting if each.value is None]
+        settings += [quoting.set_variables({each.name: each.value}, "cmd") for each in counting if each.value]
         return [_into(call.directory), *settings, call.command]
     shown = [f"-u {quoting.posix([each.name])}" for each in counting if each.value is None]
     shown += [quoting.posix([f"{each.name}={each.value}"]) for each in counting if each.value]

@@ -63,7 +63,7 @@ def to_do(plan: Plan, file: str, folder: Path) -> Matrix:
 
 def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], error: str) -> Matrix:
     """`index`: of the cell. `causes`, `error`: why it failed, if it did."""
-    again = f"cuwheel replay {_near(run.record)}" if run.failed_calls else ""
+    again = quoting.here(["cuwheel", "replay", _near(run.record)]) if run.failed_calls else ""
     cells = list(answer.cells)
     cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
     return replace(answer, cells=tuple(cells))
@@ -72,7 +72,7 @@ def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], er
 def _near(path: str) -> str:
     """From where we are, if that is below."""
     here = Path.cwd()
-    return quoting.here([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def begun(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:

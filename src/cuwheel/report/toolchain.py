@@ -99,7 +99,8 @@ def _install(answer: Toolchain) -> Iterator[Block]:
         yield Heading(f"CUDA {_release(toolkit)} is ready")
         yield Facts(tuple(_facts(toolkit, answer)))
         if not toolkit.prefix:
-            yield Paragraph(f'Use it: eval "$(cuwheel toolchain env {toolkit.cuda})"')
+            words = ["cuwheel", "toolchain", "env", toolkit.cuda]
+            yield Paragraph(f"Use it: {quoting.evaluate(words, quoting.shell_here())}")
     if answer.lock:
         yield Paragraph(f"Written to {answer.lock}.")
 
@@ -189,10 +190,10 @@ def _fetch(answer: Toolchain) -> Iterator[Block]:
         )
         yield _archives(answer.recipe.archives)
     if answer.lock:
-        folder = quoting.here([str(PurePath(answer.lock).parent)])
+        folder = str(PurePath(answer.lock).parent)
         yield Paragraph("Copy the folder to the other machine and install from it, without a network:")
         cuda = answer.recipe.cuda if answer.recipe else "VERSION"
-        yield Verbatim((f"cuwheel toolchain install {cuda} --from {folder}",))
+        yield Verbatim((quoting.here(["cuwheel", "toolchain", "install", cuda, "--from", folder]),))
 
 
 _BLOCKS = {

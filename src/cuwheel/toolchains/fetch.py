@@ -25,10 +25,10 @@ _IN_ARCHIVES = ("index", "redist", "debian")
 def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, ...]]:
     chosen = tuple(name for name in request.providers or providers.ORDER if name in _IN_ARCHIVES)
     if not chosen:
+        words = ("cuwheel", "toolchain", "fetch", request.version, "--provider", ",".join(_IN_ARCHIVES))
         raise UnavailableError(
             f"{', '.join(request.providers)} cannot be fetched into a folder",
-            hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to "
-            + quoting.here([str(folder)]),
+            hint=quoting.here([*words, "--to", str(folder)]),
         )
     decision = provide.decide(dataclasses.replace(request, providers=chosen))  # noqa: TID251 - a request
     recipe = _recipe(decision.chosen)

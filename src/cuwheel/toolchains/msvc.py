@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING
 
+from cuwheel import quoting
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.toolchains.toolchain import Setting
 
@@ -66,7 +67,7 @@ def _printed(machine: World, script: str, toolset: str) -> str:
             return machine.run([shell, "/d", "/c", batch], timeout=_SCRIPT_S, check=True, env=environ).stdout
         except CuwheelError as error:
             raise UnavailableError(
-                f"{script} does not set up MSVC {toolset}: {error.message}", hint=f'try it: call "{script}"'
+                f"{script} does not set up MSVC {toolset}: {error.message}", hint=f"try it: {quoting.here([script])}"
             ) from error
 
 

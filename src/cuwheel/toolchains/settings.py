@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import quoting
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolchains
 from cuwheel.toolchains.toolchain import Setting
@@ -65,19 +65,12 @@ def must_be_outside(made: Toolchain) -> None:
 
 
 def lines(chosen: Iterable[Setting]) -> tuple[str, ...]:
-    """For a shell to eval; on Windows for cmd.exe."""
-    return tuple(_line_of_cmd(each) if os.name == "nt" else _line(each) for each in chosen)
-
-
-def _line_of_cmd(setting: Setting) -> str:
-    rest = f";%{setting.name}%" if setting.how == "prepend" else ""
-    return f'set "{setting.name}={setting.value}{rest}"'
-
-
-def _line(setting: Setting) -> str:
-    value = shlex.quote(setting.value)
-    rest = f'"${{{setting.name}:+:${setting.name}}}"' if setting.how == "prepend" else ""
-    return f"export {setting.name}={value}{rest}"
+    """For the shell that cuwheel was started from to eval."""
+    shell = quoting.shell_here()
+    return tuple(
+        quoting.set_variables({each.name: each.value}, shell, prepend=(each.name,) if each.how == "prepend" else ())
+        for each in chosen
+    )
 
 
 def applied(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, str]:

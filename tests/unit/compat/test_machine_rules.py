@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.compat import machine_rules
 from cuwheel.compat.machine_rules import RULES
 from cuwheel.machine import profile
+from cuwheel.machine.profile import Fact
 from cuwheel.report.answer import to_json
 from tests.unit.compat.machines import MACHINES, Machine
 
@@ -68,3 +70,45 @@ def test_the_fix_names_what_is_on_the_machine() -> None:
     assert "error 35" in _finding("torch for CUDA 13 on a driver", "driver-too-old")
     assert "570.133.20" in _finding("torch for CUDA 13 on a driver", "driver-too-old")
     assert "apt install g++-13" not in _finding("GCC 14 with CUDA 12.4", "host-compiler-too-new")  # Fedora
+
+
+TWO = Machine(
+    name="Windows with two toolkits, and Visual Studio off PATH",
+    os="Windows",
+    expected=set(),
+    toolkits=(("C:\\CUDA\\v12.8", "12.8.93", ("PATH",)), ("~\\CUDA v13", "13.0.88", ("CUDA_PATH",))),
+    compilers=(("msvc", "19.44.35207", ("Visual Studio 2022",)),),
+    variables={"CUDA_DISABLE_PTX_JIT": "1"},
+)
+
+
+@pytest.mark.parametrize(
+    ("shell", "fixes"),
+    [
+        (
+            "cmd",
+            {
+                "nvcc-mismatch": 'set "PATH=%USERPROFILE%\\CUDA v13\\bin;%PATH%" && set "CUDACXX=',
+                "jit-switched": 'set "CUDA_DISABLE_PTX_JIT="',
+                "host-compiler-not-on-path": 'call "vcvars64.bat" -vcvars_ver=14.44',
+            },
+        ),
+        (
+            "powershell",
+            {
+                "nvcc-mismatch": "$env:PATH = $HOME + '\\CUDA v13\\bin' + ';' + $env:PATH; $env:CUDACXX = ",
+                "jit-switched": "$env:CUDA_DISABLE_PTX_JIT = $null",
+                "host-compiler-not-on-path": "cmd /c '\"vcvars64.bat\" -vcvars_ver=14.44 && powershell'",
+            },
+        ),
+        ("", {"jit-switched": 'set "CUDA_DISABLE_PTX_JIT="   (PowerShell: $env:CUDA_DISABLE_PTX_JIT = $null)'}),
+    ],
+)
+def test_fixes_are_for_the_shell_that_asked(shell: str, fixes: dict[str, str]) -> None:
+    """With backslashes alone; a profile of before shells were in it names both."""
+    found = TWO.profile
+    system = replace(found.system, shell=Fact(value=shell, found_via="the test") if shell else None)
+    told = {each.rule: each.fix for each in machine_rules.examine(replace(found, system=system))}
+    for rule, fix in fixes.items():
+        assert told[rule].startswith(fix)
+    assert "v13/bin" not in told["nvcc-mismatch"].partition("CUDACXX")[0]

@@ -56,8 +56,8 @@ def test_env_is_one_line_a_variable_however_long(cache: Path, capsys: pytest.Cap
     assert all(line.startswith("export ") for line in lines)
     names = [line.split("=")[0].removeprefix("export ") for line in lines]
     assert names == ["CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT", "CUDACXX", "PATH", "NVCC_CCBIN", "CUDAHOSTCXX"]
-    assert "'/opt/my gcc/g++'" in lines[5]
-    assert "it'\"'\"'s here" in lines[0]
+    assert '"/opt/my gcc/g++"' in lines[5]
+    assert "/it's here/" in lines[0]
     assert len(lines[0]) > len(str(cache)) > 80
 
 
@@ -119,7 +119,7 @@ def test_settings_are_applied() -> None:
     chosen = (Setting(name="A", value="1"), Setting(name="PATH", value="/t/bin", how="prepend"))
     assert settings.applied(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}
     assert settings.applied(chosen, {}) == {"PATH": "/t/bin", "A": "1"}
-    assert settings.lines(chosen) == ("export A=1", 'export PATH=/t/bin"${PATH:+:$PATH}"')
+    assert settings.lines(chosen) == ('export A="1"', 'export PATH="/t/bin:$PATH"')
 
 
 def test_of_several_the_one_without_what_was_not_asked_for(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def wsl_libcuda_missing(machine: MachineProfile) -> Iterator[Found]:
         yield Found(
             message="WSL shows no GPU: Windows' NVIDIA driver or /usr/lib/wsl/lib is missing",
             evidence=("libcuda.so.1 was not found",),
-            fix="install the NVIDIA driver in Windows (not in WSL), then: wsl --update && wsl --shutdown",
+            fix="install the NVIDIA driver in Windows (not in WSL), then there: wsl --update, and wsl --shutdown",
         )
 
 

@@ -8,6 +8,7 @@ from cuwheel.compat import targets
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import cmake, toolkits, versions
+from cuwheel.foreign_paths import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +51,11 @@ def nvcc_mismatch(machine: MachineProfile) -> Iterator[Found]:
     if not (on_path and home and home.nvcc) or on_path.root == home.root:
         return
     same = versions.minor(on_path.version) == versions.minor(home.version)
-    separator = ";%PATH%" if view.system(machine) == "windows" else ":$PATH"
     yield Found(
         message=f"two different nvcc are in use: {variable} is {home.version}, {view.way_to(machine, on_path)} "
         f"gives {on_path.version}",
         evidence=(f"{home.nvcc}", f"{on_path.nvcc}"),
-        fix=view.setting(machine, PATH=f"{home.root}/bin{separator}", CUDACXX=home.nvcc),
+        fix=view.setting(machine, first_on_path=joined(home.root, "bin"), CUDACXX=home.nvcc),
         severity="note" if same else None,
     )
 

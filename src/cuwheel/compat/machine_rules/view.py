@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel import quoting
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import toolchains, toolkits, versions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Toolkit as ToolkitRow
     from cuwheel.machine.profile import Compiler, Gpu, MachineProfile, Toolkit
@@ -57,7 +60,14 @@ def msvc_prompt(machine: MachineProfile, compiler: Compiler) -> str:
     studio = next((each for each in machine.visual_studios if compiler.path.startswith(each.path)), None)
     place = f"{studio.path}\\VC\\Auxiliary\\Build\\vcvars64.bat" if studio else "vcvars64.bat"
     toolset = versions.minor(compiler.version).replace("19.", "14.", 1)
-    return f'call "{place}" -vcvars_ver={toolset}'
+    call = f'"{place}" -vcvars_ver={toolset}'
+    spelled: dict[quoting.Shell, str] = {
+        "cmd": f"call {call}",
+        # What a batch file sets is gone with the cmd.exe that ran it: the next shell is started inside.
+        "powershell": f"cmd /c '{call} && powershell'",
+        "posix": f"in a Command Prompt: call {call}",
+    }
+    return _in_its_shell(machine, spelled.__getitem__)
 
 
 def row(version: str) -> ToolkitRow | None:
@@ -81,20 +91,28 @@ def prefers_apt(machine: MachineProfile) -> bool:
     return not any(name in distribution for name in ("fedora", "red hat", "rocky", "alma", "centos", "suse", "arch"))
 
 
-def setting(machine: MachineProfile, **variables: str) -> str:
+def setting(machine: MachineProfile, *, first_on_path: str = "", **variables: str) -> str:
     """The line that sets variables, where they are set now: in the shell, or in the project's own file."""
     for name in variables:
         present = machine.variable(name)
         if present and present.found_via != "environment":
             return f"in {present.found_via}: " + ", ".join(f'{each} = "{value}"' for each, value in variables.items())
-    if system(machine) == "windows":
-        return " && ".join(f'set "{name}={value}"' for name, value in variables.items())
-    # A profile writes the home folder as ~, which a shell does not expand between quotes.
-    return "export " + " ".join(f'{name}="{value.replace("~/", "$HOME/")}"' for name, value in variables.items())
+    given = ({"PATH": first_on_path} if first_on_path else {}) | variables
+    return _in_its_shell(machine, lambda shell: quoting.set_variables(given, shell, prepend=("PATH",)))
 
 
 def unsetting(machine: MachineProfile, name: str) -> str:
     present = machine.variable(name)
     if present and present.found_via != "environment":
         return f"remove {name} from {present.found_via}"
-    return f"set {name}=" if system(machine) == "windows" else f"unset {name}"
+    return _in_its_shell(machine, lambda shell: quoting.unset_variable(name, shell))
+
+
+def _in_its_shell(machine: MachineProfile, spelled: Callable[[quoting.Shell], str]) -> str:
+    """As the shell of that machine takes it; both of Windows' own where the profile does not say which it was."""
+    if system(machine) != "windows":
+        return spelled("posix")
+    if machine.system.shell:
+        shell = machine.system.shell.value
+        return spelled("powershell" if shell == "powershell" else "posix" if shell == "posix" else "cmd")
+    return f"{spelled('cmd')}   (PowerShell: {spelled('powershell')})"

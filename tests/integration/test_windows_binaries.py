@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
-COMPILER = "x86_64-w64-mingw32-gcc"
 LAYOUTS = {
     "shared": ("-shared",),
     "stripped": ("-shared", "-s"),
@@ -63,12 +62,14 @@ print(json.dumps(found))
 
 
 def build(folder: Path, flags: Sequence[str], name: str = "library.dll") -> Path:
-    if shutil.which(COMPILER) is None:
-        pytest.skip("no mingw: apt install gcc-mingw-w64-x86-64")
+    if shutil.which(windows.COMPILER) is None:
+        pytest.skip("MinGW is not installed: apt install gcc-mingw-w64-x86-64-win32")
     for index, data in enumerate(containers()):
         (folder / f"{index}.fatbin").write_bytes(data)
     out = folder / name
-    subprocess.run([COMPILER, "-Os", "-static", *flags, SOURCE, "-o", out], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        [windows.COMPILER, "-Os", "-static", *flags, SOURCE, "-o", out], cwd=folder, check=True, capture_output=True
+    )
     return out
 
 
@@ -182,7 +183,7 @@ def test_the_guard_of_a_slimmed_wheel(tmp_path: Path) -> None:
     driver = tmp_path / "driver"
     driver.mkdir()
     words = [
-        COMPILER,
+        windows.COMPILER,
         "-O1",
         "-shared",
         "-static",
@@ -225,8 +226,6 @@ def test_a_repaired_wheel_finds_nvidias_dlls(tmp_path: Path) -> None:
     """Windows' own loader, with a library of CUDA's name in the folder of its package, and with none."""
     if why := windows.missing():
         pytest.skip(why)
-    if shutil.which(COMPILER) is None:
-        pytest.skip("no mingw: apt install gcc-mingw-w64-x86-64")
     for name, source, others in (
         ("cudart64_13.dll", "__declspec(dllexport) int theirs(void) { return 41; }", ()),
         (
@@ -236,7 +235,7 @@ def test_a_repaired_wheel_finds_nvidias_dlls(tmp_path: Path) -> None:
         ),
     ):
         (tmp_path / "source.c").write_text(source)
-        words = [COMPILER, "-shared", "-static", "source.c", *others, "-o", name]
+        words = [windows.COMPILER, "-shared", "-static", "source.c", *others, "-o", name]
         subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
     files: dict[str, str | bytes] = {"pkg/own.dll": (tmp_path / "own.dll").read_bytes(), "pkg/__init__.py": OPENS}
     plain = small_wheel.Wheel(name="pkg", tag="cp311-cp311-win_amd64", files=files).write(tmp_path)

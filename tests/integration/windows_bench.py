@@ -30,13 +30,7 @@ _PATIENCE_S = 60.0
 SOURCES = Path(__file__).parent / "src"
 
 
-def missing() -> str:
-    return windows.missing() or (
-        "" if shutil.which(windows_programs.COMPILER) else "MinGW is missing: apt install gcc-mingw-w64-x86-64-win32"
-    )
-
-
-needs_wine = pytest.mark.skipif(bool(missing()), reason=missing())
+needs_wine = pytest.mark.skipif(bool(windows.missing()), reason=windows.missing())
 
 
 def programs() -> Programs:

@@ -23,9 +23,9 @@ from tests.fixtures.cache import UnavailableError
 from tests.wine import windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_DEFAULT = ("tests/unit", "tests/property", "tests/integration/test_repair_windows.py")
+DEFAULT = ("tests/unit", "tests/property", "tests/integration/test_repair_windows.py")
 _TEST_S = 300  # a test that takes longer is ended, and says where it was
 _PIECE_S = 2700.0  # and the tests of a folder, whatever holds them up
 _NOTHING_TO_DO = 5  # pytest's status where -k or -m leave none
@@ -141,24 +141,33 @@ def summary(done: Sequence[Piece]) -> str:
     return "\n".join(lines)
 
 
+def prepare() -> None:
+    """What all of them need; where it cannot be had the error says why."""
+    if why := windows.missing():
+        raise UnavailableError(why)
+    windows.python(), windows.prefix()
+
+
+def run_all(wanted: Mapping[str, tuple[str, ...]], options: Sequence[str] = ()) -> Iterator[tuple[str, list[Piece]]]:
+    """Each as soon as it and those before it are done."""
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CUWHEEL_TEST_WORKERS", "2"))) as workers:
+        yield from zip(wanted, workers.map(lambda names: run_whole(names, options), wanted.values()), strict=True)
+
+
 def main() -> int:
     paths = [word for word in sys.argv[1:] if word.startswith("tests")]
     options = [word for word in sys.argv[1:] if word not in paths]
-    if why := windows.missing():
-        sys.stderr.write(f"error: {why}\n")
-        return 1
     try:
-        windows.python(), windows.prefix()
+        prepare()
     except UnavailableError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    wanted, done = pieces(paths or _DEFAULT), list[Piece]()
-    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CUWHEEL_TEST_WORKERS", "2"))) as workers:
-        for number, found in enumerate(workers.map(lambda names: run_whole(names, options), wanted), 1):
-            done += found
-            for piece in found:
-                sys.stdout.write(f"{piece.output if piece.failed else ''}[{number}/{len(wanted)}] {piece}\n")
-                sys.stdout.flush()
+    wanted, done = {each[0]: each for each in pieces(paths or DEFAULT)}, list[Piece]()
+    for number, (_, found) in enumerate(run_all(wanted, options), 1):
+        done += found
+        for piece in found:
+            sys.stdout.write(f"{piece.output if piece.failed else ''}[{number}/{len(wanted)}] {piece}\n")
+            sys.stdout.flush()
     sys.stdout.write(f"\n{summary(done)}\n")
     return int(any(piece.failed for piece in done) or not any(piece.passed for piece in done))
 

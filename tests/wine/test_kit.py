@@ -19,7 +19,6 @@ IMPORT = {"name": "import pkg", "kind": "import", "text": "pkg"}
 ON_GPU = {"name": "two", "kind": "python", "text": "import pkg; print(2)", "gpu": True, "expect": ["2"]}
 SCRIPT = {"name": "its script", "kind": "command", "text": "pkg-tell 'a b'", "expect": ["told a b"]}
 OWN = "import pathlib, sys\ndef tell():\n    print('told', sys.argv[1])\n"
-_C_COMPILER = "x86_64-w64-mingw32-gcc"
 
 
 @pytest.fixture
@@ -69,10 +68,8 @@ def test_without_a_gpu(place: Path, bare: Path) -> None:
 
 def test_with_a_gpu_that_does_as_predicted(place: Path, bare: Path) -> None:
     """The driver is a library beside Python, which the kit takes along; on Windows it is the system's."""
-    if shutil.which(_C_COMPILER) is None:
-        pytest.skip("no mingw: apt install gcc-mingw-w64-x86-64-win32")
     source = Path(__file__).parents[1] / "integration" / "src" / "fake_cuda.c"
-    words = [_C_COMPILER, "-O1", "-shared", "-static", str(source), "-o", str(bare / "nvcuda.dll")]
+    words = [windows.COMPILER, "-O1", "-shared", "-static", str(source), "-o", str(bare / "nvcuda.dll")]
     subprocess.run(words, check=True, capture_output=True)
     made = packed(place, IMPORT, ON_GPU)
     status, said, found = run(made, bare, FAKE_CUDA_GPUS="9.0", FAKE_CUDA_DRIVER="13000")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from tests.wine.test_verbs import on_c
 if TYPE_CHECKING:
     from pathlib import Path
 
-_C_COMPILER = "x86_64-w64-mingw32-gcc"
 _CL = """#include <stdio.h>
 int main(void) { return fprintf(stderr, "Compiler Version 19.%s.35215 for x64\\n", VERSION) < 0; }
 """
@@ -24,15 +22,12 @@ int main(void) { return fprintf(stderr, "Compiler Version 19.%s.35215 for x64\\n
 @pytest.fixture
 def programs(place: Path) -> Path:
     """In place of C:\\Program Files: two toolsets, of which CUDA 13.0 takes the older."""
-    compiler = shutil.which(_C_COMPILER)
-    if compiler is None:
-        pytest.skip(f"{_C_COMPILER} is not installed: apt install gcc-mingw-w64-x86-64-win32")
     studio = place / "Programme" / "Microsoft Visual Studio" / "2022" / "Build Tools"
     (place / "cl.c").write_text(_CL)
     for minor in ("44", "50"):
         folder = studio / "VC" / "Tools" / "MSVC" / f"14.{minor}.35207" / "bin" / "Hostx64" / "x64"
         folder.mkdir(parents=True)
-        subprocess.run([compiler, f'-DVERSION="{minor}"', "-o", folder / "cl.exe", place / "cl.c"], check=True)
+        subprocess.run([windows.COMPILER, f'-DVERSION="{minor}"', "-o", folder / "cl.exe", place / "cl.c"], check=True)
     script = studio / "VC" / "Auxiliary" / "Build" / "vcvars64.bat"
     script.parent.mkdir(parents=True)
     script.write_bytes(

@@ -16,7 +16,6 @@ from tests.wine import windows
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 HERE = ("--on", "RTX 5060 Ti", "--driver", "581.80")
-_C_COMPILER = "x86_64-w64-mingw32-gcc"
 
 
 def on_c(path: Path) -> str:
@@ -162,16 +161,13 @@ def test_verify_of_one_that_crashes(place: Path) -> None:
 
 
 def test_verify_without_a_driver_and_with_a_stub_of_it(place: Path) -> None:
-    compiler = shutil.which(_C_COMPILER)
-    if compiler is None:
-        pytest.skip(f"{_C_COMPILER} is not installed: apt install gcc-mingw-w64-x86-64-win32")
     functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in ("cuInit", "cuRareFunction"))
     own = "int cuInit(void), cuRareFunction(void);\n"
     own += "__declspec(dllexport) int both(void) { return cuInit() + cuRareFunction(); }"
     opens = "import ctypes, pathlib\nprint(ctypes.CDLL(str(pathlib.Path(__file__).with_name('own.dll'))).both())"
     for name, source, others in (("nvcuda.dll", functions, ()), ("own.dll", own, ("nvcuda.dll",))):
         (place / "source.c").write_text(source)
-        subprocess.run([compiler, "-shared", "source.c", *others, "-o", name], cwd=place, check=True)
+        subprocess.run([windows.COMPILER, "-shared", "source.c", *others, "-o", name], cwd=place, check=True)
     files: dict[str, str | bytes] = {"demo/__init__.py": opens, "demo/own.dll": (place / "own.dll").read_bytes()}
     wheel = on_c(small_wheel.Wheel(name="demo", tag="py3-none-win_amd64", files=files).write(place / "w"))
     for options, outcome, words in (((), "failed", "--stub"), (("--stub",), "passed", "200")):
@@ -187,12 +183,9 @@ def test_verify_without_a_driver_and_with_a_stub_of_it(place: Path) -> None:
 
 def test_doctor_with_nvml_by_its_dll(place: Path) -> None:
     """A stand-in nvml.dll where the driver puts its own."""
-    compiler = shutil.which(_C_COMPILER)
-    if compiler is None:
-        pytest.skip(f"{_C_COMPILER} is not installed: apt install gcc-mingw-w64-x86-64-win32")
     (place / "System32").mkdir()
     target = place / "System32" / "nvml.dll"
-    subprocess.run([compiler, "-shared", "-o", target, Path(__file__).with_name("nvml.c")], check=True)
+    subprocess.run([windows.COMPILER, "-shared", "-o", target, Path(__file__).with_name("nvml.c")], check=True)
     # Wine sets the variable itself where a program of Linux starts one of Windows; not where one of Windows does.
     start = f"import os, sys; os.environ['WINDIR'] = {on_c(place)!r}; from cuwheel.cli import main; "
     done = windows.run(["-c", f"{start}sys.exit(main(['doctor', '--json']))"])

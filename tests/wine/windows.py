@@ -5,8 +5,8 @@ Everything is kept in the tests' cache. Python's streams are pipes there: it can
 
 from __future__ import annotations
 
+import functools
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +23,7 @@ from cuwheel import files, process
 from cuwheel.delivery import candidates
 from cuwheel.errors import CuwheelError
 from cuwheel.network import client, index_settings, transfer
+from cuwheel.recording import windows_programs
 from tests.fixtures import cache
 
 if TYPE_CHECKING:
@@ -49,25 +50,32 @@ _PACKAGES = (
     "import-linter",
     "tzdata",
 )
-_PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*==\S+.*", re.MULTILINE)
 _SETUP_S = 600.0
 _LED_ASTRAY = ("PIP_", "UV_", "PYTEST_", "XDG_", "SSL_", "REQUESTS_", "CURL_", "CUWHEEL_")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-_COMPILER = "x86_64-w64-mingw32-gcc"
+COMPILER = windows_programs.COMPILER
 _LAST_WORDS_S = 3.0
 
 
 def missing() -> str:
-    """Why there is no Wine here; empty where there is one."""
+    """What of Wine and MinGW is not installed, with the command that does it; empty where both are there.
+
+    Both, for Wine 8 alone loads no module that is written in Rust.
+    """
     if sys.platform != "linux":
         return "Wine is used on Linux alone"
-    return "" if shutil.which("wine") else "Wine is not installed: apt install wine wine64"
+    needed = {"Wine": ("wine", "wine wine64"), "MinGW": (COMPILER, "gcc-mingw-w64-x86-64-win32")}
+    lacking = {name: package for name, (program, package) in needed.items() if not shutil.which(program)}
+    if not lacking:
+        return ""
+    packages = " ".join(lacking.values())
+    return f"{' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not installed: apt install {packages}"
 
 
 def python() -> Path:
     """The folder with python.exe and Lib/site-packages, filled on first use."""
-    packages = sorted((*_PACKAGES, *_own_requirements()))
-    key = files.sha256_of("\n".join(("2", PYTHON, *packages, *_pins())).encode())[:12]
+    packages = sorted((*_PACKAGES, *cache.own_requirements()))
+    key = files.sha256_of("\n".join(("2", PYTHON, *packages, *cache.pins())).encode())[:12]
     return cache.made(f"windows-python-{key}", lambda folder: _fill(folder, packages))
 
 
@@ -76,26 +84,9 @@ def _fill(folder: Path, packages: Sequence[str]) -> None:
         _unpack(_embeddable(), folder)
     except CuwheelError as error:
         raise cache.UnavailableError(f"Python for Windows cannot be had: {error.message}") from error
-    constraints = folder / "constraints.txt"
-    constraints.write_text("\n".join(_pins()), encoding="utf-8")
-    uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-    if not uv:
-        raise cache.UnavailableError("there is no uv to install packages for Windows with")
-    target = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", PYTHON]
-    target += ["--target", str(folder / "Lib" / "site-packages"), "--only-binary", ":all:", "--link-mode", "copy"]
-    process.run([uv, "pip", "install", *target, "--constraints", str(constraints), *packages], timeout=_SETUP_S)
-    (folder / "Lib" / "site-packages" / "bin").rename(folder / "Scripts")
-
-
-def _own_requirements() -> list[str]:
-    import tomli
-
-    table = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [*table["dependencies"]]
-
-
-def _pins() -> list[str]:
-    return _PINNED.findall((ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8"))
+    site = folder / "Lib" / "site-packages"
+    cache.uv_install(site, packages, python=PYTHON, platform="x86_64-pc-windows-msvc")
+    (site / "bin").rename(folder / "Scripts")
 
 
 def _embeddable() -> Path:
@@ -123,20 +114,24 @@ def _unpack(archive: Path, folder: Path) -> None:
                 path.rename(folder / path.name)
 
 
+@functools.cache
 def prefix() -> Path:
-    """Wine's own folder: its registry and drive C:."""
+    """Wine's own folder: its registry and drive C:. Its name says what it was made with: another Wine makes another."""
+    if why := missing():
+        raise cache.UnavailableError(why)
+    # Programs and modules in Rust take their random numbers from a library that Wine 8 has not.
+    source = Path(__file__).with_name("bcryptprimitives.c")
+    versions = [process.run([program, "--version"], timeout=_SETUP_S).stdout for program in ("wine", COMPILER)]
+    key = files.sha256_of("\n".join((*versions, source.read_text(encoding="utf-8"))).encode())[:12]
 
     def make(folder: Path) -> None:
         env = {**_quiet(), "WINEPREFIX": str(folder)}
         for words in (["wineboot", "-i"], ["wine", "winecfg", "-v", "win10"], ["wineserver", "-w"]):
             process.run(words, timeout=_SETUP_S, env=env)
-        # Programs and modules in Rust take their random numbers from a library that Wine 8 has not.
-        if compiler := shutil.which(_COMPILER):
-            made = folder / "drive_c/windows/system32/bcryptprimitives.dll"
-            words = [compiler, "-shared", "-o", str(made), str(Path(__file__).with_name("bcryptprimitives.c"))]
-            process.run([*words, "-ladvapi32"], timeout=_SETUP_S)
+        made = folder / "drive_c/windows/system32/bcryptprimitives.dll"
+        process.run([COMPILER, "-shared", "-o", str(made), str(source), "-ladvapi32"], timeout=_SETUP_S)
 
-    return cache.made("wine-prefix-1", make)
+    return cache.made(f"wine-prefix-{key}", make)
 
 
 def _quiet() -> dict[str, str]:

@@ -169,10 +169,10 @@ def main() -> None:
             with tarfile.open(args.kept / "files.tar.xz") as archive:
                 archive.extractall(folder, filter="data")
         rows = [*there.values(), *_make(wanted, numbers, folder)]
-        _pack(folder, out / "files.tar.xz")
+        pack(folder, out / "files.tar.xz")
     with tempfile.TemporaryDirectory() as scratch:
-        _copy_runtimes(Path(scratch))
-        _pack(Path(scratch), out / "runtimes.tar.xz")
+        copy_runtimes(Path(scratch))
+        pack(Path(scratch), out / "runtimes.tar.xz")
     digest = hashlib.sha256((out / "files.tar.xz").read_bytes()).hexdigest()
     manifest = {
         "schema": SCHEMA,
@@ -202,7 +202,7 @@ def _make(wanted: Sequence[Variant], numbers: Numbers, folder: Path) -> list[dic
     return rows
 
 
-def _copy_runtimes(folder: Path) -> None:
+def copy_runtimes(folder: Path) -> None:
     """NVIDIA's libraries, apart from what is ours: a machine without a toolkit needs them, and nobody else."""
     for version in _SHARED_RUNTIMES:
         target = folder / _runtime(version)
@@ -210,7 +210,7 @@ def _copy_runtimes(folder: Path) -> None:
         shutil.copyfile(compilers.cudart(version), target)
 
 
-def _pack(folder: Path, out: Path) -> None:
+def pack(folder: Path, out: Path) -> None:
     with tarfile.open(out, "w:xz", preset=9) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():

@@ -296,6 +296,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("--budget", type=float, default=480.0, help="seconds after which no variant is started")
     parser.add_argument("--only", default="", help="variants whose id or axis holds this")
+    parser.add_argument("--share", default="1/1", help="the first of four: 1/4")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -311,6 +312,8 @@ def run_all(args: argparse.Namespace, folder: Path) -> None:
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     chosen = [each for each in manifest["variants"] if args.only in each["id"] or args.only in each["axis"]]
+    number, shares = map(int, args.share.split("/"))
+    chosen = chosen[number - 1 :: shares]
     keys = ("id", "form", "file", "launches", "cudart", "jit")
     told = [{key: each[key] for key in keys} for each in chosen]
     began = time.monotonic()

@@ -1,8 +1,11 @@
-"""Programs that fail in known ways on an H200, and what `trace` must say of each: python3 -m tests.gpu.traced FOLDER
+"""Programs that fail in known ways on an H200, and what `trace` must say of each.
+
+    python3 -m tests.gpu.traced FOLDER [1/2]
 
 Needs nvcc, a C compiler and a GPU of capability 9.0; what uses torch, JAX, CuPy or bitsandbytes (slimmed for an A100)
 is left out where they are not installed, and so are CUDA's earlier runtimes unless CUWHEEL_OLD_PROGRAMS names what
-`old_runtimes.py` filled. FOLDER: for the programs, `traced.json` with what was not as expected, and each report.
+`old_runtimes.py` filled. FOLDER: for the programs, `traced.json` with what was not as expected, `left-out.json` with
+how many were left out for want of what, and each report. 1/2: every second case, from the first on.
 """
 
 from __future__ import annotations
@@ -294,12 +297,16 @@ def _tried(case: Case, folder: Path) -> list[str]:
     return problems(case, seen)
 
 
-def run(folder: Path) -> dict[str, list[str]]:
+def run(folder: Path, share: str = "1/1") -> dict[str, list[str]]:
     """Of each case the problems; those that could not be run are left out, with a word."""
-    for case in CASES:
+    number, shares = map(int, share.split("/"))
+    left_out: dict[str, int] = {}
+    for case in CASES[number - 1 :: shares]:
         if not _there(case):
             sys.stderr.write(f"left out: {case.name}, for want of {case.needs}\n")
-    cases = [case for case in CASES if _there(case)]
+            left_out[f"there is no {case.needs}"] = left_out.get(f"there is no {case.needs}", 0) + 1
+    (folder / "left-out.json").write_text(json.dumps(left_out))
+    cases = [case for case in CASES[number - 1 :: shares] if _there(case)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results = dict(
             zip((case.name for case in cases), pool.map(lambda case: _tried(case, folder), cases), strict=True)
@@ -312,7 +319,7 @@ def run(folder: Path) -> dict[str, list[str]]:
 def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    results = run(folder)
+    results = run(folder, *sys.argv[2:])
     (folder / "traced.json").write_text(json.dumps(results, indent=1) + "\n")
     raise SystemExit(any(results.values()))
 

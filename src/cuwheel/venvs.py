@@ -5,6 +5,7 @@ By uv where it is (the extra `build` brings it), else by pip: both with their ow
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -47,6 +48,7 @@ else:
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
 PIP_WITHOUT_PROGRAMS = ("-c", _NO_PROGRAMS, "pip", *_PIP_OPTIONS)
+_own_pip: dict[str, str] = {}
 _WOULD_RUN = re.compile(r"refused by cuwheel: pip was about to run")
 _COLLECTED = re.compile(r"^\s*(?:Collecting|Processing) (.+)$", re.MULTILINE)
 _UV_REFUSED = re.compile(
@@ -208,25 +210,33 @@ def pip_for(interpreter: Path) -> list[str]:
 
 def pip() -> list[str] | None:
     """Any pip, which runs no code of packages: for wheels that are for another Python, or hold none."""
-    if _runs_pip(sys.executable):
+    if _pip_of_cuwheel():
         return [sys.executable, *PIP_WITHOUT_PROGRAMS]
     runner = _pip_runner()
     return [sys.executable, "-c", _NO_PROGRAMS, runner, *_PIP_OPTIONS] if runner else None
 
 
 def _runs_pip(interpreter: str | Path) -> bool:
-    return process.run([*process.module(interpreter, "pip"), "--version"], timeout=_ASK_S, check=False).status == 0
+    return bool(_pip_version(process.module(interpreter, "pip")))
+
+
+def _pip_of_cuwheel() -> str:
+    """What the pip beside cuwheel says of itself. Kept once it ran: pip takes long to start, and many ask."""
+    if sys.executable not in _own_pip and (said := _pip_version(process.module(sys.executable, "pip"))):
+        _own_pip[sys.executable] = said
+    return _own_pip.get(sys.executable, "")
+
+
+def _pip_version(program: Sequence[str]) -> str:
+    done = process.run([*program, "--version"], timeout=_ASK_S, check=False)
+    return done.stdout if done.status == 0 else ""
 
 
 def _pip_runner() -> str | None:
     """What starts the pip of one environment with the interpreter of another."""
-    programs = (
-        process.module(sys.executable, "pip"),
-        *([found] for name in ("pip", "pip3") if (found := shutil.which(name))),
-    )
-    for program in programs:
-        done = process.run([*program, "--version"], timeout=_ASK_S, check=False)
-        if match := _PIP_FOLDER.search(done.stdout):
+    others = (_pip_version([found]) for name in ("pip", "pip3") if (found := shutil.which(name)))
+    for said in itertools.chain([_pip_of_cuwheel()], others):
+        if match := _PIP_FOLDER.search(said):
             runner = Path(match[1]) / "__pip-runner__.py"
             if runner.is_file():
                 return str(runner)

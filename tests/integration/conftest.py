@@ -1,4 +1,4 @@
-"""What is made once for a whole run: the worker that needs it first makes it, the others wait and take it."""
+"""pip or uv alone; and what is made once for a whole run, by the worker that needs it first: the others wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import extras, system_calls
+from cuwheel import extras, system_calls, venvs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +37,19 @@ def once_in_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Call
     return made
 
 
-@pytest.fixture(scope="session")
-def environment_with_pip(once_in_run: Callable[[str, Callable[[Path], None]], Path]) -> Path:
-    def make(folder: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=600)
-
-    return once_in_run("environment-with-pip", make)
+@pytest.fixture(params=["pip", "uv"])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The only one that is there."""
+    name: str = request.param
+    if name == "uv":
+        if venvs.uv() is None:
+            pytest.skip("uv is not installed here")
+        monkeypatch.setattr(venvs, "pip", lambda: None)
+    else:
+        if venvs.pip() is None:
+            pytest.skip("pip is not installed here")
+        monkeypatch.setattr(venvs, "uv", lambda: None)
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -230,7 +230,7 @@ def make_authority(folder: Path) -> Authority:
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
 
-    new = ("-newkey", "rsa:2048", "-nodes", "-days", "30")
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
     openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Private CA",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
     (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api, process, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
 from cuwheel.inspection.pinned import is_pinned
@@ -60,20 +61,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["pip", "uv"])
-def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, environment_with_pip: Path) -> str:
-    """One of the two alone."""
-    name: str = request.param
-    if name == "uv":
-        if venvs.uv() is None:
-            pytest.skip("uv is not installed here")
-        monkeypatch.setattr(venvs, "pip", lambda: None)
-        return name
-    monkeypatch.setattr(venvs, "pip", lambda: [str(environment_with_pip / "bin" / "pip")])
-    monkeypatch.setattr(venvs, "uv", lambda: None)
-    return name
-
-
 @pytest.mark.usefixtures("served", "tool")
 def test_it_is_downloaded_once_and_checked() -> None:
     wheel = index.wheel_of("demo-cuda==1.0")
@@ -85,15 +72,11 @@ def test_it_is_downloaded_once_and_checked() -> None:
 
 
 @pytest.mark.usefixtures("served", "tool")
-def test_another_platform() -> None:
-    assert index.wheel_of("demo-cuda==1.0", platform="win_amd64").name == NAMES[1]
-
-
-@pytest.mark.usefixtures("served", "tool")
-@pytest.mark.parametrize("platform", [None, "win_amd64"])
-@pytest.mark.parametrize("python", ["3.10", "3.12", "3.13"])
-def test_another_python(python: str, platform: str | None) -> None:
-    own = f"cp{python.replace('.', '')}" if python != "3.13" else "py3"
+@pytest.mark.parametrize(
+    ("python", "platform"), [(None, "win_amd64"), ("3.10", None), ("3.12", "win_amd64"), ("3.13", None)]
+)
+def test_another_python_or_platform(python: str | None, platform: str | None) -> None:
+    own = f"cp{python.replace('.', '')}" if python in ("3.10", "3.12") else "py3"
     found = index.wheel_of("demo-cuda==1.0", python=python, platform=platform)
     assert found.name == f"demo_cuda-1.0-{own}-none-{platform or 'any'}.whl"
 
@@ -109,6 +92,24 @@ def test_what_is_not_there_is_said_with_a_hint() -> None:
     with pytest.raises(UnknownNameError, match=r"demo-cuda==9\.9") as caught:
         index.wheel_of("demo-cuda==9.9")
     assert "pip download" in caught.value.hint
+
+
+def test_a_pip_that_ran_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long to start. One that was not there may be installed meanwhile."""
+    asked: list[list[str]] = []
+    said = ["", "", "pip 26.3 from /nowhere/pip (python 3.11)"]
+
+    def run(command: list[str], **_: object) -> process.Completed:
+        asked.append(command)
+        told = said.pop(0)
+        return process.Completed(command=tuple(command), status=0 if told else 1, stdout=told, stderr="", seconds=0.0)
+
+    monkeypatch.setattr(venvs, "_own_pip", {})
+    monkeypatch.setattr(process, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert venvs.pip() is None
+    assert venvs.pip() == venvs.pip() != []
+    assert len(asked) == 3  # twice in vain
 
 
 @pytest.mark.parametrize(

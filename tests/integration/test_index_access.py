@@ -48,21 +48,6 @@ def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None
     return site.clean_environment(monkeypatch, tmp_path)
 
 
-@pytest.fixture(params=["pip", "uv"])
-def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The only one that is there."""
-    name: str = request.param
-    if name == "uv":
-        if venvs.uv() is None:
-            pytest.skip("uv is not installed here")
-        monkeypatch.setattr(venvs, "pip", lambda: None)
-    else:
-        if venvs.pip() is None:
-            pytest.skip("pip is not installed here")
-        monkeypatch.setattr(venvs, "uv", lambda: None)
-    return name
-
-
 def test_a_private_authority(tool: str, authority: Authority, given: Callable[..., None]) -> None:
     """In pip's settings, which uv is handed too."""
     with site.serving(site.Behaviour.index(), tls=authority.context()) as url:

@@ -142,8 +142,7 @@ def _telling(error: Exception) -> str:
 @functools.cache
 def public_index() -> str:
     """The index that pip and uv ask where nobody names one, as their own help says."""
-    asked = ([venvs.uv() or "", "pip", "install", "--help"], [*(venvs.pip() or [""]), "download", "--help"])
-    for command in (each for each in asked if each[0]):
+    for command in _that_say_their_index():
         try:
             printed = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
         except CuwheelError as error:
@@ -152,6 +151,14 @@ def public_index() -> str:
         if match := _DEFAULT_INDEX.search(printed):
             return match[1]
     raise UnavailableError("neither pip nor uv was found, and no index is configured", hint="--index URL")
+
+
+def _that_say_their_index() -> Iterator[list[str]]:
+    """One after the other: where uv is, no Python is started to look for a pip."""
+    if program := venvs.uv():
+        yield [program, "pip", "install", "--help"]
+    if words := venvs.pip():
+        yield [*words, "download", "--help"]
 
 
 def is_public(url: str) -> bool:

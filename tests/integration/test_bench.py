@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))
+from tests.fixtures.command import Told, call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 QUICK = ("--seconds", "0.4", "--blocks", "4", "--warm-up", "1")
 WORK = """\
 import os, threading, time
@@ -46,20 +46,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bench(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CUWHEEL, "bench", "--json", *QUICK, *words],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def bench(place: Path, *words: str) -> Told:
+    return call("bench", "--json", *QUICK, *words, cwd=place)
 
 
-def answer(done: subprocess.CompletedProcess[str], status: int = 0) -> dict[str, Any]:
-    assert done.returncode == status, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+def answer(told: Told, status: int = 0) -> dict[str, Any]:
+    assert told.status == status, told.stderr
+    found: dict[str, Any] = told.document
     return found
 
 
@@ -165,7 +158,7 @@ def test_what_cannot_be_measured_is_said(
     place: Path, name: str, words: tuple[str, ...], status: int, said: str
 ) -> None:
     done = bench(place, *words, name)
-    assert done.returncode == status, done.stderr
+    assert done.status == status, done.stderr
     assert said in done.stderr
     assert "hint: " in done.stderr or status == 8
 
@@ -180,7 +173,7 @@ def test_options_may_stand_behind_the_function(place: Path) -> None:
         (("--by", "x"), "--by"),
     ):
         done = bench(place, "work.py:call", *words)
-        assert done.returncode == 2
+        assert done.status == 2
         assert said in done.stderr
 
 
@@ -194,8 +187,8 @@ def test_mean_deviation_and_least_beside_the_median(place: Path) -> None:
 def test_calls_that_are_too_short_to_measure_are_warned_of(place: Path) -> None:
     (place / "work.py").write_text("import time\ndef short(): pass\ndef call(): time.sleep(0.001)\n")
     for name, warned in (("short", True), ("call", False)):
-        command = [CUWHEEL, "bench", f"work.py:{name}", "--calls", "50", "--at-once", "1"]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=True)
+        done = call("bench", f"work.py:{name}", "--calls", "50", "--at-once", "1", cwd=place)
+        assert done.status == 0, done.stderr
         assert ("warning: a call takes" in done.stdout) is warned
         assert re.search(r"least +median +mean +± +95 % +99 %", done.stdout)
 
@@ -204,7 +197,7 @@ def test_an_earlier_run_that_is_none(place: Path) -> None:
     for text, status in (("{}", 5), ("[", 5), ('{"schema": "cuwheel.bench/2"}', 6), ("7", 5)):
         (place / "earlier.json").write_text(text)
         done = bench(place, "--earlier", "earlier.json", "work.py:call")
-        assert done.returncode == status, done.stderr
+        assert done.status == status, done.stderr
 
 
 def test_the_page_has_curves(place: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from cuwheel.measuring import journal
+from tests.fixtures.command import Told, call
 from tests.fixtures.small_wheel import Wheel
 
 CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))
@@ -29,21 +29,14 @@ sys.exit(number % 2 == 0)
 """
 
 
-def bisect(place: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CUWHEEL, "trials", "bisect", "TRIALS.toml", "--json", *words],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "COUNT": str(place / "count-"), **(env or {})},
-    )
+def bisect(place: Path, *words: str, env: dict[str, str] | None = None) -> Told:
+    environ = {**os.environ, "COUNT": str(place / "count-"), **(env or {})}
+    return call("trials", "bisect", "TRIALS.toml", "--json", *words, env=environ, cwd=place)
 
 
-def answer(done: subprocess.CompletedProcess[str], status: int = 0) -> dict[str, Any]:
-    assert done.returncode == status, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+def answer(told: Told, status: int = 0) -> dict[str, Any]:
+    assert told.status == status, told.stderr
+    found: dict[str, Any] = told.document
     return found
 
 
@@ -60,7 +53,7 @@ def test_over_versions_of_an_index(tmp_path: Path) -> None:
     assert len(found["candidates"]) == 8
     assert found["foretold"] > 0
     wrong = bisect(tmp_path, "--package", "subject", "--good", "1.0", "--bad", "9.9", "-o", "other", env=env)
-    assert wrong.returncode == 3
+    assert wrong.status == 3
     assert "the newest are" in wrong.stderr
 
 
@@ -78,7 +71,7 @@ def repository(tmp_path: Path) -> Path:
         git(folder, "commit", "-q", "-m", f"commit {number}")
         git(folder, "tag", f"c{number}")
     (tmp_path / "TRIALS.toml").write_text(
-        f'command = "{sys.executable} program.py {{shapes}} {{kind}}"\n'
+        f'command = "{sys.executable} -I -S program.py {{shapes}} {{kind}}"\n'
         "repeats = 8\ndirectory = 'source'\naxes.shapes = ['mixed', 'equal']\naxes.kind = ['nf4', 'fp4']\n"
     )
     return folder
@@ -94,15 +87,9 @@ ONLY = ("--only", "shapes=mixed", "--only", "kind=nf4")
 
 def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository: Path) -> None:
     """Ended in the middle it goes on with the runs that it has."""
-    done = subprocess.run(
-        [CUWHEEL, "trials", "run", "TRIALS.toml", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COUNT": str(tmp_path / "axes-")},
-    )
-    effects = {each["axis"]: each for each in answer(done, 1)["effects"]}
+    environ = {**os.environ, "COUNT": str(tmp_path / "axes-")}
+    told = call("trials", "run", "TRIALS.toml", "--json", env=environ, cwd=tmp_path)
+    effects = {each["axis"]: each for each in answer(told, 1)["effects"]}
     assert [(side["value"], side["failures"]) for side in effects["shapes"]["sides"]] == [("mixed", 4), ("equal", 0)]
     assert [(side["value"], side["failures"]) for side in effects["kind"]["sides"]] == [("nf4", 4), ("fp4", 0)]
     words = ("--source", "source", "--good", "c0", "--bad", "main", "--no-build", "--rate", "0.4", *ONLY)
@@ -120,7 +107,7 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
         [each for each in journal.lines(path.parent) if each.end and each.end.outcome not in journal.NO_RESULT]
     )
     refused = bisect(tmp_path, *words)
-    assert refused.returncode == 2
+    assert refused.status == 2
     found = answer(bisect(tmp_path, *words, "--resume"))
     assert found["first_bad"] == git(repository, "rev-parse", "c8")
     assert found["last_good"] == git(repository, "rev-parse", "c7")
@@ -132,15 +119,15 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
 def test_what_cannot_be_bisected_is_said(tmp_path: Path, repository: Path) -> None:
     assert repository.is_dir()
     backwards = bisect(tmp_path, "--source", "source", "--good", "c5", "--bad", "c2", "--no-build", *ONLY)
-    assert backwards.returncode == 2
+    assert backwards.status == 2
     assert "is not a commit before" in backwards.stderr
     nowhere = bisect(tmp_path, "--source", "source", "--good", "nope", "--bad", "main", "--no-build", *ONLY)
-    assert nowhere.returncode == 2
+    assert nowhere.status == 2
     good = answer(bisect(tmp_path, "--source", "source", "--good", "c9", "--bad", "c11", "--no-build", *ONLY), 1)
     assert good["first_bad"] is None
     assert "the good one fails too" in good["problem"]
     several = bisect(tmp_path, "--source", "source", "--good", "c1", "--bad", "c2", "--no-build", "-o", "other")
-    assert several.returncode == 2
+    assert several.status == 2
     assert "--only shapes=mixed --only kind=nf4" in several.stderr
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def told_of(here: World, printed: str) -> str:
 
 
 def test_a_wheel_and_its_report(here: World) -> None:
-    source = here.project("setuptools_nvcc")
+    source = projects.bare(here.folder / "source")
     given = configured(here, PRINTED)
     told = here.build(source, "--config", given, "--no-repair", env=ENVIRON)
     assert told.status == 0, told.all
@@ -63,7 +64,7 @@ def test_a_wheel_and_its_report(here: World) -> None:
 
 @pytest.mark.parametrize("what", ["before", pytest.param("requires", marks=pytest.mark.slow)])
 def test_a_failure_that_printed_them(here: World, what: str) -> None:
-    source = here.project("setuptools_nvcc")
+    source = projects.bare(here.folder / "source")
     address = '"nothing @ https://me:in-an-address@127.0.0.1:9/nothing-1-py3-none-any.whl"'
     given = configured(here, f"{PRINTED}; exit 3", address if what == "requires" else "")
     told = here.build(source, "--config", given, env=ENVIRON)

@@ -10,8 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +18,7 @@ import pytest
 
 from cuwheel import api
 from tests.fixtures import manifest
+from tests.fixtures.command import call
 from tests.oracle import packages
 from tests.oracle.packages import Published
 from tests.unit.delivery import published
@@ -167,9 +166,9 @@ def test_no_reason_is_left_over(start: str) -> None:
 def test_it_prints_what_the_page_shows(block: Block, tmp_path: Path) -> None:
     if prepare := _needs(block, NEEDS | MADE):
         prepare(tmp_path)
-    words = [sys.executable, "-m", *shlex.split(block.command)]
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
-    run = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    words = shlex.split(block.command)
+    assert words[0] == "cuwheel"
+    run = call(*words[1:], cwd=tmp_path, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"})
     # Whether something is fetched, or was before, is not what the page shows.
     printed = [each for each in (run.stderr + run.stdout).splitlines() if not each.startswith("downloading ")]
     assert _shows(list(map(_plain, block.output)), list(map(_plain, printed))), "\n".join(printed)

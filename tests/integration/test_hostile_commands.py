@@ -19,7 +19,9 @@ from tests.fixtures import hostile
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Ended = Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
 
 ROOT = Path(__file__).parents[2]
 GOOD = (ROOT / "tests" / "fixtures" / "bin" / "plain-130.so").read_bytes()
@@ -56,28 +58,43 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
     }
 
 
-def ended(commands: Sequence[Sequence[str]], folder: Path) -> list[dict[str, Any]]:
-    """How each of the commands ended, all in one process that forks."""
-    warm = folder / "warm"
-    sound = Wheel(files={"subject/__init__.py": "", "subject/lib.so": GOOD}, tag="py3-none-linux_x86_64").write(warm)
-    used = {words[0] for words in commands}
-    warming = [words for words in verbs(str(sound), str(warm / "out")).values() if words[0] in used]
-    if "ci" in used:
-        (warm / "cuwheel.toml").write_text('cuda = ["13.0"]\n')
-        warming += [["ci", "github", "--source", str(warm), *more] for more in (["--write"], ["--check"])]
-    done = subprocess.run(
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """One process for all tests, which forks for each command: importing everything takes longer than most of them."""
+    warm = tmp_path_factory.mktemp("warm")
+    sound = Wheel(files={"pkg/__init__.py": "", "pkg/lib.so": GOOD}, name="pkg").write(warm)
+    assert sound.name == NAME
+    _listed(warm)
+    (warm / "cuwheel.toml").write_text('cuda = ["13.0"]\n')
+    with_ci = [["ci", "github", "--source", str(warm), *more] for more in (["--write"], ["--check"])]
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.integration.hostile_run"],
-        input=json.dumps({"warm": warming, "commands": commands}),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "CUWHEEL_CACHE": str(folder / "cache"), "TMPDIR": str(folder)},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    sys.stdout.write(f"{len(found)} commands\n")
-    return found
+        env={**os.environ, "CUWHEEL_CACHE": str(warm / "cache"), "TMPDIR": str(warm)},
+    ) as process:
+        assert process.stdin
+        process.stdin.write(json.dumps([*verbs(str(sound), str(warm / "out")).values(), *with_ci]) + "\n")
+        yield process
+
+
+@pytest.fixture
+def ended(runner: subprocess.Popen[str], tmp_path: Path) -> Ended:
+    """How each of the commands ended."""
+
+    def ends(commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        environ = {"CUWHEEL_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+        assert runner.stdin
+        assert runner.stdout
+        runner.stdin.write(json.dumps({"commands": commands, "environ": environ}) + "\n")
+        runner.stdin.flush()
+        found: list[dict[str, Any]] = json.loads(runner.stdout.readline())
+        sys.stdout.write(f"{len(found)} commands\n")
+        return found
+
+    return ends
 
 
 def problems(label: str, end: dict[str, Any], allowed: set[int]) -> Iterable[str]:
@@ -92,7 +109,7 @@ def problems(label: str, end: dict[str, Any], allowed: set[int]) -> Iterable[str
 
 
 def of_wheels(
-    cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callable[[str], set[int]], step: int = 1
+    ended: Ended, cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callable[[str], set[int]], step: int = 1
 ) -> list[str]:
     labels, commands = [], []
     for number, (name, data) in enumerate(cases):
@@ -103,7 +120,7 @@ def of_wheels(
         for verb, words in list(verbs(str(place / NAME), str(place / "out")).items())[number % step :: step]:
             labels.append((verb, name))
             commands.append(words)
-    ends = ended(commands, folder)
+    ends = ended(commands)
     return [
         each
         for (verb, name), end in zip(labels, ends, strict=True)
@@ -122,12 +139,14 @@ def _listed(place: Path) -> None:
 
 
 @SOME
-def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(tmp_path: Path, step: int) -> None:
-    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda verb: {1} if verb in SEVERAL else {UNSAFE}, step)
+def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(ended: Ended, tmp_path: Path, step: int) -> None:
+    found = of_wheels(
+        ended, hostile.unsafe_wheels(GOOD), tmp_path, lambda verb: {1} if verb in SEVERAL else {UNSAFE}, step
+    )
     assert not found
 
 
-def test_an_unsafe_wheel_is_not_installed(tmp_path: Path) -> None:
+def test_an_unsafe_wheel_is_not_installed(ended: Ended, tmp_path: Path) -> None:
     environment = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     before = sorted(environment.rglob("*"))
@@ -139,33 +158,35 @@ def test_an_unsafe_wheel_is_not_installed(tmp_path: Path) -> None:
         labels.append(f"install of {name}")
         where = ("--no-index", "--find-links", str(place), "--env", str(environment))
         commands.append(["install", "pkg", "--on", "h100", *where])
-    ends = ended(commands, tmp_path)
+    ends = ended(commands)
     assert [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {1})] == []
     assert sorted(environment.rglob("*")) == before
 
 
 @SOME
-def test_wheels_that_lie_in_their_texts(tmp_path: Path, step: int) -> None:
+def test_wheels_that_lie_in_their_texts(ended: Ended, tmp_path: Path, step: int) -> None:
     allowed = {"plan": OF_WHEELS | {2}}
-    assert not of_wheels(hostile.wheels(GOOD), tmp_path, lambda verb: allowed.get(verb, OF_WHEELS), step)
+    assert not of_wheels(ended, hostile.wheels(GOOD), tmp_path, lambda verb: allowed.get(verb, OF_WHEELS), step)
 
 
 @pytest.mark.slow
-def test_wheels_with_hundreds_of_thousands_of_anything(tmp_path: Path) -> None:
-    found = of_wheels(hostile.large_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set()))
+def test_wheels_with_hundreds_of_thousands_of_anything(ended: Ended, tmp_path: Path) -> None:
+    found = of_wheels(
+        ended, hostile.large_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set())
+    )
     assert not found
 
 
 @pytest.mark.slow
-def test_damaged_wheels(tmp_path: Path) -> None:
+def test_damaged_wheels(ended: Ended, tmp_path: Path) -> None:
     found = of_wheels(
-        hostile.damaged_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set())
+        ended, hostile.damaged_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set())
     )
     assert not found
 
 
 def of_documents(
-    cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, rows: dict[str, Any], step: int
+    ended: Ended, cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, rows: dict[str, Any], step: int
 ) -> list[str]:
     """`rows`: a command with FILE in it → the statuses that it may end with."""
     labels, commands, allowed = [], [], []
@@ -176,7 +197,7 @@ def of_documents(
             labels.append(f"{words} of {name}")
             commands.append([word.replace("FILE", str(path)) for word in words.split()])
             allowed.append(statuses)
-    ends = ended(commands, folder)
+    ends = ended(commands)
     return [
         each
         for label, end, statuses in zip(labels, ends, allowed, strict=True)
@@ -185,7 +206,7 @@ def of_documents(
 
 
 @SOME
-def test_documents_in_toml(tmp_path: Path, step: int) -> None:
+def test_documents_in_toml(ended: Ended, tmp_path: Path, step: int) -> None:
     """Those that a person wrote: all wrong with them is wrong with the command line, 2."""
     source = tmp_path / "source"
     source.mkdir()
@@ -203,22 +224,22 @@ def test_documents_in_toml(tmp_path: Path, step: int) -> None:
         f"install pkg --no-index --find-links {tmp_path} --lock FILE -o {tmp_path}/install.lock": {1, 2},
         f"install -r FILE --dry-run --no-index --find-links {tmp_path} --on h100": {1, 2, 3, 5, 6},
     }
-    assert not of_documents(hostile.toml(), tmp_path, ".toml", rows, step)
+    assert not of_documents(ended, hostile.toml(), tmp_path, ".toml", rows, step)
 
 
 @SOME
-def test_workflows(tmp_path: Path, step: int) -> None:
+def test_workflows(ended: Ended, tmp_path: Path, step: int) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "cuwheel.toml").write_text('for = ["h100"]\ncuda = ["13.0"]\n')
     rows = {f"ci {service} --check --source {source} --file FILE": {1, 5} for service in ("github", "gitlab")}
     rows[f"ci github --write --source {source} --file FILE"] = {0, 2, 5}
     rows[f"ci cibuildwheel --check --source {source} --file FILE"] = {1, 2, 5}
-    assert not of_documents(hostile.yaml(), tmp_path, ".yml", rows, step)
+    assert not of_documents(ended, hostile.yaml(), tmp_path, ".yml", rows, step)
 
 
 @SOME
-def test_documents_in_json(tmp_path: Path, step: int) -> None:
+def test_documents_in_json(ended: Ended, tmp_path: Path, step: int) -> None:
     wheel = Wheel().write(tmp_path)
     rows = {
         f"check {wheel} --on FILE": {2},
@@ -232,10 +253,10 @@ def test_documents_in_json(tmp_path: Path, step: int) -> None:
         "explain FILE": {0, 1},
         "ci matrix FILE": {2, 5, 6},
     }
-    assert not of_documents(hostile.json(), tmp_path, ".json", rows, step)
+    assert not of_documents(ended, hostile.json(), tmp_path, ".json", rows, step)
 
 
-def test_journals(tmp_path: Path) -> None:
+def test_journals(ended: Ended, tmp_path: Path) -> None:
     commands, labels = [], []
     for number, (name, data) in enumerate(hostile.journals()):
         root = tmp_path / str(number)
@@ -246,12 +267,12 @@ def test_journals(tmp_path: Path) -> None:
         for words in (["--undo"], ["--commit"], ["--for", "h100"]):
             commands.append(["slim", str(root), *words])
             labels.append(f"slim {' '.join(words)} with {name}")
-    ends = ended(commands, tmp_path)
+    ends = ended(commands)
     found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 4, 5, 6})]
     assert not found
 
 
-def test_records(tmp_path: Path) -> None:
+def test_records(ended: Ended, tmp_path: Path) -> None:
     commands, labels = [], []
     for number, (name, data) in enumerate(hostile.events()):
         record = tmp_path / f"record{number}"
@@ -261,12 +282,12 @@ def test_records(tmp_path: Path) -> None:
         for words in (["replay", str(record)], ["replay", str(record), "--list"], ["explain", str(record)]):
             commands.append(words)
             labels.append(f"{' '.join(words[::2])} of {name}")
-    ends = ended(commands, tmp_path)
+    ends = ended(commands)
     found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 2, 4, 5, 6})]
     assert not found
 
 
-def test_what_an_index_and_a_catalogue_say(tmp_path: Path) -> None:
+def test_what_an_index_and_a_catalogue_say(ended: Ended, tmp_path: Path) -> None:
     """Strangers' pages, facts and lists, from a folder; a network's are the same bytes."""
     labels, commands, allowed = [], [], []
     for number, (name, data) in enumerate(hostile.json()):
@@ -290,12 +311,12 @@ def test_what_an_index_and_a_catalogue_say(tmp_path: Path) -> None:
             labels.append(f"{' '.join(words[:2])} with {name}")
             commands.append(words)
             allowed.append(statuses)
-    ends = ended(commands, tmp_path)
+    ends = ended(commands)
     rows = zip(labels, ends, allowed, strict=True)
     assert [each for label, end, statuses in rows for each in problems(label, end, statuses)] == []
 
 
-def test_what_traced_programs_wrote(tmp_path: Path) -> None:
+def test_what_traced_programs_wrote(ended: Ended, tmp_path: Path) -> None:
     commands, labels = [], []
     for number, (name, data) in enumerate((*hostile.events(), *hostile.json())):
         place = tmp_path / str(number)
@@ -304,12 +325,12 @@ def test_what_traced_programs_wrote(tmp_path: Path) -> None:
         (place / "session.json").write_bytes(data)
         commands.append(["trace", "--read", str(place)])
         labels.append(f"trace --read of {name}")
-    ends = ended(commands, tmp_path)
+    ends = ended(commands)
     found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 2, 4, 5, 6})]
     assert not found
 
 
-def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
+def test_files_of_gigabytes_are_not_read_as_documents(ended: Ended, tmp_path: Path) -> None:
     huge = tmp_path / "huge.toml"
     with huge.open("wb") as file:
         file.truncate(8 << 30)
@@ -325,7 +346,7 @@ def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
         ("ci", "matrix", str(huge)): {5},
         ("ci", "github", "--check", "--source", str(tmp_path), "--file", str(huge)): {5},
     }
-    ends = ended([list(words) for words in rows], tmp_path)
+    ends = ended([list(words) for words in rows])
     found = [
         each
         for (words, allowed), end in zip(rows.items(), ends, strict=True)
@@ -335,7 +356,7 @@ def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_of_gigabytes_is_searched_at_both_ends(tmp_path: Path) -> None:
+def test_a_log_of_gigabytes_is_searched_at_both_ends(ended: Ended, tmp_path: Path) -> None:
     log = tmp_path / "huge.log"
     fatal = b"\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
     with log.open("wb") as file:
@@ -344,5 +365,5 @@ def test_a_log_of_gigabytes_is_searched_at_both_ends(tmp_path: Path) -> None:
         file.write(fatal)
         file.seek(0)
         file.write(b"building\n" * 1_000_000)
-    (end,) = ended([["explain", str(log)]], tmp_path)
+    (end,) = ended([["explain", str(log)]])
     assert not list(problems("explain", end, {0}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
@@ -47,14 +48,14 @@ class Proven(Struct, frozen=True, kw_only=True):
 def verify(request: VerifyRequest) -> Proven:
     """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
     tried = [each for target in request.named for each in _with_pythons(target, request)]
-    here = named.here(probe.probe())[0]
+    here = functools.cache(lambda: named.here(probe.probe())[0])  # starts programs: not for a wheel as a file alone
     found = [_verified(request, target, path, wanted, here) for target, path, wanted in tried]
     used = next((where for _, where in found if where), None)
     return Proven(wheels=tuple(each for each, _ in found), configuration=used)
 
 
 def _verified(
-    request: VerifyRequest, target: str | Path, path: Path, wanted: tuple[str, ...], here: Machine
+    request: VerifyRequest, target: str | Path, path: Path, wanted: tuple[str, ...], here: Callable[[], Machine]
 ) -> tuple[Verified, Path | None]:
     """One wheel, with the Pythons `wanted`; and the configuration that its checks came from."""
     try:
@@ -69,7 +70,7 @@ def _verified(
         checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
         trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
         unsafe = wheel_rules.unsafe(looked_at.findings)
-        installations = tuple(_installations(trial, wanted, here, unsafe=unsafe))
+        installations = tuple(_installations(trial, wanted, here(), unsafe=unsafe))
     return replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)), where
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import resolver
 from cuwheel.delivery import candidates
 from cuwheel.delivery.candidates import Places
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.network import client, index_settings
+from cuwheel.process import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,3 +133,16 @@ def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://pip.test/simple")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
     assert places() == Places(("https://public.test/simple", "https://pip.test/simple"), ("/wheels",))
+
+
+def test_the_public_index_is_uvs_where_uv_is_and_no_pip_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Sequence[str | Path]] = []
+
+    def run(command: Sequence[str | Path], **_: object) -> Completed:
+        ran.append(command)
+        return Completed(command=(), status=0, stdout="[default: https://public.test/simple]", stderr="", seconds=0)
+
+    monkeypatch.setattr("cuwheel.process.run", run)
+    monkeypatch.setattr("cuwheel.venvs.uv", lambda: "/bin/uv")
+    assert resolver.public_index.__wrapped__() == "https://public.test/simple"
+    assert [command[0] for command in ran] == ["/bin/uv"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import cuwheel
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.inspection.survey import survey
 from cuwheel.verifying import wheel_rules
@@ -39,6 +40,11 @@ def wheel(**more: Any) -> Wheel:
 
 def test_a_sound_wheel(tmp_path: Path) -> None:
     assert faults(wheel().write(tmp_path)) == []
+
+
+def test_as_a_file_alone_it_needs_no_program(tmp_path: Path) -> None:
+    """Neither nvcc nor compilers are asked for their versions: none may be started in these tests."""
+    assert cuwheel.verify(wheel().write(tmp_path), static=True).succeeded
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.buffer import Buffer, string_at
+from cuwheel.buffer import Buffer, MemoryBuffer, string_at
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 
@@ -37,7 +37,7 @@ _SYMBOL_TYPES = {SHT_SYMTAB, SHT_STRTAB, SHT_HASH, SHT_DYNSYM, 0x6FFFFFF6, 0x6FF
 _SHF_ALLOC, _SHF_EXEC = 0x2, 0x4
 _UNWIND = (".eh_frame", ".gcc_except_table")
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
-PF_X = 0x1
+PF_X, PF_W = 0x1, 0x2
 _EXTENDED_INDEX = 0xFFFF
 _NAMES_LIMIT = 1 << 28
 _COPIES = 8
@@ -116,6 +116,23 @@ class Elf(NamedTuple):
 def is_foreign(head: bytes) -> bool:
     """32-bit or big-endian: no CUDA of today makes such files, but folders have them."""
     return head[:4] == MAGIC and len(head) >= HEADER_SIZE and head[4:6] != bytes([_CLASS_64, _LITTLE_ENDIAN])
+
+
+def data_segments(head: bytes) -> tuple[Segment, ...] | None:
+    """What is loaded and may hold data, by a file's first bytes; None where they do not tell.
+
+    A linker that keeps code apart has a segment for it alone; others put it with all that is only read,
+    behind the headers.
+    """
+    try:
+        *_, phoff, _, _, _, phsize, phnum, _, _, _ = _HEADER.unpack_from(head)
+        segments = _segments(MemoryBuffer("", head), phoff, phsize, phnum)
+    except (struct.error, MalformedError):  # shorter than a header, or the segments are described elsewhere
+        return None
+    loaded = [each for each in segments if each.type == PT_LOAD]
+    if head[:4] != MAGIC or is_foreign(head) or not loaded:
+        return None
+    return tuple(each for each in loaded if not each.flags & PF_X or not each.offset)
 
 
 def read(buffer: Buffer) -> Elf:

@@ -212,7 +212,7 @@ class Walk(Struct):
         if self._texts > _MOST_TEXTS:
             limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of the rest is taken from their entries")
             return header_isa
-        text = payloads.start(self.buffer, at + header, stored, _compression(flags))
+        text = payloads.start(self.buffer, at + header, stored, compression_of(flags))
         match = _PTX_VERSION.search(text)
         if match is None:
             return header_isa
@@ -301,7 +301,7 @@ def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCod
         arch=Arch(Capability.from_number(number), _suffix(flags), arch_kind),
         section=section,
         linked=linked,
-        compression=_compression(flags),
+        compression=compression_of(flags),
         ptx_isa=_version((major, minor)) if kind == "ptx" else None,
         count=count,
         bytes=stored,
@@ -320,7 +320,7 @@ def _suffix(flags: int) -> Suffix:
     return "f" if flags & FLAG_FAMILY else ""
 
 
-def _compression(flags: int) -> Compression:
+def compression_of(flags: int) -> Compression:
     if flags & FLAG_ZSTD:
         return "zstd"
     return "lz4" if flags & FLAG_LZ4 else "none"

@@ -39,10 +39,15 @@ def read(buffer: Buffer, offset: int, stored: int, real: int, compression: Compr
 
 def start(buffer: Buffer, offset: int, stored: int, compression: Compression) -> bytes:
     """The first bytes of the payload, a few hundred if it has them; nothing where they cannot be read."""
-    data = buffer.read(offset, min(stored, _ZSTD_BLOCK if compression == "zstd" else _START))
+    data = buffer.read(offset, start_size(stored, compression))
     if compression == "none":
         return data
     return _lz4_start(data) if compression == "lz4" else zstd.first_bytes(data, _START) or b""
+
+
+def start_size(stored: int, compression: Compression) -> int:
+    """How much of a payload `start` reads."""
+    return min(stored, _ZSTD_BLOCK if compression == "zstd" else _START)
 
 
 def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:

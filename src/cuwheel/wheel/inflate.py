@@ -1,7 +1,8 @@
 """Deflated zip members as buffers: small ones in memory, large ones inflated once and then read in place.
 
 The one pass over a large member leaves checkpoints, copies of the decompressor every few megabytes,
-and any later read inflates from the nearest. So a library of 456 MB costs a few megabytes of memory.
+and any later read inflates from the nearest, as far as it must. Its start and its end, where tables are, and what a
+listener asks for stay in memory, up to a few megabytes. So a library of 456 MB costs some twenty.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 _INPUT = 1 << 16
 _OUTPUT = 1 << 18
 _SPACING = 1 << 22
-_SEGMENTS = 3  # of the space between checkpoints, kept inflated
+_SEGMENTS = 2  # of the space between checkpoints, kept inflated
+_START, _END = 1 << 20, 1 << 22  # that stay in memory
+_ASKED_FOR = 1 << 22  # at most, of what a listener wants kept
 _RAW_DEFLATE = -15
 
 
@@ -77,15 +80,17 @@ class Capture(Protocol):
 
     pieces: dict[int, bytes]
 
-    def feed(self, offset: int, chunk: bytes) -> None: ...
+    def feed(self, offset: int, chunk: bytes) -> bool:
+        """Whether all of it should be kept."""
 
 
 class NoCapture:
     def __init__(self) -> None:
         self.pieces: dict[int, bytes] = {}
 
-    def feed(self, offset: int, chunk: bytes) -> None:
-        pass
+    def feed(self, offset: int, chunk: bytes) -> bool:
+        del offset, chunk
+        return False
 
 
 class InflatedBuffer:
@@ -96,7 +101,9 @@ class InflatedBuffer:
         self._packed = packed
         self._offsets: list[int] = []
         self._checkpoints: list[tuple[zlib._Decompress, int, bytes]] = []
-        self._segments: dict[int, bytes] = {}
+        self._segments: dict[int, _Segment] = {}  # the one that was read last is last
+        self._kept_offsets: list[int] = []
+        self._kept: list[bytes] = []
         self._pieces = capture.pieces
         self._first_pass(capture, advance)
 
@@ -107,10 +114,7 @@ class InflatedBuffer:
             return piece[:count]
         found = []
         while count:
-            index = bisect.bisect_right(self._offsets, offset) - 1
-            segment = self._segment(index)
-            start = offset - self._offsets[index]
-            part = segment[start : start + count]
+            part = self._kept_part(offset, count) or self._inflated_part(offset, count)
             if not part:
                 raise self._packed.damaged("changed while it was being read")
             found.append(part)
@@ -120,15 +124,22 @@ class InflatedBuffer:
 
     def close(self) -> None:
         self._segments.clear()
+        self._kept_offsets.clear()
+        self._kept.clear()
         self._checkpoints.clear()
 
     def _first_pass(self, capture: Capture, advance: Callable[[int], None]) -> None:
         inflater = _decompressor()
         self._remember(inflater, 0, 0, b"")
-        position = 0
+        position, room = 0, _ASKED_FOR
         for chunk, consumed, tail in _checked(self._packed, inflater):
-            capture.feed(position, chunk)
-            position += len(chunk)
+            asked = capture.feed(position, chunk) and room >= len(chunk)
+            following = position + len(chunk)
+            if asked or position < _START or following > self.size - _END:
+                self._kept_offsets.append(position)
+                self._kept.append(chunk)
+                room -= len(chunk) if asked else 0
+            position = following
             advance(len(chunk))
             if position - self._offsets[-1] >= _SPACING and not inflater.eof:
                 self._remember(inflater, position, consumed, tail)
@@ -137,25 +148,43 @@ class InflatedBuffer:
         self._offsets.append(position)
         self._checkpoints.append((inflater.copy(), consumed, tail))
 
-    def _segment(self, index: int) -> bytes:
-        if index in self._segments:
-            return self._segments[index]
-        inflater, consumed, tail = self._checkpoints[index]
-        end = self._offsets[index + 1] if index + 1 < len(self._offsets) else self.size
-        wanted = end - self._offsets[index]
-        pieces = []
+    def _kept_part(self, offset: int, count: int) -> bytes:
+        """What of it stayed in memory; nothing where it did not."""
+        index = bisect.bisect_right(self._kept_offsets, offset) - 1
+        start = offset - self._kept_offsets[index] if index >= 0 else 0
+        return self._kept[index][start : start + count] if index >= 0 else b""
+
+    def _inflated_part(self, offset: int, count: int) -> bytes:
+        """The same from the nearest checkpoint, at most as far as the next."""
+        index = bisect.bisect_right(self._offsets, offset) - 1
+        start = offset - self._offsets[index]
+        segment = self._segments.pop(index, None)
+        if segment is None:
+            inflater, consumed, tail = self._checkpoints[index]
+            end = self._offsets[index + 1] if index + 1 < len(self._offsets) else self.size
+            stream = _stream(self._packed, inflater.copy(), consumed, tail, _OUTPUT)
+            segment = _Segment(end - self._offsets[index], stream)
+            while len(self._segments) >= _SEGMENTS:
+                del self._segments[next(iter(self._segments))]
+        self._segments[index] = segment
         try:
-            for chunk, _, _ in _stream(self._packed, inflater.copy(), consumed, tail, _OUTPUT):
-                pieces.append(chunk)
-                wanted -= len(chunk)
-                if wanted <= 0:
-                    break
+            return segment.read(start, start + count)
         except _engine().error as error:  # it inflated once
             raise self._packed.damaged("changed while it was being read") from error
-        while len(self._segments) >= _SEGMENTS:
-            del self._segments[next(iter(self._segments))]
-        self._segments[index] = b"".join(pieces)
-        return self._segments[index]
+
+
+class _Segment:
+    """What lies between two checkpoints, inflated as far as it was asked for."""
+
+    def __init__(self, size: int, stream: Iterator[tuple[bytes, int, bytes]]) -> None:
+        self._size, self._stream = size, stream
+        self._data = bytearray()
+
+    def read(self, start: int, stop: int) -> bytes:
+        stop = min(stop, self._size)
+        while len(self._data) < stop and (found := next(self._stream, None)):
+            self._data += found[0]
+        return bytes(memoryview(self._data)[start:stop])
 
 
 def _checked(packed: Packed, inflater: zlib._Decompress) -> Iterator[tuple[bytes, int, bytes]]:

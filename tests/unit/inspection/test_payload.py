@@ -55,7 +55,7 @@ def test_every_compression_is_written_told_and_read(how: Compression) -> None:
     code = bytes(range(256)) * 8
     data = code if how == "none" else compress._compressed(code, how)
     head = compress._header(bytes(fatbin.ENTRY.size), len(data), len(data), len(code), how)
-    assert fatbin._compression(int.from_bytes(head[0x28:0x30], "little")) == how
+    assert fatbin.compression_of(int.from_bytes(head[0x28:0x30], "little")) == how
     assert how == "none" or compress._unpacks_to(data, code, how)
     assert payload.read(MemoryBuffer("x", data), 0, len(data), len(code), how) == code
     assert _start(data, how)[:256] == code[:256]

@@ -40,14 +40,21 @@ def wheel(folder: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEF
     return path
 
 
+def small_pieces(monkeypatch: pytest.MonkeyPatch, spacing: int) -> None:
+    """As a library of hundreds of megabytes is read."""
+    monkeypatch.setattr(inflate, "_SPACING", spacing)
+    monkeypatch.setattr(inflate, "_OUTPUT", 300)
+    monkeypatch.setattr(inflate, "_START", 200)
+    monkeypatch.setattr(inflate, "_END", 700)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("in_memory", [1 << 20, 0], ids=["small", "large"])
 def test_a_wheel_is_read_like_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, in_memory: int
 ) -> None:
     monkeypatch.setattr(zip_reader, "IN_MEMORY", in_memory)
-    monkeypatch.setattr(inflate, "_SPACING", 512)
-    monkeypatch.setattr(inflate, "_OUTPUT", 512)
+    small_pieces(monkeypatch, 512)
     found = survey(wheel(tmp_path, {**INFO, "pkg/lib.so": LIBRARY, "pkg/a.py": b"text"}, method), detail="entries")
     (tmp_path / "lib.so").write_bytes(LIBRARY)
     alone = survey(tmp_path / "lib.so", detail="entries")
@@ -62,8 +69,7 @@ def test_a_wheel_is_read_like_the_file(
 
 
 def test_inflating_reads_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflate, "_SPACING", 1000)
-    monkeypatch.setattr(inflate, "_OUTPUT", 300)
+    small_pieces(monkeypatch, 1000)
     data = bytes(range(256)) * 100 + LIBRARY
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = engine.compress(data) + engine.flush()
@@ -71,7 +77,9 @@ def test_inflating_reads_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     buffer = inflate.InflatedBuffer(member, HeaderCapture(), told.append)
     assert sum(told) == len(data)
-    for offset in (0, 999, 1000, 25_600, len(data) - 1, 5000, 1):
+    assert buffer._kept_offsets[0] == 0
+    assert len(data) - 1000 <= buffer._kept_offsets[1]  # and of the rest only its end stays in memory
+    for offset in (0, 299, 999, 1000, 25_600, len(data) - 1, len(data) - 800, 5000, 1):
         for count in (0, 1, 700, 3000):
             count = min(count, len(data) - offset)  # noqa: PLW2901
             assert buffer.read(offset, count) == data[offset : offset + count]
@@ -88,6 +96,43 @@ def test_headers_are_kept_while_the_file_streams_by() -> None:
         assert 1000 in capture.pieces
         assert len(capture.pieces) >= 15  # eight containers and their entries, less one too near the end
         assert all(data.startswith(piece, at) for at, piece in capture.pieces.items())
+
+
+def test_a_place_is_inflated_again_only_as_far_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pieces(monkeypatch, 10_000)
+    data = bytes(range(256)) * 400
+    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = engine.compress(data) + engine.flush()
+    member = inflate.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
+    buffer = inflate.InflatedBuffer(member, HeaderCapture(), lambda _: None)
+    assert buffer.read(buffer._offsets[4] + 100, 10) == data[buffer._offsets[4] + 100 :][:10]
+    assert sum(len(each._data) for each in buffer._segments.values()) < 1000
+
+
+def test_what_the_smallest_cubins_and_ptx_hold_is_kept_and_code_is_passed_over() -> None:
+    large, small = (build.cubin({"k": (8, 0, 0)}, sm=90) + bytes(count) for count in (3000, 8))
+    code = build.container(
+        build.entry(build.CUBIN, 90, large),
+        build.entry(build.CUBIN, 90, small),
+        build.entry(build.CUBIN, 90, large),
+        build.entry(build.PTX, 90, b".version 8.8\n" + bytes(2000)),
+    )
+    tail = bytes(200)
+    segments = ((4, 0, 4096), (5, 0x8000, len(code)), (4, 0x10000, len(code)), (6, 0x18000, 4096))
+    rows = b"".join(struct.pack("<IIQQQQQQ", 1, flags, at, at, at, size, size, 4096) for flags, at, size in segments)
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 0, 0, 64, 56, 4, 64, 0, 0)
+    data = bytearray(0x19000)
+    data[: len(header + rows)] = header + rows
+    for at in (0x8000, 0x10000):
+        data[at : at + len(code + tail)] = code + tail
+    capture = HeaderCapture()
+    kept = [at for at in range(0, len(data), 0x8000) if capture.feed(at, bytes(data[at : at + 0x8000]))]
+    assert kept == [0x18000]  # which the loader writes to
+    assert min(capture.pieces) == 0x10000
+    pieces = list(capture.pieces.values())
+    assert sum(each.startswith(build.cubin({"k": (8, 0, 0)}, sm=90)[:64]) for each in pieces) == 1
+    assert any(each.startswith(small) for each in pieces)
+    assert any(each.startswith(b".version 8.8") and len(each) == 512 for each in pieces)
 
 
 def test_a_broken_library_does_not_hide_the_others(tmp_path: Path) -> None:

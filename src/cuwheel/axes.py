@@ -85,7 +85,7 @@ def unknown(
             if axis not in axes:
                 yield f"{place}: unknown axis '{axis}'"
             else:
-                missing = [name for name in _listed(wanted) if name not in axes[axis]]
+                missing = [name for name in _listed(wanted) if not isinstance(name, str) or name not in axes[axis]]
                 yield from (f"{place}: '{axis}' has no value {name!r}" for name in missing)
 
 

@@ -50,7 +50,7 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
         requires_python=_text(project, "requires-python"),
         backend=backend,
         build_backend=build_backend,
-        requires=tuple(each for each in system.get("requires", ()) if isinstance(each, str)),
+        requires=tuple(each for each in _list(system, "requires") if isinstance(each, str)),
         build_dir=backend == "scikit-build-core" and "build-dir" not in _table(_table(data, "tool"), "scikit-build"),
         evidence=evidence,
     )
@@ -66,6 +66,11 @@ def _toml(path: Path) -> dict[str, Any]:
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def _list(table: dict[str, Any], name: str) -> list[Any]:
+    value = table.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _text(table: dict[str, Any], name: str) -> str:

@@ -9,7 +9,6 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -18,14 +17,13 @@ from cuwheel import files, log, system_calls
 from cuwheel.building import repository
 from cuwheel.confined import place_of_member, unpack_member
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.toolchains import store
+from cuwheel.toolchains import store, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.building.job import Tree
 
-_BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, UnicodeError, OverflowError, KeyError)
 _MAX_UNPACKED = 20 * 10**9  # more is not a source, but an archive made to fill the disk
 
 
@@ -90,8 +88,9 @@ def unpacked(archive: Path, cache: Path) -> Path:
                 _unpack(archive, made)
                 _only_folder(made, archive)
                 system_calls.rename_over(made, place)
-    except _BROKEN as error:
-        raise MalformedError(archive, f"cannot be unpacked: {error}", hint="download it again") from error
+    except unpack.BROKEN as error:
+        problem = f"cannot be unpacked: {str(error) or type(error).__name__}"
+        raise MalformedError(archive, problem, hint="download it again") from error
     except OSError as error:
         raise UnreadableError.from_os(error, archive, hint=store.NO_SPACE) from error
     return _only_folder(place, archive)
@@ -109,8 +108,8 @@ def _only_folder(place: Path, archive: Path) -> Path:
 def _unpack(archive: Path, to: Path) -> None:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
-            _refuse_too_much(archive, sum(each.file_size for each in file.infolist()))
-            for info in file.infolist():
+            _refuse_too_much(archive, sum(each.file_size for each in unpack.zip_members(file)))
+            for info in unpack.zip_members(file):
                 place = place_of_member(to, info.filename, archive)
                 if info.is_dir():
                     place.mkdir(parents=True, exist_ok=True)

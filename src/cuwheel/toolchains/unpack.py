@@ -32,10 +32,11 @@ _TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "c
 _LEAST = 64 * 10**6
 _GROWTH = 50
 _MOST_FILES = 200_000
-# KeyError: a hard link to what is not in the archive.
-_BROKEN = (
+# What Python's modules say of damage. KeyError: a hard link to what is not in the archive. RuntimeError: a password, or
+# an unknown method. ValueError: a name or a number that nothing can have. MemoryError: a dictionary of 4 GB.
+BROKEN = (
     *(zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, zstandard.ZstdError),
-    *(EOFError, UnicodeError, KeyError),
+    *(EOFError, KeyError, RuntimeError, ValueError, OverflowError, MemoryError),
 )
 
 
@@ -44,8 +45,16 @@ def unpack(archive: Archive, path: Path, root: Path) -> None:
     log.debug("unpacking %s", path.name)
     try:
         _UNPACKERS[archive.kind](path, root, _Room(path))
-    except _BROKEN as error:
-        raise MalformedError(path, f"cannot be unpacked: {error}") from error
+    except BROKEN as error:
+        raise MalformedError(path, f"cannot be unpacked: {str(error) or type(error).__name__}") from error
+
+
+def zip_members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Python looks for one that begins before the file, and the system refuses that."""
+    found = archive.infolist()
+    if wrong := next((each.filename for each in found if each.header_offset < 0), None):
+        raise zipfile.BadZipFile(f"{wrong!r} begins before the file")
+    return found
 
 
 class _Room:
@@ -72,9 +81,9 @@ class _Room:
 def _unpack_wheel(path: Path, root: Path, room: _Room) -> None:
     with (
         zipfile.ZipFile(path) as wheel,
-        log.progress(path.name, sum(each.file_size for each in wheel.infolist())) as bar,
+        log.progress(path.name, sum(each.file_size for each in zip_members(wheel))) as bar,
     ):
-        for info in wheel.infolist():
+        for info in zip_members(wheel):
             place = _place_in_wheel(info.filename)
             if place is None or info.is_dir():
                 continue

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -150,6 +151,22 @@ def test_what_is_no_archive_is_said_so(tmp_path: Path, content: bytes) -> None:
         source.obtain(str(tmp_path / "x.tar.gz"), tmp_path / "cache")
 
 
+@pytest.mark.parametrize("mode", ["gz", "xz"])
+def test_an_archive_that_is_damaged_in_its_midst(tmp_path: Path, mode: str) -> None:
+    """Where it begins well, only the reading finds it."""
+    path = tmp_path / f"x-1.0.tar.{mode}"
+    with tarfile.open(path, "w:xz" if mode == "xz" else "w:gz") as file:
+        info = tarfile.TarInfo("x-1.0/a.cu")
+        info.size = 300_000
+        file.addfile(info, io.BytesIO(bytes(random.Random(1).choices(b"abcdef", k=info.size))))  # noqa: S311
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 5000] = b"\xff" * 5000
+    path.write_bytes(data)
+    with pytest.raises(MalformedError, match="cannot be unpacked"):
+        source.obtain(str(path), tmp_path / "cache")
+
+
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
         source.obtain(str(tmp_path / "nowhere"), tmp_path)
@@ -212,6 +229,12 @@ def test_what_is_no_python_project_is_said_so(tmp_path: Path) -> None:
     fill(tmp_path, "pyproject.toml", text="[[[")
     with pytest.raises(MalformedError, match="TOML"):
         pyproject.read(tmp_path, ["pyproject.toml"])
+
+
+@pytest.mark.parametrize("value", ["2", "{}", '"setuptools"', "true"])
+def test_requirements_of_a_build_that_are_no_list(tmp_path: Path, value: str) -> None:
+    fill(tmp_path, "pyproject.toml", text=f"[build-system]\nrequires = {value}\n")
+    assert pyproject.read(tmp_path, ["pyproject.toml"]).requires == ()
 
 
 @pytest.mark.parametrize(

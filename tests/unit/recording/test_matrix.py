@@ -116,6 +116,7 @@ nobody = "a"
         ("command = [", "not valid TOML"),
         ("axes = {}", "'command' is missing"),
         ('command = "x {a}"\n[axes]\na=["1"]\n[[exclude]]\na="1"', "everything is excluded"),
+        ('command = "x {a}"\n[axes]\na=["1"]\n[[exclude]]\na={}', "'a' has no value {}"),
         ('command = ""\naxes = {}', "empty"),
         ('command = "x"\ncopy=true\nclean="y"\naxes={}', "cannot be used together"),
         ('command = "{a}{b}{c}"\n[axes]\n' + "\n".join(f"{n}={[str(i) for i in range(20)]}" for n in "abc"), "8000"),

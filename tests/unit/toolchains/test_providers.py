@@ -90,11 +90,11 @@ class TestRedist:
             entry("x", sha256="short"),
             entry(""),
             {},
+            None,
+            ["relative_path"],
         ],
     )
-    def test_a_manifest_cannot_lead_elsewhere(
-        self, tmp_path: Path, around: Surroundings, bad: dict[str, object]
-    ) -> None:
+    def test_a_manifest_cannot_lead_elsewhere(self, tmp_path: Path, around: Surroundings, bad: object) -> None:
         place = mirror(tmp_path / "m", "12.4.1", **whole(cuda_nvcc={"linux-x86_64": bad}))
         with pytest.raises(MalformedError, match="no usable entry for cuda_nvcc"):
             redist.decide(replace(REQUEST, redist_url=place), around)
@@ -104,6 +104,14 @@ class TestRedist:
         place = mirror(tmp_path / "m", "12.4.1")
         (tmp_path / "m" / "redistrib_12.4.1.json").write_text(text)
         with pytest.raises(MalformedError, match="is not a manifest"):
+            redist.decide(replace(REQUEST, redist_url=place), around)
+
+    @pytest.mark.parametrize("part", [None, 1, "linux-x86_64", ["linux-x86_64"]])
+    def test_a_part_of_the_manifest_that_is_no_table(self, tmp_path: Path, around: Surroundings, part: object) -> None:
+        place = mirror(tmp_path / "m", "12.4.1", **whole())
+        path = tmp_path / "m" / "redistrib_12.4.1.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "cuda_nvcc": part}))
+        with pytest.raises(UnavailableError, match="cuda_nvcc"):
             redist.decide(replace(REQUEST, redist_url=place), around)
 
     def test_a_platform_that_is_not_there(self, tmp_path: Path, around: Surroundings) -> None:

@@ -242,3 +242,41 @@ def test_no_folder_is_made_behind_a_link_of_a_package(tmp_path: Path) -> None:
 def test_a_damaged_package_of_debian(tmp_path: Path, name: bytes) -> None:
     with pytest.raises(MalformedError):
         unpacked("deb", deb(tmp_path / "x.deb", b"nonsense" * 200, name), tmp_path / "root")
+
+
+def _zip(path: Path, signature: bytes, at: int, value: int) -> Path:
+    """With another number in a field of the row of its directory, or of the end."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("nvidia/cu13/bin/nvcc", b"ok")
+    data = bytearray(path.read_bytes())
+    row = data.find(signature)
+    data[row + at : row + at + 2] = value.to_bytes(2, "little")
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ((b"PK\1\2", 8), 1, "encrypted"),
+        ((b"PK\1\2", 10), 97, "compression"),
+        ((b"PK\5\6", 16), 0x4000, "begins before"),
+    ],
+)
+def test_zips_that_python_cannot_read(tmp_path: Path, field: tuple[bytes, int], value: int, why: str) -> None:
+    path = _zip(tmp_path / "a.whl", *field, value)
+    with pytest.raises(MalformedError, match=why):
+        unpacked("wheel", path, tmp_path / "root")
+
+
+def test_a_dictionary_that_is_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of LZMA asks for 4 GB, in 13 bytes."""
+
+    def opened(*_words: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tarfile, "open", opened)
+    path = tmp_path / "a.tar"
+    path.write_bytes(b"\n" + b"\xff" * 12)
+    with pytest.raises(MalformedError, match="MemoryError"):
+        unpacked("tar", path, tmp_path / "root")

@@ -96,14 +96,15 @@ def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str
             if key in row.redist:
                 raise UnavailableError(f"the manifest has no {key}, which is part of {row.name}")
             continue
-        there = manifest[key]
+        there = manifest[key] if isinstance(manifest[key], dict) else {}
         if platform not in there:
             raise UnavailableError(f"{key} {there.get('version', '')} is not available for {platform}")
         yield _archive(key, str(there.get("version", "")), there[platform], base)
 
 
-def _archive(key: str, version: str, row: dict[str, Any], base: str) -> Archive:
+def _archive(key: str, version: str, given: Any, base: str) -> Archive:  # noqa: ANN401 - whatever stands there
     """Sizes are strings there. A path that leads out of the folder is not valid."""
+    row = given if isinstance(given, dict) else {}
     path, sha256, size = str(row.get("relative_path", "")), str(row.get("sha256", "")).lower(), str(row.get("size"))
     inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
     if not inside or not _SHA256.fullmatch(sha256):

@@ -10,18 +10,19 @@ import importlib.util
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.campaign import hostile, jobs, mutants, race
+from tests.fixtures import cache
+from tests.fuzz import readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +32,9 @@ ROOT = HERE.parents[1]
 KINDS = ("fuzz", "kill", "disk", "race", "hostile")
 SWEEPS = {"kill": ("kill", "torn"), "disk": ("once", "full")}
 _LEAST_S = 15.0
+_LONGEST_S = 3600.0  # for one job
 _GRACE = 1.05  # of its time, for the strike under way
 _FUZZER_STARTS_S = 3.0
-_RUNS = re.compile(r"Done (\d+) (?:runs|in)|^#(\d+)\t", re.MULTILINE)
 
 
 @dataclass(kw_only=True)
@@ -57,24 +58,31 @@ class Part:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run campaign", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="fuzz, kill, disk, race, hostile (all); mutants")
-    parser.add_argument("--minutes", type=float, default=5.0, help="for all of it (5)")
+    parser.add_argument("--minutes", type=float, help="for all of it (5; with --tries as long as it takes)")
+    parser.add_argument("--tries", type=int, help="of each kind, shared by its jobs: strikes, or races of eight")
+    parser.add_argument("--resume", action="store_true", help="leave out the jobs that the last run with --tries did")
     parser.add_argument("--job", action="append", default=[], help="only these jobs, harnesses, attacks or mutants")
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="of the order, where there is not time for all"
     )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if (args.tries or args.resume) and not set(args.kinds) <= {*SWEEPS, "race"}:
+        parser.error(f"--tries and --resume are for {', '.join((*SWEEPS, 'race'))}")
     if args.kinds == ["mutants"]:
         return mutants.main(args.job)
     if unknown := set(args.kinds) - set(KINDS):
         parser.error(f"there is no campaign {', '.join(sorted(unknown))}: {', '.join(KINDS)}")
     chosen = [kind for kind in KINDS if not args.kinds or kind in args.kinds]
-    sys.stderr.write(f"campaign: {args.minutes:g} minutes, --seed {args.seed}\n")
+    minutes = args.minutes or (float("inf") if args.tries else 5.0)
+    sys.stderr.write(f"campaign: {minutes:g} minutes, --seed {args.seed}\n")
     parts = []
-    begin, seconds = time.monotonic(), args.minutes * 60
+    begin, seconds = time.monotonic(), minutes * 60
     for number, kind in enumerate(chosen, 1):
         end = begin + seconds * number / len(chosen)
-        for part in _campaign(kind, args.job, random.Random(args.seed), end):  # noqa: S311
+        chance = random.Random(args.seed)  # noqa: S311
+        counted = _counted(kind, args.job, args.tries, end, resume=args.resume) if args.tries else None
+        for part in counted or _campaign(kind, args.job, chance, end):
             sys.stderr.write(part.line() + "\n")
             parts.append(part)
     problems = [problem for part in parts for problem in part.problems]
@@ -98,6 +106,30 @@ def _campaign(kind: str, names: list[str], chance: random.Random, end: float) ->
         yield act(share) if share > 1 else Part(kind=kind, name=name, complete=False)
 
 
+def _counted(kind: str, names: list[str], tries: int, end: float, *, resume: bool) -> Iterator[Part]:
+    """So many of one kind, however long it takes: what a job has too few calls for is for those behind it.
+
+    The tally is written after each job, so that a run that was ended goes on with the next.
+    """
+    tally = cache.folder() / "campaign" / f"{kind}.json"
+    tally.parent.mkdir(parents=True, exist_ok=True)
+    done: dict[str, Part] = {}
+    if resume and tally.is_file():
+        done = {each["name"]: Part(**each) for each in json.loads(tally.read_text())}
+    chosen = [job for job in jobs.JOBS if (kind != "race" or job.together) and (not names or job.name in names)]
+    for number, job in enumerate(chosen):
+        if job.name not in done and time.monotonic() < end:
+            left = tries - sum(each.tried for each in done.values())
+            share = -(-left // sum(each.name not in done for each in chosen[number:]))
+            seconds = min(_LONGEST_S, end - time.monotonic())
+            if share > 0:
+                struck = race_of if kind == "race" else partial(sweep, kind, modes=",".join(SWEEPS.get(kind, ())))
+                part = struck(name=job.name, seconds=seconds, most=share)
+                done[job.name] = replace(part, name=job.name, complete=part.complete or part.tried == share)
+                tally.write_text(json.dumps([vars(each) for each in done.values()], indent=1))
+        yield done.get(job.name) or Part(kind=kind, name=job.name, complete=False)
+
+
 Work: TypeAlias = "list[tuple[str, Callable[[float], Part]]]"
 
 
@@ -108,12 +140,15 @@ def _sweeps(kind: str, names: list[str]) -> Work:
 
 def _races(names: list[str]) -> Work:
     chosen = [job for job in jobs.JOBS if job.together and (not names or job.name in names)]
-    return [(each.name, partial(_race, each)) for each in chosen]
+    return [(each.name, partial(race_of, each.name)) for each in chosen]
 
 
-def _race(job: jobs.Job, seconds: float) -> Part:
-    rounds, problems = race.run(job, seconds)
-    return Part(kind="race", name=job.name, tried=rounds * race.AT_ONCE, complete=rounds > 0, problems=problems)
+def race_of(name: str, seconds: float, most: int = 0, at_once: int = race.AT_ONCE) -> Part:
+    """Tried are the races, each of `at_once` processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.campaign.race", name, f"{seconds:.1f}", str(most), str(at_once)]
+        part = _apart("race", name, command, seconds, {**os.environ, "TMPDIR": folder})
+    return replace(part, complete=part.tried > 0)
 
 
 def _attacks(names: list[str]) -> Work:
@@ -131,11 +166,12 @@ def _fuzzers(names: list[str]) -> Work:
     if importlib.util.find_spec("atheris") is None:
         sys.stderr.write("fuzz: skipped, atheris is not installed for this Python\n")
         return []
-    found = [path.stem.removeprefix("fuzz_") for path in sorted((HERE.parent / "fuzz").glob("fuzz_*.py"))]
-    return [(each, partial(_fuzz, each)) for each in found if not names or each in names]
+    chosen = [each for each in readers.READERS.values() if not names or {each.name, each.group} & set(names)]
+    return [(each.name, partial(_fuzz, each)) for each in chosen]
 
 
-def sweep(kind: str, name: str, modes: str, seconds: float, strikes: int | None = None) -> Part:
+def sweep(kind: str, name: str, modes: str, seconds: float, most: int | None = None) -> Part:
+    """`most`: strikes."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         compiler = os.environ.get("CC", "cc")
@@ -143,17 +179,21 @@ def sweep(kind: str, name: str, modes: str, seconds: float, strikes: int | None 
             [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True, timeout=60
         )
         command = [sys.executable, "-m", "tests.campaign.sweep", modes, name, f"{seconds:.1f}"]
-        command += [str(strikes)] if strikes else []
+        command += [str(most)] if most else []
         environ = {**os.environ, "LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}
-        status, output, messages = _ended(command, seconds, environ)
-    label = f"{name} {modes}"
+        return _apart(kind, f"{name} {modes}", command, seconds, environ)
+
+
+def _apart(kind: str, label: str, command: list[str], seconds: float, environ: Mapping[str, str]) -> Part:
+    """In a process that says after each try what it has found."""
+    status, output, messages = _ended(command, seconds, environ)
     if status not in (0, None):
         return Part(kind=kind, name=label, problems=[messages[-2000:]])
     lines = [line for line in output.splitlines() if line.endswith("}")]  # the last may be cut short
     if not lines:
         return Part(kind=kind, name=label, complete=False)
     found = json.loads(lines[-1])
-    return Part(kind=kind, name=label, tried=found["struck"], complete=found["through"], problems=found["problems"])
+    return Part(kind=kind, name=label, tried=found["tried"], complete=found["through"], problems=found["problems"])
 
 
 def _ended(command: list[str], seconds: float, environ: Mapping[str, str] | None = None) -> tuple[int | None, str, str]:
@@ -177,13 +217,13 @@ def _ended(command: list[str], seconds: float, environ: Mapping[str, str] | None
     return child.returncode, output, messages
 
 
-def _fuzz(name: str, seconds: float) -> Part:
-    least = max(1, int(seconds - _FUZZER_STARTS_S))
-    command = [sys.executable, str(HERE.parent / "fuzz" / f"fuzz_{name}.py"), f"-max_total_time={least}"]
+def _fuzz(reader: readers.Reader, seconds: float) -> Part:
+    least = max(1.0, seconds - _FUZZER_STARTS_S)
+    command = [sys.executable, "-m", "tests.fuzz", "--reader", reader.name, "--minutes", f"{least / 60:.3f}", "--json"]
     status, output, messages = _ended(command, seconds + _FUZZER_STARTS_S)
-    counts = [int(match[1] or match[2]) for match in _RUNS.finditer(messages)]
-    problems = [] if status in (0, None) else [f"fuzz {name}: {(output + messages)[-3000:]}"]
-    return Part(kind="fuzz", name=name, tried=max(counts, default=0), problems=problems)
+    told: dict[str, Any] = json.loads(output) if status is not None and output else {"inputs": 0, "found": []}
+    problems = [] if status in (0, None) else told["found"] or [messages[-3000:]]
+    return Part(kind="fuzz", name=reader.name, tried=told["inputs"], complete=False, problems=problems)
 
 
 if __name__ == "__main__":

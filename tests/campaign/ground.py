@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import shutil
 import sys
@@ -10,8 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import cli
+from cuwheel.errors import EXIT_BUG
+
 if TYPE_CHECKING:
-    from tests.campaign.jobs import Job
+    from collections.abc import Callable
+
+    from tests.campaign.jobs import Command, Job
 
 CACHE = ".cuwheel-cache"
 
@@ -45,6 +52,14 @@ class Ground:
         os.environ.update(self.places())
         tempfile.tempdir = None  # it is asked for anew
 
+    def import_everything(self) -> None:
+        """By a first run in this process: the children that are forked from it inherit what it imported."""
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            self.enter()
+            for command in filter(None, (self.job.begin, self.job.command)):
+                cli.main(list(command(self.folder)))
+            os.chdir(self.scratch)
+
     def state(self, folder: Path, *, killed: bool = False, everything: bool = False) -> dict[str, str]:
         """What each file holds, without what belongs to a run under way and what no two runs write alike.
 
@@ -62,6 +77,35 @@ class Ground:
             target = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             found["/".join(parts)] = f"{path.lstat().st_mode:o} {target}" if everything else target
         return found
+
+
+def forked(
+    ground: Ground, command: Command, messages: Path, begin: Callable[[], None], end: Callable[[], None] = lambda: None
+) -> int:
+    """A child that runs the command in the ground, between `begin` and `end`; both its streams go to `messages`."""
+    child = os.fork()
+    if child:
+        return child
+    status = EXIT_BUG
+    try:
+        out = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.close(out)
+        ground.enter()
+        words = list(command(ground.folder))
+        begin()
+        status = cli.main(words)
+        end()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def last_words(messages: Path) -> str:
+    text = messages.read_text(errors="replace") if messages.exists() else ""
+    return " / ".join(line for line in text.splitlines()[-4:] if not line.startswith("{"))[-600:]
 
 
 def fail(job: Job, messages: str) -> None:

@@ -12,9 +12,7 @@ What a strike left is judged before anything is run again, since the next run wo
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import io
 import json
 import os
 import sys
@@ -23,16 +21,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import cli
+from cuwheel.errors import EXIT_BUG
 from tests.campaign import durability, jobs
-from tests.campaign.ground import Ground, fail
+from tests.campaign.ground import Ground, fail, forked, last_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MODES = {"kill": 1, "torn": 2, "once": 3, "full": 4}
 KILLED = ("kill", "torn")
-_BUG = 70
 _NEVER = 1 << 60
 _GOLDEN = 0.618033988749895  # its multiples fill a range evenly, however many there are
 
@@ -46,7 +43,7 @@ class Sweep:
         self.ground = Ground(job, scratch)
         self.folder = self.ground.folder
         self.problems: list[str] = []
-        self._import_everything()
+        self.ground.import_everything()
         self._begin()
         self.before = self._state()
         if self._run(job.command, at=_NEVER, watched=True) != 0:
@@ -54,14 +51,6 @@ class Sweep:
         self.calls = int((scratch / "counted").read_text())
         self.finished = self._state()
         self.problems += [f"{job.name}: {each}" for each in durability.problems(job, self.folder, scratch / "watched")]
-
-    def _import_everything(self) -> None:
-        """By a first run in this process: the children inherit what it imported."""
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            self.ground.enter()
-            for command in filter(None, (self.job.begin, self.job.command)):
-                cli.main(list(command(self.folder)))
-            os.chdir(self.scratch)
 
     def rounds(self, end: float, strikes: int | None = None) -> Iterator[tuple[int, bool]]:
         """How many calls were struck, and whether that was all of them. Where few are, they are spread evenly."""
@@ -99,7 +88,7 @@ class Sweep:
         self._judge_recovery(where)
 
     def _judge_status(self, status: int, where: str, messages: str, begun: dict[str, str]) -> None:
-        if status < 0 or status == _BUG or "Traceback" in messages:
+        if status < 0 or status == EXIT_BUG or "Traceback" in messages:
             self.problems.append(f"{where}: ended with {status}: {messages}")
         if status != 0 and self.job.puts_back and self._state() != self.finished:
             self._same(begun, f"{where}: it failed, and did not put back")
@@ -151,36 +140,23 @@ class Sweep:
 
     def _run(self, command: jobs.Command, *, at: int, watched: bool = False) -> int:
         """The exit status of a child; minus the signal that ended it."""
-        child = os.fork()
-        if child == 0:
-            self._in_child(command, at, watched=watched)
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status)
 
-    def _in_child(self, command: jobs.Command, at: int, *, watched: bool) -> None:
-        status = _BUG
-        try:
-            out = os.open(self.scratch / "messages", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            os.close(out)
-            self.ground.enter()
-            words = list(command(self.folder))
+        def begin() -> None:
             if watched:
                 self.faults.watch(os.fsencode(self.scratch / "watched"))
             if at:
                 self.faults.arm(MODES[self.mode], ctypes.c_long(at))
-            status = cli.main(words)
+
+        def end() -> None:
             self.faults.watch(None)
             if at:
                 (self.scratch / "counted").write_text(str(self.faults.disarm()))
-            sys.stdout.flush()
-        finally:
-            os._exit(status)
+
+        _, status = os.waitpid(forked(self.ground, command, self.scratch / "messages", begin, end), 0)
+        return os.waitstatus_to_exitcode(status)
 
     def _messages(self) -> str:
-        text = (self.scratch / "messages").read_text(errors="replace") if (self.scratch / "messages").exists() else ""
-        return " / ".join(line for line in text.splitlines()[-4:] if not line.startswith("{"))[-600:]
+        return last_words(self.scratch / "messages")
 
     def _state(self) -> dict[str, str]:
         return self.ground.state(self.folder, killed=self.mode in KILLED)
@@ -197,7 +173,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(job, modes.split(","), Path(folder))
         for struck, through in sweep.rounds(began + float(seconds), *map(int, strikes)):
-            answer = {"struck": struck, "through": through, "problems": sweep.problems}
+            answer = {"tried": struck, "through": through, "problems": sweep.problems}
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
 

@@ -16,12 +16,11 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def mutate(data: bytes, seed: int) -> bytes:
-    """`NAME\\n` and a document in JSON, lines of JSON, or TOML's simple shape; one to four changes."""
+    """A document in JSON, lines of JSON, or TOML's simple shape; one to four changes."""
     chance = random.Random(seed)  # noqa: S311 - libFuzzer's seed, so that it can be repeated
-    name, _, body = data.partition(b"\n")
     for _ in range(chance.randint(1, 4)):
-        body = _json(body, chance) or _lines(body, chance)
-    return name + b"\n" + body
+        data = _json(data, chance) or _lines(data, chance)
+    return data
 
 
 def _json(body: bytes, chance: random.Random) -> bytes | None:

@@ -1,23 +1,17 @@
-"""Libraries through slim, changed field by field: python tests/fuzz/fuzz_slim.py -max_total_time=60"""
+"""Libraries through slim, changed field by field."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import atheris
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-with atheris.instrument_imports(include=["cuwheel.binary", "cuwheel.slimming", "cuwheel.inspection"]):
-    from cuwheel.binary.library import slim_library
-    from tests.fuzz import harness
-    from tests.unit.binary import engine
-
+from cuwheel.binary.library import slim_library
 from tests.fixtures import windows
 from tests.fuzz import binaries
+from tests.fuzz.harness import Harness, fixtures
+from tests.unit.binary import engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def slim(folder: Path, data: bytes) -> None:
@@ -52,12 +46,9 @@ def windows_binaries() -> list[bytes]:
     return [windows.Dll(containers=small, **each).build() for each in makes]
 
 
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        harness.fuzz(
-            "slim",
-            [data for data in (*harness.fixtures("elf", "pe"), *windows_binaries()) if len(data) <= binaries.LARGEST],
-            lambda data: slim(place, data or b"\0"),
-            binaries.mutate,
-        )
+def _harness(folder: Path) -> Harness:
+    small = [data for data in (*fixtures("elf", "pe"), *windows_binaries()) if len(data) <= binaries.LARGEST]
+    return Harness(small, lambda data: slim(folder, data or b"\0"), binaries.mutate)
+
+
+HARNESSES = {"slim": _harness}

@@ -1,4 +1,4 @@
-"""Whole wheels through slim, stamp and repair: python tests/fuzz/fuzz_rewrite.py -max_total_time=60
+"""Whole wheels through slim, stamp and repair.
 
 Refused with a documented status and nothing left behind, or a wheel that is no worse than the one before: RECORD lists
 what is in it, `verify` finds nothing new, and what was not to be changed is as it was, byte for byte.
@@ -9,30 +9,23 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import sys
-import tempfile
 import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import atheris
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-with atheris.instrument_imports(include=["cuwheel"]):
-    from cuwheel import cli
-    from cuwheel.compat.wheel_subject import Subject
-    from cuwheel.errors import EXIT_BUG, CuwheelError
-    from cuwheel.inspection.description import Description
-    from cuwheel.inspection.survey import survey
-    from cuwheel.repairing import execution
-    from cuwheel.stamping import stamp
-    from cuwheel.verifying import wheel_rules
-    from cuwheel.wheel.file import WheelFile
-
+from cuwheel import cli
+from cuwheel.compat.wheel_subject import Subject
+from cuwheel.errors import EXIT_BUG, CuwheelError
+from cuwheel.inspection.description import Description
+from cuwheel.inspection.survey import survey
+from cuwheel.repairing import execution
+from cuwheel.stamping import stamp
+from cuwheel.verifying import wheel_rules
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures import manifest, small_wheel, windows
-from tests.fuzz import harness, wheels
+from tests.fuzz import wheels
+from tests.fuzz.harness import Harness
 from tests.property import loaded
 
 if TYPE_CHECKING:
@@ -165,9 +158,11 @@ def seeds(folder: Path) -> list[bytes]:
     return found
 
 
-if __name__ == "__main__":
+def _harness(folder: Path) -> Harness:
     warnings.simplefilter("ignore", UserWarning)  # zipfile's, of names that are there twice
     execution._grafted = grafted
-    with tempfile.TemporaryDirectory() as place:
-        grounds = Grounds(Path(place))
-        harness.fuzz("rewrite", seeds(Path(place)), lambda data: through(grounds, data), wheels.mutate)
+    grounds = Grounds(folder)
+    return Harness(seeds(folder), lambda data: through(grounds, data), wheels.mutate)
+
+
+HARNESSES = {"rewrite": _harness}

@@ -1,0 +1,476 @@
+"""What cuwheel reads from others beside binaries: configurations, locks, pages of indexes, records, traces, logs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import shutil
+import tarfile
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel import journal, zstd
+from cuwheel.building import config, pyproject, trees
+from cuwheel.delivery import (
+    attestations,
+    catalogue,
+    index_folder,
+    index_listing,
+    install_lock,
+    layout,
+    requirements_file,
+    simple_api,
+    simple_html,
+)
+from cuwheel.diagnose import explain
+from cuwheel.diagnose import text as log
+from cuwheel.errors import CuwheelError
+from cuwheel.facts import toolchains
+from cuwheel.inspection import description, imports, loads, source, wheel_facts
+from cuwheel.machine import fleet_file, profile
+from cuwheel.measuring import analysis, trials_file
+from cuwheel.measuring import journal as trials_journal
+from cuwheel.network import addresses, pip_settings, uv_settings
+from cuwheel.recording import failures, matrix, reader, summary
+from cuwheel.toolchains import lock, stub, unpack
+from cuwheel.toolchains.providers import redist
+from cuwheel.toolchains.toolchain import Archive
+from cuwheel.tracing import attribution, events, workload
+from cuwheel.verifying import proof
+from cuwheel.wheel import headers, metadata, requirements, variant
+from cuwheel.wheel import record as record_file
+from cuwheel.wheel.file import WheelFile
+from cuwheel.workflows import blocks, yaml_file
+from tests.fixtures import small_wheel
+from tests.fuzz import mutators
+from tests.fuzz.harness import Harness
+from tests.fuzz.readers import READERS
+from tests.unit.compat.machines import MACHINES
+from tests.unit.delivery.test_attestations import attestation
+from tests.unit.measuring.test_trials_file import CASE_3
+from tests.unit.recording import records
+from tests.unit.recording.test_matrix import CASE_4
+from tests.unit.toolchains.test_lock import WHOLE
+from tests.unit.tracing import test_attribution, test_workload
+from tests.unit.verifying import proofs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuwheel.toolchains.toolchain import ArchiveKind
+
+FLEET = '[[machine]]\nname = "a"\ngpu = "h100"\ncount = 4\ndriver = "580.65.06"\n'
+CONFIG = (
+    '[project]\nname = "x"\nversion = "1"\n[build-system]\nrequires = ["setuptools"]\n[tool.cuwheel]\n'
+    'for = ["h100"]\ncuda = ["13.0"]\nnaming = "local"\n[tool.cuwheel.environment]\nA = "b"\n'
+)
+PIP = "[global]\nindex-url = http://user:word@127.0.0.1:1/simple\nextra-index-url =\n  http://127.0.0.1:2/simple\n"
+UV = '[[index]]\nname = "mine"\nurl = "http://127.0.0.1:1/simple"\ndefault = true\n[pip]\nno-index = true\n'
+LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_35'\nninja: build stopped: subcommand failed.\n"
+
+
+TRIALS_JOURNAL = (
+    b'{"header":{"tool":"","file":"","fingerprint":"","axes":{"a":["b"]},"conditions":[{}],'
+    b'"repeats":1,"seed":1,"mark":"","at":0,"traced":false}}\n'
+)
+_WHEEL = "pkg-1.0-py3-none-linux_x86_64.whl"
+SUMS = b"0" * 64 + b"  simple/pkg/index.html\n# serial 7\n"
+CATALOGUE = json.dumps(
+    {
+        "schema": "cuwheel.catalogue-list/1",
+        "date": "2026-11-16",
+        "wheels": [{"file": _WHEEL, "name": "pkg", "version": "1.0", "sha256": "0" * 64}],
+    }
+).encode()
+INSTALL_LOCK = {
+    "schema": install_lock.SCHEMA,
+    "wanted": ["pkg"],
+    "parts": [
+        {
+            "machines": ["a"],
+            "capability": "9.0",
+            "os": "linux",
+            "cpu": "x86_64",
+            "python": "3.12",
+            "glibc": "2.28",
+            "driver": "580.65.06",
+            "packages": {"pkg": "native"},
+            "fallback": None,
+            "pins": {"A": "b"},
+            "files": [
+                {
+                    "name": "pkg",
+                    "version": "1.0",
+                    "file": _WHEEL,
+                    "url": f"https://127.0.0.1/{_WHEEL}",
+                    "sha256": "0" * 64,
+                }
+            ],
+        }
+    ],
+}
+REQUIREMENTS = (
+    b"--index-url http://127.0.0.1:1/simple\n--extra-index-url http://127.0.0.1:2\n--pre\n-f links\n"
+    b"numpy>=1 ; python_version > '3.8' --hash=sha256:00 # why\n"
+    b"pkg[a,b] @ http://127.0.0.1:1/pkg-1.0-py3-none-any.whl\ntorch \\\n ==2.5\n"
+)
+_TRACED = (
+    *(
+        test_attribution.PROCESS,
+        test_attribution.H200,
+        {**test_attribution.PTX, "handle": "a", "ptx_isa": " 9.3", "jit": 8},
+    ),
+    {"event": "handle", "time": 21, "api": "cuModuleGetFunction", "handle": "c", "of": "a", "name": "_Z1fv"},
+    {"event": "launch", "time": 22, "kernel": "c", "grid": [1, 1, 1], "block": [1, 1, 1]},
+    {"event": "failure", "time": 30, "api": "cuModuleGetFunction", "error": 222, "library": "a", "name": "_Z1fv"},
+    {"event": "failure", "time": 31, "api": "cuLaunchKernel", "error": 701, "kernel": "c", "block": [2048, 1, 1]},
+    {"event": "load", "time": 40, "kind": "cubin", "head": "7f454c46" + "00" * 60, "error": 209, "handle": "d"},
+    {"event": "log", "time": 41, "log": "ptxas fatal"},
+    {"event": "end", "time": 50, "launches": 3},
+)
+EVENTS = "".join(json.dumps(each) + "\n" for each in _TRACED).encode()
+VARIANTS = json.dumps(
+    {
+        "default-priorities": {"namespace": ["nvidia"]},
+        "providers": {"nvidia": {"requires": ["nvidia-variant-provider"], "plugin-api": "x"}},
+        "variants": {"cu130": {"nvidia": {"cuda_version_lower_bound": ["13.0"]}}, "null": {}},
+    }
+).encode()
+METADATA = (
+    b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n"
+    b"Requires-Dist: numpy>=1; extra == 'a'\n  and python_version > '3'\n"
+    b"Requires-Python: >=3.8\nTag: py3-none-any\nRoot-Is-Purelib: false\n\nText.\n"
+)
+PYTHON = (
+    b"import os, ctypes\nfrom . import other, _b\ntry:\n"
+    b"    ctypes.CDLL(os.path.join(os.path.dirname(__file__), 'liba.so'))\n"
+    b"except OSError:\n    pass\ndef load():\n    with contextlib.suppress(ImportError):\n        import pkg._b\n"
+    b"    return ctypes.cdll.LoadLibrary('liba.so')\nif True:\n    load()\n"
+)
+WORKFLOW = blocks.sealed(
+    "on: push\njobs:\n  build:\n    steps:\n"
+    + blocks.begin("build", 4)
+    + "\n    - run: a\n"
+    + blocks.end("build", 4)
+    + "\n"
+)
+REDIST = {
+    key: {
+        "name": key,
+        "version": "13.0.1",
+        "linux-x86_64": {"relative_path": "a/b.tar.xz", "sha256": "0" * 64, "size": "5"},
+    }
+    for row in toolchains.all_components()
+    for key in row.redist
+}
+
+
+class World:
+    """The folder that a reader finds its file in; a victim beside it that nobody may touch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root = folder, folder / "root"
+        self.victim = folder / "victim"
+        self.victim.write_text("untouched")
+        self.root.mkdir()
+        self.record = self.root / "record"
+        records.record(self.record, records.call(["nvcc", "-c", "a.cu"], status=1, err="error: x\n"))
+        self.journal = journal.folder_of(self.root) / "0001"
+        self.journal.mkdir(parents=True)
+        self.events = self.root / "events"
+        self.events.mkdir()
+        self.index = index_folder.IndexFolder(self.root / "index")
+
+    def wheel(self) -> Path:
+        files: dict[str, str | bytes] = {"pkg/__init__.py": "x = 1\n", "nvidia/cu13/bin/nvcc": b"x"}
+        return small_wheel.Wheel(name="pkg", tag="py3-none-linux_x86_64", files=files).write(self.root)
+
+    def file(self, name: str, data: bytes) -> Path:
+        path = self.root / name
+        path.write_bytes(data)
+        return path
+
+    def read_record(self, data: bytes) -> None:
+        (self.record / "calls.jsonl").write_bytes(data)
+        found = reader.read(self.record)
+        summary.of(found)
+        for call in found.calls[:50]:
+            reader.printed(found, call, 1000)
+        failures.first(found)
+
+    def read_head(self, data: bytes) -> None:
+        head = (self.record / "record.json").read_bytes()
+        try:
+            (self.record / "record.json").write_bytes(data)
+            reader.read(self.record)
+        finally:
+            (self.record / "record.json").write_bytes(head)
+
+    def undo(self, data: bytes) -> None:
+        self.journal.mkdir(parents=True, exist_ok=True)
+        (self.journal / "journal.jsonl").write_bytes(data)
+        try:
+            journal.undo(self.root)
+        finally:
+            self.untouched()
+
+    def read_events(self, data: bytes) -> None:
+        (self.events / "trace-7-1.jsonl").write_bytes(data)
+        attribution.attributed(events.read(self.events), succeeded=False)
+
+    def read_own_index(self, data: bytes) -> None:
+        """The same bytes as its list, its page, its sums and its journal."""
+        for name in (f"{layout.list_page()}.json", f"{layout.project_page('pkg')}.json", index_folder.JOURNAL):
+            path = self.index.path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        self.index.journal()
+        sums = index_folder.sums(data)
+        index_folder.serial(data)
+        index_folder.changed_sums(data, dict.fromkeys(list(sums)[:2]), sound=False)
+        for act in (self.index.listed, lambda: self.index.project("pkg")):
+            with contextlib.suppress(CuwheelError):
+                act()
+
+    def unpack(self, data: bytes) -> None:
+        """The first byte says what it claims to be."""
+        kinds: tuple[ArchiveKind, ...] = ("wheel", "tar", "deb")
+        kind = kinds[data[0] % len(kinds)] if data else "tar"
+        place = self.root / "toolkit"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        archive = Archive(kind=kind, name="x", version="1", file="x", sha256="0" * 64)
+        try:
+            unpack.unpack(archive, self.file("archive", data[1:]), place)
+        except OSError as error:  # the store says so; of damage it must not be
+            if error.errno == errno.EINVAL:
+                raise
+        finally:
+            self.untouched()
+
+    def unpack_source(self, data: bytes) -> None:
+        cache = self.root / "sources"
+        shutil.rmtree(cache, ignore_errors=True)
+        try:
+            trees.unpacked(self.file("archive", data[1:]), cache)
+        finally:
+            self.untouched()
+
+    def untouched(self) -> None:
+        if self.victim.read_text() != "untouched" or {each.name for each in self.folder.iterdir()} != {
+            "root",
+            "victim",
+        }:
+            raise AssertionError("it reached outside its folder")
+
+
+def _read_metadata(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    found = metadata.from_texts(text, text)
+    metadata.too_many(found.requires)
+    for each in found.requires[:50]:
+        if (parsed := requirements.parse(each)) is not None:
+            requirements.holds(parsed)
+    headers.changed(data, name=("pkg", "other"), version="2", requires=("numpy",))
+    headers.tagged(data, ("py3-none-any",), impure=True)
+
+
+def _read_record(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    digest = record_file.digest_of_bytes(b"x")
+    rows = [row.path for row in metadata.record_rows(text)]
+    list(metadata.recorded_files(text))
+    again = record_file.changed(text, dict.fromkeys(rows[:2], digest), removed=rows[2:3], added={"new": digest})
+    list(metadata.record_rows(again))
+
+
+def _read_python(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    texts = source.Texts(names=("pkg/__init__.py", "pkg/other.py"), read=lambda _name: text)
+    found = imports.of_package(texts, "pkg", ("pkg/liba.so", "pkg/_b.abi3.so"))
+    loads.of_libraries(texts, ("pkg/liba.so", "pkg/_b.abi3.so"), found.files)
+
+
+def _read_workflow(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    blocks.find(text)
+    blocks.merged(text, WORKFLOW)
+    yaml_file.load(text, "fuzzed")
+
+
+def _read_page(kind: str) -> Callable[[bytes], object]:
+    def read(data: bytes) -> None:
+        with contextlib.suppress(CuwheelError):
+            index_listing.files(data, kind, "http://127.0.0.1:1/simple/pkg/")
+        if kind == "text/html":
+            text = data.decode("utf-8", "replace")
+            simple_html.projects(text)
+            simple_html.files(text)
+        else:
+            simple_api.parse(data, simple_api.Project, "fuzzed")
+
+    return read
+
+
+def _read_catalogue(data: bytes) -> None:
+    with contextlib.suppress(CuwheelError):
+        catalogue.unpacked(data, "fuzzed")
+    catalogue.parse(data, "fuzzed")
+
+
+def _read_facts(data: bytes) -> None:
+    wheel_facts.survey(wheel_facts.parse(data, "fuzzed"))
+
+
+def _read_lock_of_toolkits(world: World) -> Callable[[bytes], object]:
+    folder = world.root / "redist"
+    folder.mkdir()
+
+    def read(data: bytes) -> None:
+        (folder / "redistrib_13.0.2.json").write_bytes(data)
+        manifest = redist._manifest(str(folder), "redistrib_13.0.2.json", offline=True)
+        for row in toolchains.all_components():
+            with contextlib.suppress(CuwheelError):
+                list(redist._archives(row, manifest, "linux-x86_64", str(folder)))
+
+    return read
+
+
+def readers(world: World) -> dict[str, Callable[[bytes], object]]:
+    return {
+        "profile": lambda data: profile.decode(data, "fuzzed"),
+        "lock": lambda data: lock.parse(data, "fuzzed"),
+        "fleet": lambda data: fleet_file.read(world.file("fleet.toml", data)),
+        "config": lambda data: config.load(None, world.file("pyproject.toml", data), {}),
+        "project": lambda data: (world.file("pyproject.toml", data), pyproject.read(world.root, ["pyproject.toml"])),
+        "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),
+        "trials-journal": lambda data: analysis.read(world.file(trials_journal.NAME, data).parent),
+        "matrix": lambda data: matrix.load(world.file("matrix.toml", data)),
+        "proof": lambda data: proof.parse(data, "fuzzed"),
+        "calls": world.read_record,
+        "head": world.read_head,
+        "journal": world.undo,
+        "pip": lambda data: pip_settings.read({"PIP_CONFIG_FILE": str(world.file("pip.conf", data))}),
+        "uv": lambda data: (world.file("uv.toml", data), uv_settings.read({}, world.root)),
+        "address": lambda data: (addresses.plain(text := data.decode(errors="replace")), addresses.file_name(text)),
+        "log": lambda data: explain.explain(log.read(io.BytesIO(data))),
+        "facts": _read_facts,
+        "page-json": _read_page("application/vnd.pypi.simple.v1+json"),
+        "page-html": _read_page("text/html"),
+        "own-index": world.read_own_index,
+        "provenance": lambda data: attestations.problem(data, _WHEEL, "0" * 64),
+        "catalogue": _read_catalogue,
+        "install-lock": lambda data: install_lock.read(world.file("install.lock", data)),
+        "requirements": lambda data: requirements_file.read(world.file("requirements.txt", data), "3.12.1"),
+        "trace-events": world.read_events,
+        "trace": lambda data: workload.read([world.file("trace.json", data)]),
+        "description": lambda data: list(description.words(description.parse(data, "fuzzed"))),
+        "variants": lambda data: variant.encoded(variant.parse(data, "fuzzed")),
+        "metadata": _read_metadata,
+        "record": _read_record,
+        "python": _read_python,
+        "workflow": _read_workflow,
+        "redist": _read_lock_of_toolkits(world),
+        "cuda-header": lambda data: stub.library(stub.functions(data.decode("utf-8", "replace")), "x86_64"),
+        "toolkit-archive": world.unpack,
+        "source-archive": world.unpack_source,
+    }
+
+
+def seeds(world: World) -> dict[str, list[bytes]]:
+    step = journal.Step(number=1, action="create", path="a/b", before=None, after=None)
+    header = journal.Header(tool="slim", targets=("h100",), root=journal.Root.of(world.root))
+    written = journal.Writer(world.journal)
+    written.start(header)
+    written.steps((step, replace(step, number=2, action="remove", path="a")))
+    written.state("done")
+    lock.update(world.root / "seed.lock", lock.locked(WHOLE))
+    profile.save(MACHINES[0].profile, world.root / "seed.json")
+    wheel = world.wheel()
+    with WheelFile(wheel) as opened:
+        facts = wheel_facts.encoded(wheel_facts.of_wheel(opened, sha256="0" * 64))
+    provenance = {
+        "version": 1,
+        "attestation_bundles": [{"publisher": {"kind": "GitHub"}, "attestations": [attestation(wheel)]}],
+    }
+    file = simple_api.PublishedFile(
+        filename=_WHEEL, url=f"../../files/{_WHEEL}", hashes=simple_api.Hashes(sha256="0" * 64), size=5, yanked="bad"
+    )
+    page = simple_api.Project(name="pkg", versions=("1.0",), files=(file,))
+    listed = simple_api.ProjectList(schema=simple_api.SCHEMA, projects=(simple_api.ListedProject("pkg", ("cu130",)),))
+    return {
+        "profile": [(world.root / "seed.json").read_bytes()],
+        "lock": [(world.root / "seed.lock").read_bytes()],
+        "fleet": [FLEET.encode()],
+        "config": [CONFIG.encode()],
+        "project": [CONFIG.encode()],
+        "matrix": [CASE_4.encode()],
+        "trials": [CASE_3.encode()],
+        "trials-journal": [TRIALS_JOURNAL],
+        "proof": [json.dumps(proofs.proof(proofs.wheel(proofs.check()))).encode()],
+        "calls": [(world.record / "calls.jsonl").read_bytes()],
+        "head": [(world.record / "record.json").read_bytes()],
+        "journal": [whole := (world.journal / "journal.jsonl").read_bytes(), whole.replace(b'"a"', b'"../victim"')],
+        "pip": [PIP.encode()],
+        "uv": [UV.encode()],
+        "address": [b"http://user:word@127.0.0.1:1/files/..%2F..%2Fa-1.0-py3-none-any.whl#sha256=00"],
+        "log": [LOG.encode()],
+        "facts": [facts],
+        "page-json": [simple_api.encoded(page)],
+        "page-html": [simple_html.page(page), simple_html.page(listed)],
+        "own-index": [
+            simple_api.encoded(page),
+            simple_api.encoded(listed),
+            SUMS,
+            b'{"projects":["pkg"],"files":["a"]}',
+        ],
+        "provenance": [json.dumps(provenance).encode()],
+        "catalogue": [CATALOGUE, zstd.compressed(facts)],
+        "install-lock": [json.dumps(INSTALL_LOCK).encode()],
+        "requirements": [REQUIREMENTS, b"-r requirements.txt\n-e .\n-c there.txt\nx @ file:///a.whl\n"],
+        "trace-events": [EVENTS],
+        "trace": [test_workload.written(world.root).read_bytes()],
+        "description": [description.encoded(description.Description(cuda="13.0", archs=("sm_90",)))],
+        "variants": [VARIANTS],
+        "metadata": [METADATA],
+        "record": [b'pkg/__init__.py,sha256=00,3\n"pkg/a,b.py",,\npkg-1.0.dist-info/RECORD,,\n'],
+        "python": [PYTHON],
+        "workflow": [WORKFLOW.encode()],
+        "redist": [json.dumps(REDIST).encode()],
+        "cuda-header": [b"CUresult CUDAAPI cuInit(unsigned int);\n#define cuCtxCreate cuCtxCreate_v2\n"],
+        "toolkit-archive": list(_archives(wheel)),
+        "source-archive": list(_archives(wheel)),
+    }
+
+
+def _archives(wheel: Path) -> Iterator[bytes]:
+    yield b"\0" + wheel.read_bytes()
+    for mode, kind in (("w", tarfile.REGTYPE), ("w:gz", tarfile.SYMTYPE), ("w:xz", tarfile.LNKTYPE)):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode=mode) as made:  # type: ignore[call-overload]
+            info = tarfile.TarInfo("top/bin/nvcc")
+            info.size = 4
+            made.addfile(info, io.BytesIO(b"nvcc"))
+            link = tarfile.TarInfo("top/lib/again")
+            link.type, link.linkname = kind, "top/bin/nvcc"
+            made.addfile(link)
+        yield b"\1" + stream.getvalue()
+        data = stream.getvalue()
+        suffix = {"w": b"", "w:gz": b".gz", "w:xz": b".xz"}[mode]
+        head = (b"data.tar" + suffix).ljust(48) + str(len(data)).encode().ljust(10) + b"`\n"
+        yield b"\2!<arch>\n" + head + data
+
+
+def _harness(name: str) -> Callable[[Path], Harness]:
+    def make(folder: Path) -> Harness:
+        world = World(folder)
+        return Harness(seeds(world)[name], readers(world)[name], mutators.mutate)
+
+    return make
+
+
+HARNESSES = {each.name: _harness(each.name) for each in READERS.values() if each.module == __name__}

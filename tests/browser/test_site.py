@@ -318,7 +318,7 @@ def test_the_wheel_of_torch(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def _axe(folder: Path) -> None:
-    process.run(["npm", "pack", "--silent", "axe-core@4"], timeout=60, cwd=folder)
+    process.run(["npm", "pack", "--silent", "axe-core@4"], timeout=600, cwd=folder)
     with tarfile.open(next(folder.glob("*.tgz"))) as archive:
         archive.extractall(folder, filter="data")
 

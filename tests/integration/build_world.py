@@ -188,7 +188,7 @@ def kill_when(child: subprocess.Popen[str], seen: Iterator[bool], patience: floa
             stream.close()
 
 
-def gone(process_id: int, patience: float = 10.0) -> bool:
+def gone(process_id: int, patience: float = 300.0) -> bool:
     """Whether it ends within seconds, or has: who is killed is still seen until somebody has taken note."""
     deadline = time.monotonic() + patience
     stat = Path(f"/proc/{process_id}/stat")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.clusters.engine import Engine
 
-START_S = 60.0
+START_S = 600.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -90,7 +90,7 @@ class World:
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         self.children[name].send_signal(number)
         if number == signal.SIGKILL:
-            self.children[name].wait(10)
+            self.children[name].wait(600)
 
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
@@ -102,7 +102,7 @@ class World:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signal.SIGCONT)
                 child.kill()
-            child.wait(10)
+            child.wait(600)
 
 
 def wait_for(seen: Callable[[], object], patience: float = START_S) -> None:

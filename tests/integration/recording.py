@@ -77,7 +77,7 @@ class Bench:
         return reader.read(folder)
 
     def _run(self, command: Sequence[str | bytes], environ: dict[str, str]) -> int:
-        done = subprocess.run(command, env=environ, cwd=self.folder, capture_output=True, timeout=120, check=False)
+        done = subprocess.run(command, env=environ, cwd=self.folder, capture_output=True, timeout=600, check=False)
         self.stdout, self.stderr = done.stdout, done.stderr
         return done.returncode
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HANGS = """\
 #!/bin/sh
 for word; do
-    case $word in -E | -c) echo $$ >"{mark}"; exec sleep 300 ;; esac
+    case $word in -E | -c) echo $$ >"{mark}"; exec sleep 3600 ;; esac
 done
 exec {real} "$@"
 """
@@ -220,7 +220,7 @@ def test_a_compiler_that_hangs(here: World) -> None:
     told = here.build(source, "--host-compiler", fake, "--timeout", "30")
     assert told.status == 1, told.all
     assert "longer than 30 s" in only(told)["failure"]["what"]
-    assert told.seconds < 60
+    assert told.seconds < 600
     assert_clean(here)
     assert world.gone(int(mark.read_text()))
     assert_works(here, source)

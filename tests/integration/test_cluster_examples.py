@@ -13,7 +13,7 @@ HERE = Path(__file__).parents[2] / "examples" / "cluster"
 
 
 def run(*words: str | Path, cwd: Path = HERE) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_compose_file_is_one() -> None:

@@ -45,7 +45,7 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
         wait_for((tmp_path / "begun").exists)
         backend = int((tmp_path / "begun").read_text())
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=600)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> N
         "with connection.opened(target.parse('local:1')) as made:\n"
         "    made.client().wait_for_workers(1)\n"
         f"    pathlib.Path({str(started)!r}).write_text('')\n"
-        "    time.sleep(600)\n"
+        "    time.sleep(3600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as child:
         try:
@@ -75,7 +75,7 @@ def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> N
         finally:
             child.kill()
     assert len(ours) == 2  # a scheduler and a worker
-    assert all(world.gone(each, 30) for each in ours)
+    assert all(world.gone(each) for each in ours)
 
 
 @pytest.mark.slow
@@ -100,12 +100,12 @@ def test_tasks_of_a_run_that_was_killed_are_ended(cluster: World, tmp_path: Path
         (theirs,) = tmp_path.glob("killed.*.begun")
         compiler = int(theirs.read_text())
         killed.kill()
-        assert world.gone(pids["killed"], 15)
-        assert world.gone(compiler, 5)
+        assert world.gone(pids["killed"])
+        assert world.gone(compiler)
         assert not world.gone(pids["kept"], 1)
         (tmp_path / "go").touch()
-        assert kept.wait(30) == 0
+        assert kept.wait(600) == 0
     finally:
         for each in started:
             each.kill()
-            each.wait(10)
+            each.wait(600)

@@ -124,7 +124,7 @@ def test_an_example_for_each_of_three_machines(
         (package,) = json.loads(capsys.readouterr().out)["packages"]
         assert (package["version"], package["outcome"], status) == (taken, outcome, 0 if taken else 1), package
         if taken:
-            ran = process.run([venvs.interpreter(env), "-c", CALLS["scikit_kernel"]], timeout=60, check=False)
+            ran = process.run([venvs.interpreter(env), "-c", CALLS["scikit_kernel"]], timeout=600, check=False)
             assert ran.stdout.startswith("1"), ran.stderr
             assert main(["install", "--undo", "--env", str(env), "--quiet"]) == 0
             capsys.readouterr()

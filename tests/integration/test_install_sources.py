@@ -184,10 +184,10 @@ def test_modules_of_the_current_folder_are_not_run(tmp_path: Path, monkeypatch: 
     assert venvs._pip_runner()  # asked only where uv or pip is missing
     for words in (venvs.pip(), venvs.pip_for(venvs.interpreter(env))):
         assert words
-        assert process.run([*words, "--version"], timeout=60).stdout.startswith("pip ")
+        assert process.run([*words, "--version"], timeout=600).stdout.startswith("pip ")
     monkeypatch.setattr(venvs, "uv", lambda: None)
     assert venvs.make(tmp_path / "made", venvs.find_python()).exists()
-    assert process.run([*process.module(sys.executable, "cuwheel"), "--version"], timeout=60).stdout
+    assert process.run([*process.module(sys.executable, "cuwheel"), "--version"], timeout=600).stdout
     assert not mark.exists(), mark.read_text()
 
 

@@ -47,9 +47,9 @@ def test_an_example_for_two_cuda_versions(tmp_path: Path, monkeypatch: pytest.Mo
             for tool in (["-m", "pip", "install", "--no-cache-dir"], ["-m", "uv", "pip", "install", "--no-cache"]):
                 words = ["--index-url", f"{place}/{channel}simple", "--target", str(target), "--no-deps"]
                 command = [sys.executable, *tool, *words]
-                subprocess.run([*command, "--require-hashes", "-r", str(required)], check=True, timeout=120)
+                subprocess.run([*command, "--require-hashes", "-r", str(required)], check=True, timeout=600)
             ran = subprocess.run([sys.executable, "-c", CALLS["scikit_kernel"]], env={"PYTHONPATH": str(target)},
-                                 capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+                                 capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
             assert ran.stdout.startswith("1"), ran.stderr
 
 

@@ -32,7 +32,7 @@ CUWHEEL = (sys.executable, "-m", "cuwheel")
 def record(folder: Path, *command: str, **more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, object]]:
     environ = {**os.environ, "LANG": "C.UTF-8", **more}
     words = [*CUWHEEL, "record", "-o", "record", "--", *command]
-    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=600)
     return done, json.loads((folder / "record" / "report.json").read_text())
 
 
@@ -217,7 +217,7 @@ def test_what_it_leaves_behind_goes_on_printing(tmp_path: Path) -> None:
     script = "(sleep 1; echo later; echo more >&2) & echo now; exit 4"
     words = [*CUWHEEL, "record", "-q", "-o", "record", "--", "sh", "-c", script]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-        assert child.wait(60) == 4
+        assert child.wait(600) == 4
         assert child.stdout
         assert "later\nmore\n" in child.stdout.read()  # it ends when the last writer does, as without us
 
@@ -327,9 +327,9 @@ def test_what_it_sets_of_its_output_is_set_of_the_terminal(terminal: Callable[[s
 
 
 def test_a_signal_that_ends_it(tmp_path: Path) -> None:
-    words = [*CUWHEEL, "record", "-q", "-o", "record", "--", "sh", "-c", "echo ready; exec sleep 60"]
+    words = [*CUWHEEL, "record", "-q", "-o", "record", "--", "sh", "-c", "echo ready; exec sleep 3600"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout
         assert child.stdout.readline() == b"ready\n"
         child.send_signal(signal.SIGTERM)
-        assert child.wait(30) == 128 + signal.SIGTERM
+        assert child.wait(600) == 128 + signal.SIGTERM

@@ -30,13 +30,13 @@ MINUTE = 60.0
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with pip in it."""
     path = tmp_path_factory.mktemp("bare") / "env"
-    process.run([sys.executable, "-m", "venv", path], timeout=2 * MINUTE)
+    process.run([sys.executable, "-m", "venv", path], timeout=10 * MINUTE)
     return path
 
 
 def pip(env: Path, *words: str | Path) -> str:
     command = [env / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *words]
-    return process.run(command, timeout=2 * MINUTE).stdout
+    return process.run(command, timeout=10 * MINUTE).stdout
 
 
 def site_of(env: Path) -> Path:

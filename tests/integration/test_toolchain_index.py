@@ -73,7 +73,7 @@ def test_plain_nvcc_where_no_other_is(version: str, tmp_path: Path) -> None:
     answer = api.toolchain_env(version, providers=["index"], cache=cache.folder() / "store")
     (tmp_path / "k.cu").write_text(KERNEL)
     script = "\n".join([*answer.lines, "nvcc -arch=sm_90 -shared -Xcompiler -fPIC k.cu -o libk.so -lcuda"])
-    subprocess.run(["sh", "-euc", script], env=hidden(tmp_path), cwd=tmp_path, check=True, timeout=120)
+    subprocess.run(["sh", "-euc", script], env=hidden(tmp_path), cwd=tmp_path, check=True, timeout=600)
     (library,) = api.inspect(tmp_path / "libk.so").libraries
     assert {row.arch for row in library.device_code} == {"sm_90", "compute_90"}
     assert "libcuda.so.1" in library.needed
@@ -90,11 +90,11 @@ def test_cmake_finds_it(tmp_path: Path) -> None:
     environ = settings.applied(made.settings, hidden(tmp_path))
     told = subprocess.run(
         ["cmake", "-S", source, "-B", tmp_path / "build"],
-        env=environ, check=True, timeout=120, capture_output=True, text=True,
+        env=environ, check=True, timeout=600, capture_output=True, text=True,
     ).stdout  # fmt: skip
     assert f"The CUDA compiler identification is NVIDIA {made.toolkits[0].version}" in told
     assert f"in {root}" in told
-    subprocess.run(["cmake", "--build", tmp_path / "build"], env=environ, check=True, timeout=120, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], env=environ, check=True, timeout=600, capture_output=True)
     (library,) = api.inspect(tmp_path / "build" / "libdemo.so").libraries
     assert {row.arch for row in library.device_code} == {"sm_80", "sm_90", "compute_90"}
     assert {"libcuda.so.1", "libcudart.so.13"} <= set(library.needed)

@@ -54,7 +54,7 @@ def _compiled(folder: Path, name: str, source: str, *more: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / name
     command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(made), f"-Wl,-soname,{name}", *more]
-    subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=600)
     return made
 
 

@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def trials(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CUWHEEL, "trials", *words], cwd=place, capture_output=True, text=True, check=False, timeout=60
+        [CUWHEEL, "trials", *words], cwd=place, capture_output=True, text=True, check=False, timeout=600
     )
 
 

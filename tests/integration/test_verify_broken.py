@@ -99,8 +99,8 @@ def test_a_crash_in_the_loader_names_the_library(tmp_path: Path) -> None:
 
 def test_a_hang(tmp_path: Path) -> None:
     began = time.monotonic()
-    answer, result = imported("import time\ntime.sleep(600)", tmp_path, timeout=2)
-    assert time.monotonic() - began < 60
+    answer, result = imported("import time\ntime.sleep(3600)", tmp_path, timeout=2)
+    assert time.monotonic() - began < 600
     assert not answer.succeeded
     assert (result.outcome, result.problem) == ("timeout", "did not end within 2 s and was stopped")
 

@@ -84,7 +84,7 @@ def test_a_failure_is_a_status(project: Path, capsys: pytest.CaptureFixture[str]
 def test_a_kit_goes_and_its_proof_comes_back(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(project), "--pack", "kit.pyz"]) == 0
     assert "python3 kit.pyz" in capsys.readouterr().out
-    done = subprocess.run([sys.executable, "-I", "kit.pyz"], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-I", "kit.pyz"], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert main(["verify", "--read", "proof.json", str(project), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -129,7 +129,7 @@ def test_options_that_would_be_left_out(
 def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     """Neither the environment is left nor what the check started."""
     mark = tmp_path / "mark"
-    text = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    text = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(3600)\n"
     wheel = Wheel(files={"subject/__init__.py": text}).write(tmp_path)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -142,7 +142,7 @@ def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         child.send_signal(number)
-        assert child.wait(20) == 130
+        assert child.wait(600) == 130
         assert child.stderr
         assert child.stderr.read().endswith("interrupted\n")
     assert not Path("/proc", mark.read_text(), "exe").exists()

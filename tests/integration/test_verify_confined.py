@@ -179,9 +179,9 @@ def test_what_a_killed_run_started_dies_and_the_next_clears_its_files(tmp_path: 
     # A child, and one that has left the session: both are to die.
     text = (
         "import os, pathlib, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True)\n"
         f"pathlib.Path({str(mark)!r}).write_text('%d %d ' % (os.getpid(), child.pid))\n"
-        "time.sleep(600)\n"
+        "time.sleep(3600)\n"
     )
     wheel = Wheel(files={"subject/__init__.py": text}).write(tmp_path)
     environ = {**os.environ, "TMPDIR": str(scratch)}
@@ -197,7 +197,7 @@ def test_what_a_killed_run_started_dies_and_the_next_clears_its_files(tmp_path: 
             assert time.monotonic() < deadline
             time.sleep(0.05)
         child.send_signal(signal.SIGKILL)
-        child.wait(20)
+        child.wait(600)
     direct, orphan = map(int, mark.read_text().split())
     deadline = time.monotonic() + 5
     while (alive(direct) or alive(orphan)) and time.monotonic() < deadline:

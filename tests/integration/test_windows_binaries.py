@@ -102,7 +102,7 @@ def test_every_layout(tmp_path: Path, layout: str) -> None:
     if layout == "program":
         if why := windows.missing():
             pytest.skip(why)
-        done = subprocess.run(["wine", slim], capture_output=True, env=windows.environment(), check=False, timeout=60)
+        done = subprocess.run(["wine", slim], capture_output=True, env=windows.environment(), check=False, timeout=600)
         assert done.stdout.decode().splitlines()[:7] == expected("sm_90")
         return
     for way in ("in place", "moved"):
@@ -150,7 +150,7 @@ def test_in_place_while_a_process_has_it_loaded(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert place.read_bytes() == before
     finally:
-        holder.communicate(b"\n", timeout=60)
+        holder.communicate(b"\n", timeout=600)
         shutil.rmtree(folder, ignore_errors=True)
     assert holder.returncode == 0
 

@@ -37,10 +37,10 @@ def test_the_linters_find_nothing(case: str, tmp_path: Path) -> None:
     file = place / "wheels.yml"
     file.write_text(rendering.render("github", table, "cuwheel.toml"))
     schema = [str(_BIN / "check-jsonschema"), "--builtin-schema", "vendor.github-workflows", str(file)]
-    done = subprocess.run(schema, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(schema, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout
     words = [str(_BIN / "zizmor"), "--offline", "--no-progress", "--format", "json", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout) == [], done.stdout
 
 
@@ -51,7 +51,7 @@ def test_the_schema_of_gitlab(case: str, tmp_path: Path) -> None:
     file.write_text(rendering.render("gitlab", table))
     words = ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(file)]
     done = subprocess.run(
-        [str(_BIN / "check-jsonschema"), *words], capture_output=True, text=True, timeout=120, check=False
+        [str(_BIN / "check-jsonschema"), *words], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout
 
@@ -59,7 +59,7 @@ def test_the_schema_of_gitlab(case: str, tmp_path: Path) -> None:
 def _identifiers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """What cibuildwheel would build; it looks at every key of its tables first."""
     asked = [str(_BIN / "cibuildwheel"), "--platform", "linux", "--archs", "x86_64", "--print-build-identifiers"]
-    return subprocess.run([*asked, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*asked, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_cibuildwheel_reads_its_tables(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.recording.calls import Call
     from cuwheel.recording.windows_programs import Programs
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 600.0
 SOURCES = Path(__file__).parent / "src"
 
 

@@ -100,7 +100,7 @@ def installed_by_uv(source: tuple[str, ...], to: Path, capability: str = "", cud
     environ = {**os.environ, "UV_NO_CONFIG": "1", **{name: value for name, value in machine.items() if value}}
     words = ["pip", "install", "--preview-features", "wheel-variants", "--no-cache", "--python", sys.executable]
     command = [str(program), *words, *source, "--target", str(to), "pkg"]
-    subprocess.run(command, check=True, capture_output=True, env=environ, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, env=environ, timeout=600)
     return label_in(to)
 
 
@@ -152,7 +152,7 @@ def test_from_the_channel_of_a_published_index_too(
 def test_pip_takes_the_plain_wheel_from_there(index: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pip", "install", "--no-deps", "-q", "--target", str(tmp_path / "to")]
     command = [*words, "--index-url", f"{index}/variants/simple", "pkg"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120, env=without_settings())
+    subprocess.run(command, check=True, capture_output=True, timeout=600, env=without_settings())
     assert label_in(tmp_path / "to") == PLAIN
     assert (tmp_path / "to" / "pkg-1.0.dist-info").is_dir()
 
@@ -169,7 +169,7 @@ def test_without_a_gpu_uv_takes_the_plain_wheel(made: VariantSet, tmp_path: Path
 def test_pip_takes_the_plain_wheel(made: VariantSet, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "-q", "--target", str(tmp_path / "to")]
     command = [*words, "--find-links", str(Path(made.document).parent), "pkg"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     assert (tmp_path / "to" / "pkg-1.0.dist-info").is_dir()
     assert label_in(tmp_path / "to") == PLAIN
 

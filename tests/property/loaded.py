@@ -69,14 +69,14 @@ def built(flags: tuple[str, ...]) -> bytes:
         for index, data in enumerate(containers()):
             Path(folder, f"{index}.fatbin").write_bytes(data)
         command = ["gcc", "-Os", *SHARED, *flags, str(SOURCE), str(HOST), "-o", "library.so"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
         return Path(folder, "library.so").read_bytes()
 
 
 def load(path: Path) -> Loaded | None:
     """In a process of its own; None where it does not load, or crashes."""
     command = [sys.executable, "-S", "-c", _LOAD, str(path), *NAMES]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     return Loaded(*json.loads(done.stdout)) if done.returncode == 0 else None
 
 

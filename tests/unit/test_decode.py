@@ -63,10 +63,10 @@ def test_every_problem_is_named_at_once() -> None:
     ],
 )
 def test_keys_and_numbers_without_end_are_refused_at_once(text: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(msgspec.DecodeError):
         decode.toml(text)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_values_may_have_any_number_of_dots() -> None:

@@ -78,13 +78,14 @@ def run(names: tuple[str, ...], options: Sequence[str], *, limit: float = _PIECE
         began = time.monotonic()
         status, output = _started(words, limit)
         piece = Piece(name=name, seconds=time.monotonic() - began, output=output)
-        if not results.is_file():
-            how = f"did not end within {limit:.0f} s" if status is None else f"ended with status {status}"
-            return dataclasses.replace(piece, ended=False, failed=(f"{name} {how}",))
-        return read(results, piece, status)
+        if status is not None and results.is_file():
+            return read(results, piece, status)
+        # One that was ended may have been writing them.
+        how = f"did not end within {limit:.0f} s" if status is None else f"ended with status {status}"
+        return dataclasses.replace(piece, ended=False, failed=(f"{name} {how}",))
 
 
-def read(results: Path, piece: Piece, status: int | None) -> Piece:
+def read(results: Path, piece: Piece, status: int) -> Piece:
     """With pytest's own account of the tests."""
     cases = list(ET.parse(results).getroot().iter("testcase"))  # noqa: S314 - pytest wrote it a moment ago
     ends = [{each.tag for each in case} for case in cases]

@@ -158,7 +158,7 @@ def named(path: Path) -> str:
 
 
 def run(
-    words: Sequence[str], *, timeout: float = 120.0, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    words: Sequence[str], *, timeout: float = 600.0, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Python for Windows with these words, its output as bytes: what encoding it has is part of what is tried."""
     command = ["wine", str(python() / "python.exe"), *words]

@@ -96,10 +96,10 @@ def test_the_package_that_people_import(files: tuple[str, ...], name: str | None
 
 
 def test_hostile_python_costs_little() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     many = {f"pkg/m{index}.py": f"from . import m{index + 1}\n" for index in range(5000)}
     assert _loaded({"pkg/__init__.py": "from . import m0", **many}) == ()
     depth = 20_000 if sys.version_info >= (3, 11) else 2000
     for text in ("1+" * depth + "1", "(" * depth, "-" * depth + "1", "a." * depth + "a", "x" * (1 << 21)):
         assert _loaded({"pkg/__init__.py": text}) == ()
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20

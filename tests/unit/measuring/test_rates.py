@@ -235,9 +235,9 @@ def test_ten_thousand_trials_in_one_pass(tmp_path: Path) -> None:
     folder.mkdir()
     lines = _lines(axes, conditions, trials)
     (folder / "journal.jsonl").write_bytes(lines)
-    began = time.monotonic()
+    began = time.process_time()
     found = analysis.read(folder)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert found.runs == 10_000
     assert {each.axis: each.verdict for each in found.effects} == {
         "a": "prevents", "b": "prevents", "c": "close", "d": "close"

@@ -16,6 +16,7 @@ import pytest
 from cuwheel import api
 from cuwheel.toolchains.settings import applied
 from tests.fixtures import cache
+from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
@@ -115,7 +116,10 @@ def test_a_wrong_nvcc_that_nobody_asks_about(here: World) -> None:
     """A build system with a compiler of its own choice: it compiles, and the gate sees by whom."""
     here.with_toolkits("13.0")
     other = led_astray("13.4")["CUDA_HOME"]
-    told = here.build(world.tiny(here.folder, nvcc=f'"{other}/bin/nvcc"'))
+    source = projects.bare(here.folder / "source", in_cpp=True)
+    backend = source / "own_backend.py"
+    backend.write_text(backend.read_text().replace('os.environ["CUDACXX"]', f'"{other}/bin/nvcc"'))
+    told = here.build(source)
     assert told.status == 1, told.all
     (job,) = told.document["jobs"]
     assert job["outcome"] == "refused"

@@ -23,6 +23,7 @@ TAGS = {
     "setuptools_nvcc": "cp310-abi3",
     "cargo_kernel": "py3-none",
 }
+FILES = {"scikit_kernel": 2, "setuptools_nvcc": 1, "cargo_kernel": 1}  # with kernels
 # What each says where there is no driver: the library was found, loaded and called.
 CALLS = {
     "scikit_kernel": "import scikit_kernel as m; print(m.library().scikit_kernel_version()); m.squares(3)",
@@ -63,29 +64,29 @@ def assert_nothing_of_this_machine(document: Any) -> None:
         assert "/usr/local/bin/nvcc" not in told
 
 
-def test_scikit_kernel_for_two_versions(here: World) -> None:
+def test_setuptools_nvcc_for_two_versions(here: World) -> None:
     """Two CUDA versions and two GPUs: one wheel each for all Pythons, named by their CUDA."""
     here.with_toolkits("13.0", "13.4")
-    source = here.project("scikit_kernel")
+    source = here.project("setuptools_nvcc")
     told = here.build(source, "--cuda", "13.0,13.4", before=world.confined())
     assert told.status == 0, told.all
     made = the_wheels(told.document)
     assert [wheel.name.split("-")[:2] for wheel in made] == [
-        ["scikit_kernel", "1.0+cu130"],
-        ["scikit_kernel", "1.0+cu134"],
+        ["setuptools_nvcc", "1.0+cu130"],
+        ["setuptools_nvcc", "1.0+cu134"],
     ]
     for wheel, cuda in zip(made, ("13.0", "13.4"), strict=True):
-        assert f"-{TAGS['scikit_kernel']}-" in wheel.name
+        assert f"-{TAGS['setuptools_nvcc']}-" in wheel.name
         (library,) = api.inspect(wheel).libraries
         assert {row.arch for row in library.device_code} == {"sm_89", "sm_90"}
-        assert {row.count for row in library.device_code} == {2}
+        assert {row.count for row in library.device_code} == {FILES["setuptools_nvcc"]}
         assert library.toolkits == (cuda,)
     assert_nothing_of_this_machine(told.document)
-    assert_loads(made[0], CALLS["scikit_kernel"], here.folder)
+    assert_loads(made[0], CALLS["setuptools_nvcc"], here.folder)
     assert (here.out / "build.json").is_file()
     sums = (here.out / "SHA256SUMS").read_text()
     assert all(wheel.name in sums for wheel in made)
-    assert sorted(source.rglob("*")) == sorted(source / each for each in _files("scikit_kernel")), "built in a copy"
+    assert sorted(source.rglob("*")) == sorted(source / each for each in _files("setuptools_nvcc")), "built in a copy"
 
 
 def _files(example: str) -> list[Path]:
@@ -95,14 +96,16 @@ def _files(example: str) -> list[Path]:
     return [path for path in paths if not any(part in skipped for part in path.parts)]
 
 
-@pytest.mark.parametrize("example", ["setuptools_nvcc", pytest.param("cargo_kernel", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("example", ["scikit_kernel", pytest.param("cargo_kernel", marks=pytest.mark.slow)])
 def test_for_one_version(here: World, example: str) -> None:
     here.with_toolkits("13.0")
     told = here.build(here.project(example))
     assert told.status == 0, told.all
     (wheel,) = the_wheels(told.document)
     assert f"-{TAGS[example]}-" in wheel.name
-    assert world.architectures(wheel) == {"sm_89", "sm_90"}
+    (library,) = api.inspect(wheel).libraries
+    assert {row.arch for row in library.device_code} == {"sm_89", "sm_90"}
+    assert {row.count for row in library.device_code} == {FILES[example]}
     assert_nothing_of_this_machine(told.document)
     assert_loads(wheel, CALLS[example], here.folder)
 

@@ -50,7 +50,15 @@ def built(here: World, source: Path, *words: str | Path, **options: Any) -> Any:
     return told.document["jobs"][0]
 
 
+def fetched(here: World, lock: Path) -> set[str]:
+    """The files of a kit for this lock."""
+    told = here.cuwheel("toolchain", "fetch", "13.0", "--locked", lock, "--to", here.folder / "kit")
+    assert told.status == 0, told.all
+    return {each.name for each in (here.folder / "kit").iterdir()}
+
+
 def test_the_lock_names_what_python_needs_and_an_offline_build_needs_no_more(here: World, source: Path) -> None:
+    """It is fetched with the toolkit; and what the lock lacks is said."""
     lock = here.folder / "cuwheel.lock"
     first = built(here, source, "--lock", lock)
     rows = msgspec.toml.decode(lock.read_bytes())["requirements"]
@@ -58,6 +66,12 @@ def test_the_lock_names_what_python_needs_and_an_offline_build_needs_no_more(her
         ("13.0", {"packed-backend", "packed-helper"})
     ]
     assert all(len(each["sha256"]) == 64 for row in rows for each in row["archive"])
+    assert {"packed_backend-1.0-py3-none-any.whl", "packed_helper-1.0-py3-none-any.whl"} <= fetched(here, lock)
+    lacking = here.build(source, "--locked", lock, "--require", "packed-helper>=2")
+    assert lacking.status == 1
+    failure = lacking.document["jobs"][0]["failure"]
+    assert "the lock has no packed-helper>=2" in failure["what"]
+    assert "cuwheel build --lock" in failure["what"]
     # Nobody has these files now but cuwheel's own cache; and there is no network.
     shutil.rmtree(here.folder / "index")
     shutil.rmtree(here.folder / "uv", ignore_errors=True)
@@ -70,23 +84,9 @@ def test_the_lock_names_what_python_needs_and_an_offline_build_needs_no_more(her
 def test_they_are_carried_along(here: World, source: Path) -> None:
     lock, kit = here.folder / "cuwheel.lock", here.folder / "kit"
     built(here, source, "--lock", lock)
-    told = here.cuwheel("toolchain", "fetch", "13.0", "--locked", lock, "--to", kit)
-    assert told.status == 0, told.all
-    assert {"packed_backend-1.0-py3-none-any.whl", "packed_helper-1.0-py3-none-any.whl"} <= {
-        each.name for each in kit.iterdir()
-    }
+    fetched(here, lock)
     shutil.rmtree(here.folder / "index")
     other = world.World(folder=here.folder / "other", environ=here.environ)
     other.folder.mkdir()
     told = other.build(source, "--from", kit, "--offline", before=world.confined(network=False))
     assert told.status == 0, told.all
-
-
-def test_a_lock_that_lacks_something_says_so(here: World, source: Path) -> None:
-    lock = here.folder / "cuwheel.lock"
-    built(here, source, "--lock", lock)
-    told = here.build(source, "--locked", lock, "--require", "packed-helper>=2")
-    assert told.status == 1
-    failure = told.document["jobs"][0]["failure"]
-    assert "the lock has no packed-helper>=2" in failure["what"]
-    assert "cuwheel build --lock" in failure["what"]

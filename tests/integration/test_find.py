@@ -233,6 +233,8 @@ def test_another_torch_would_replace_the_installed_one(tmp_path: Path) -> None:
     answer = _find(find_links=[str(dist)], no_index=True, env=env)
     assert _chosen(answer) == "1.0"
     assert "it requires torch==2.9.0, and torch 2.8.0 is installed" in answer.candidates[1].reasons
+    planned = _find(find_links=[str(dist)], no_index=True, env=env, refine=replace(LINUX, torch="2.7.1"))
+    assert "it requires torch==2.9.0, and torch 2.7.1 is asked for" in planned.candidates[1].reasons
 
 
 def test_fifty_releases_fit_a_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

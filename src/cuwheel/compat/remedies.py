@@ -79,9 +79,9 @@ def rebuild(library: Library, machine: Machine) -> str:
 
 def older_build(library: Library, machine: Machine) -> str:
     """A build by an older CUDA major that the machine's driver runs; empty where there can be none."""
-    major = drivers.cuda_major(library)
+    needed = drivers.runtime_cuda(library)  # what the driver is too old for, which its device code need not be of
     able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
-    older = [row for row in able if major is not None and row.major < major]
+    older = [row for row in able if needed and row.major < versions.major(needed)]
     return f"take a build by {toolkits.span(older)}" if older and _knows_gpu(machine) else ""
 
 

@@ -182,11 +182,12 @@ class Bench:
                 yield _of(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
-        """A torch that it does not go with, installed or asked for: an installer would bring another one."""
-        why = "is installed" if self._installed else "is asked for"
+        """A torch that it does not go with, installed, asked for or planned: an installer would bring another one."""
         for wanted in torch_releases.required(survey):
             for machine in self._machines:
                 if machine.torch and not torch_releases.allows(wanted, machine.torch):
+                    there = self._installed and torch_installed.version(self._env) == machine.torch
+                    why = "is installed" if there else "is asked for"
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"
 
     def _words(self, verdicts: Sequence[Verdict]) -> Iterator[str]:

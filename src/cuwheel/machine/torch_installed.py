@@ -1,4 +1,4 @@
-"""The symbols of the torch in a Python environment, for the extensions that are to use it."""
+"""The torch in a Python environment: its version, and its symbols for the extensions that are to use it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,22 @@ def taken(surveys: Iterable[Survey]) -> frozenset[str]:
 
 def exports(env: Path | None, wanted: Collection[str]) -> TorchExports | None:
     """Which of these symbols the environment's torch has; None where it has no torch, or nothing is wanted."""
-    if not wanted:
-        return None
+    found = _found(env) if wanted else None
+    return torch_symbols.exported(found[0] / "torch", found[1], wanted) if found else None
+
+
+def version(env: Path | None) -> str | None:
+    """Of the environment's torch; None where it has none."""
+    found = _found(env)
+    return found[1] if found else None
+
+
+def _found(env: Path | None) -> tuple[Path, str] | None:
+    """The folder that the environment's torch is in, and its version."""
     _, folders = python_environment.locate(World.here(), env)
     for folder in folders:
         frameworks, _ = python_environment.probe_frameworks([folder])
         for torch in frameworks:
             if torch.name == "torch":
-                return torch_symbols.exported(folder / "torch", torch.version, wanted)
+                return folder, torch.version
     return None

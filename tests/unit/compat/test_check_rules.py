@@ -302,6 +302,9 @@ def test_cudas_libraries_need_the_driver_of_their_cuda(name: str) -> None:
     assert old.outcome == "fails"
     assert "driver 535.54.03 is too old for CUDA 13" in finding.message
     assert f"pkg/_c.so: it is linked with {name}" in finding.evidence
+    assert "take a build by CUDA 11.8 to 12.9" in finding.fix
+    by_12 = library("sm_90", path="pkg/_c.so", runtime=False, needed=(name,), toolkits=("12.8",))
+    assert any("by CUDA 11.8 to 12.9" in each.fix for each in _judge(by_12, on={"driver": "535.54.03"}).findings)
     assert _judge(linked, on={"driver": "580.65.06"}).outcome == "unknown"
     assert "driver 580 or later (CUDA 13)" in _judge(linked, on={"driver": None}).conditions
     either = library(path="pkg/_c.so", runtime=False, needed=("libcudnn.so.9",))

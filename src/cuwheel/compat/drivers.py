@@ -162,6 +162,11 @@ def isa_condition(isa: str, on: OperatingSystem) -> str:
     return f"{_driver_of(row, on)}, to compile its PTX (ISA {isa})"
 
 
+def linker_condition(isa: str) -> str:
+    """What nvJitLink must be to link PTX of this ISA, or the LTO-IR beside it."""
+    return f"nvJitLink of CUDA {cuda_of_isa(isa) or 'that release'} or later, which links its PTX (ISA {isa})"
+
+
 def cuda_of_isa(isa: str) -> str | None:
     """The first toolkit that writes, and whose driver compiles, PTX of this ISA."""
     row = _first_with_isa(isa)

@@ -83,8 +83,8 @@ class Prediction(Struct, frozen=True, kw_only=True):
     `absent`: kernels and variables that its host code registers and the code that is taken has not: 500 for each.
     `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
     kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
-    `stops`: all that stands in the way before its code is looked at. `code`: what its code alone comes to, once
-    those are out of the way.
+    `by_linker`: nvJitLink compiles its PTX, not the driver. `stops`: all that stands in the way before its code is
+    looked at. `code`: what its code alone comes to, once those are out of the way.
     """
 
     outcome: Outcome
@@ -97,6 +97,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     for_chosen_gpus: bool = False
     stops: tuple[Stop, ...] = ()
     code: Prediction | None = None
+    by_linker: bool = False
     link_too_new: bool = False
     mixed_objects: bool = False
     absent: tuple[str, ...] = ()
@@ -127,9 +128,17 @@ def predict(library: Library, machine: Machine) -> Prediction:
     return of_modules(library, found, choosing(library, found), machine)
 
 
-def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine) -> Prediction:
-    """The same for a library whose modules are known already: they are the same for every machine."""
+def of_modules(
+    library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine, *, by_linker: bool = False
+) -> Prediction:
+    """The same for a library whose modules are known already: they are the same for every machine.
+
+    `by_linker`: nvJitLink makes it ready. How new its PTX may be is a matter of that library's CUDA, then, and what the
+    driver is told about compiling does not count.
+    """
     updated = drivers.once_updated(library, machine)
+    if by_linker:
+        updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
     device = drivers.device_of(library, updated)
     if device is None or not _loadable(found):
         return NOTHING
@@ -143,7 +152,7 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
         isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
         too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
         said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
-    return stopped(said, library, machine)
+    return stopped(replace(said, by_linker=by_linker), library, machine)
 
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
@@ -319,7 +328,9 @@ def _conditions(library: Library, machine: Machine, result: Prediction, *, compr
     on = drivers.system(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
     newer = drivers.newer_toolkits(library, machine) if _links_cubins(result) else ()
-    compiles = needed and drivers.ptx_isa(machine, on) is None
+    compiles = needed and not result.by_linker and drivers.ptx_isa(machine, on) is None
+    if needed and result.by_linker:
+        yield drivers.linker_condition(max(needed, key=versions.key))
     if compiles:
         yield drivers.isa_condition(max(needed, key=versions.key), on)
     if newer:

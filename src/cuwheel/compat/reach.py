@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.choose import Device
 from cuwheel.compat.modules import Choosing, Module, choosing, modules
@@ -15,19 +17,27 @@ from cuwheel.facts.arch import Capability
 from cuwheel.inspection.libraries import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.compat.predict import Prediction
     from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
+_LOOSE = ("fatbin", "ptx")
+# Packages that link device code when they run: cudf hands its fat binary to numba-cuda, as a file to link.
+_LINKS = re.compile(r"(?:numba-cuda|pynvjitlink|nvidia-nvjitlink)(?![a-z])")
+
 
 class Reach(Struct, frozen=True, kw_only=True):
-    """A library and its modules, which are the same for every machine."""
+    """A library and its modules, which are the same for every machine.
+
+    `by_linker`: the package hands it to nvJitLink, and the driver gets machine code alone.
+    """
 
     library: Library
     modules: tuple[Module, ...]
     chooses: Choosing
+    by_linker: bool = False
 
     @property
     def has_code(self) -> bool:
@@ -35,7 +45,7 @@ class Reach(Struct, frozen=True, kw_only=True):
         return bool(self.modules)
 
     def on(self, machine: Machine) -> Prediction:
-        return of_modules(self.library, self.modules, self.chooses, machine)
+        return of_modules(self.library, self.modules, self.chooses, machine, by_linker=self.by_linker)
 
     def by_code(self, device: Device) -> Prediction:
         """On a GPU, whatever else of its machine may stop the library."""
@@ -61,7 +71,22 @@ def of(library: Library) -> Reach:
 
 def of_all(survey: Survey) -> dict[str, Reach]:
     """By path."""
-    return {library.path: of(library) for library in survey.libraries}
+    found = {library.path: of(library) for library in survey.libraries}
+    return found | {path: replace(found[path], by_linker=True) for path in _for_linker(survey)}
+
+
+def _for_linker(survey: Survey) -> Iterator[str]:
+    """The files of a package that it hands to nvJitLink: device code alone, with LTO-IR, which no driver loads, or PTX
+    where the package requires a linker. What loads a file of no package is not known.
+    """
+    if survey.distribution is None:
+        return
+    requires = [each for each in survey.distribution.requires if "extra ==" not in each]
+    links = any(map(_LINKS.match, requires))
+    for each in survey.libraries:
+        kinds = {row.kind for row in each.device_code}
+        if each.format in _LOOSE and ("lto-ir" in kinds or (links and kinds == {"ptx"})):
+            yield each.path
 
 
 def served_together(sweeps: Sequence[Mapping[Capability, Outcome]]) -> bool:

@@ -240,6 +240,28 @@ def test_loose_cubins_for_other_gpus_take_nothing_away() -> None:
     assert judge(survey(*files), machine("9.0")).outcome == "fails"
 
 
+@pytest.mark.parametrize(
+    ("code", "requires", "outcome"),
+    [
+        ("compute_80@8.8 lto_80", (), "jit"),  # as cudf's: LTO-IR is for a linker alone
+        ("compute_80@8.8", ("numba-cuda[cu12]<0.31.0,>=0.22.2",), "jit"),
+        ("compute_80@8.8", ('numba-cuda; extra == "test"',), "fails"),
+        ("compute_80@8.8", ("numba-cudart",), "fails"),
+        ("compute_100@8.8 lto_100", (), "fails"),
+    ],
+)
+def test_what_goes_through_nvjitlink_is_not_held_against_the_driver(
+    code: str, requires: tuple[str, ...], outcome: str
+) -> None:
+    shim = library(code, path="pkg/shim.fatbin", format="fatbin", runtime=False)
+    on = machine("9.0", driver="535.104.05", jit="disabled")
+    verdict = judge(survey(shim, requires=requires), on)
+    assert verdict.outcome == outcome
+    by_linker = "nvJitLink of CUDA 12.9 or later, which links its PTX (ISA 8.8)"
+    assert (by_linker in verdict.conditions) == (outcome == "jit")
+    assert judge(survey(shim, name=None), on).outcome == "fails", "what loads a bare file is not known"
+
+
 def test_cubins_that_a_library_loads_itself_do_not_say_how_it_runs() -> None:
     """As onnxruntime, native on a T4 but for a cubin for 7.0 among its data."""
     plain = library("sm_75", "sm_70")

@@ -195,7 +195,7 @@ def objects_newer_than_driver(case: Case) -> Iterator[Found]:
     severity="error",
     why="""A driver compiles PTX up to the ISA of the toolkit it came for. It takes the highest PTX that fits the GPU,
     and if that one is too new it does not look for an older one beside it: error 222. Machine code of a newer toolkit
-    of the same major does run.""",
+    of the same major does run; so does PTX that a package hands to nvJitLink, which is as new as the package needs.""",
     source="measured on an H200 with driver 580 and PTX of CUDA 13.4",
     fix="update the driver, install cuda-compat where the GPU allows it, or ship machine code for the GPU",
 )
@@ -257,8 +257,9 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     code = case.code
     taken = [each for each in code.taken if each.how == "jit"]
     if code.outcome == "jit" and code.basis != "relocatable":
+        compiler = "nvJitLink" if code.by_linker else "the driver"
         yield Found(
-            message=f"for the {case.gpu} the driver compiles {some(sorted({each.arch for each in taken}))}: it runs, "
+            message=f"for the {case.gpu} {compiler} compiles {some(sorted({each.arch for each in taken}))}: it runs, "
             f"and the first start takes longer{_wait(case)}",
             evidence=(f"{code.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
         )

@@ -53,6 +53,9 @@ _ERRORS: dict[Stop, CudaError | None] = {
 }
 # A few containers for the GPU do not make a library run that chooses among many, nor do a few cubins of its own.
 _SHARE_RUNNING = 0.1
+# Of a library that is known to choose, what it asks the GPU with: cuSPARSELt has such kernels for any GPU, in 2 of 363
+# containers. For GPUs that it works on it has 2 % of all and more.
+_SHARE_OF_PROBES = 0.01
 _GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
 
@@ -217,8 +220,10 @@ def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: relink.Link) ->
 
 def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
-    fitting = any(each.choice.how in _GOOD for each in every)
-    judged = [each for each in every if not (fitting and each.module.own and each.choice.how == "none")]
+    fitting = sum(each.module.count for each in every if each.choice.how in _GOOD)
+    listed = chooses.itself and not chooses.guessed
+    probes = listed and fitting < _SHARE_OF_PROBES * sum(each.module.count for each in every)
+    judged = [each for each in every if probes or not (fitting and each.module.own and each.choice.how == "none")]
     hows: Counter[How] = Counter()
     errors: Counter[CudaError | None] = Counter()
     for each in judged:
@@ -233,7 +238,7 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     on_purpose = all(each.module.for_chosen_gpus or each.module.empty for each in missed)
     guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
-    next_to_nothing = few and (guessed or (_only_own(judged) and not chooses.itself))
+    next_to_nothing = probes or (few and (guessed or (_only_own(judged) and not chooses.itself)))
     # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
     kept = [each for each in missed if each.kept] if guessed else []
     if kept:
@@ -241,7 +246,7 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
         for each in kept:
             errors[each.choice.error] += each.module.count
     by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept and 0 < none < total
-    if by_itself and not guessed:
+    if (by_itself and not guessed) or (listed and not missed):
         outcome: Outcome = next(how for how in _GOOD if hows[how])
     elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
         # Beside registered machine code, cubins that the library loads itself do not say how it runs.

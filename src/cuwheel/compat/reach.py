@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from cuwheel.compat.choose import Device
 from cuwheel.compat.modules import Choosing, Module, choosing, modules
 from cuwheel.compat.predict import Outcome, by_code, of_modules
-from cuwheel.facts import architectures
+from cuwheel.facts import architectures, libraries
 from cuwheel.facts.arch import Capability
 from cuwheel.inspection.libraries import Library
+from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +73,16 @@ def of(library: Library) -> Reach:
 def of_all(survey: Survey) -> dict[str, Reach]:
     """By path."""
     found = {library.path: of(library) for library in survey.libraries}
+    found |= {path: replace(each, modules=()) for path, each in found.items() if only_for_tools(each.library, survey)}
     return found | {path: replace(found[path], by_linker=True) for path in _for_linker(survey)}
+
+
+def only_for_tools(library: Library, survey: Survey) -> bool:
+    """Whether a package bundles it for its profiler, as triton CUPTI: what the package is for does not run in it."""
+    about = survey.distribution
+    if about is None or about.name.startswith("nvidia-"):
+        return False
+    return any(libraries.is_for_tools(name) for name in (library.soname, file_name(library.path)) if name)
 
 
 def _for_linker(survey: Survey) -> Iterator[str]:

@@ -148,6 +148,13 @@ def _driver_components() -> frozenset[str]:
     return frozenset(library.component.lower() for library in all_libraries() if library.from_driver)
 
 
+def is_for_tools(name: str) -> bool:
+    """Whether what it holds runs in a profiler alone, as CUPTI's."""
+    component = _component(plain_name(_file_name(name)))
+    patterns = tables().libraries.only_for_tools
+    return any(fnmatchcase(component, each) for each in patterns) and is_cuda_library(plain_name(_file_name(name)))
+
+
 def component_of(name: str) -> str | None:
     """Of a library by its name alone, whatever its version: `cublas` for libcublas.so.99. None where it is not CUDA's.
 

@@ -262,6 +262,17 @@ def test_what_goes_through_nvjitlink_is_not_held_against_the_driver(
     assert judge(survey(shim, name=None), on).outcome == "fails", "what loads a bare file is not known"
 
 
+def test_what_a_bundled_profiler_holds_decides_nothing() -> None:
+    """As triton, which compiles its kernels and brings CUPTI."""
+    cupti = library("sm_90", path="triton/lib/cupti/libcupti.so", soname="libcupti.so.12")
+    for capability in ("9.0", "12.0"):
+        verdict = judge(survey(cupti, library(path="triton/libtriton.so"), name="triton"), machine(capability))
+        (finding,) = [each for each in verdict.findings if each.rule == "no-device-code"]
+        assert (verdict.outcome, "only in libraries of a profiler" in finding.message) == ("unknown", True)
+    assert judge(survey(cupti, name="nvidia-cuda-cupti-cu12"), machine("9.0")).outcome == "native"
+    assert judge(survey(cupti, library("sm_90"), name="pkg"), machine("12.0")).predicted_error is not None
+
+
 def test_cubins_that_a_library_loads_itself_do_not_say_how_it_runs() -> None:
     """As onnxruntime, native on a T4 but for a cubin for 7.0 among its data."""
     plain = library("sm_75", "sm_70")

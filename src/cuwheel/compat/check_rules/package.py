@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import tags
 from cuwheel.compat.loading import is_loadable
 from cuwheel.compat.modules import of_driver
+from cuwheel.compat.reach import only_for_tools
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries
 from cuwheel.units import some
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.check_rules.case import Whole
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.inspection.libraries import Library, Survey
 
 
 @rule(
@@ -92,17 +93,20 @@ def no_device_code(whole: Whole) -> Iterator[Found]:
     found = whole.survey.libraries
     loadable = [each for each in found if is_loadable(each) or whole.survey.kind == "file"]
     if not any(each.path in whole.with_code for each in loadable) and not _for_amd(found):
-        count = len(found)
+        count, there = len(found), _what_is_there(whole.survey, loadable)
         yield Found(
-            message=f"there is {_what_is_there(found, loadable)}: the files do not show whether a GPU can be used",
+            message=f"there is {there}: the files do not show whether a GPU can be used",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
         )
 
 
-def _what_is_there(found: Sequence[Library], loadable: Sequence[Library]) -> str:
-    with_code = [each for each in found if each.device_code and not of_driver(each)]
+def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
+    with_code = [each for each in survey.libraries if each.device_code and not of_driver(each)]
     if not with_code:
         return "no CUDA device code in it"
+    tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey)]
+    if tools and len(tools) == len([each for each in loadable if each in with_code]):
+        return f"CUDA device code only in libraries of a profiler ({some(tools)})"
     if any(each in loadable for each in with_code):
         return "no kernel that a driver could load in its CUDA device code"
     return f"CUDA device code only in files that are not loaded ({some([each.path for each in with_code])})"

@@ -53,10 +53,13 @@ class Package(Struct, frozen=True, kw_only=True):
 
 
 class Libraries(Struct, frozen=True, kw_only=True):
-    """libraries.toml. `chooses_kernels_itself`: patterns of the components that do. `everyones`: not CUDA's alone."""
+    """libraries.toml. `chooses_kernels_itself`: patterns of the components that do; `only_for_tools`: of those that a
+    profiler runs. `everyones`: not CUDA's alone.
+    """
 
     sources: dict[str, Source]
     checked: str
     everyones: tuple[str, ...]
     chooses_kernels_itself: tuple[str, ...]
+    only_for_tools: tuple[str, ...]
     package: tuple[Package, ...]

@@ -15,17 +15,21 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.inspection import presence
-from cuwheel.machine import probe
+from cuwheel.compat.matrix import judge_all
+from cuwheel.delivery.catalogue import SHIPPED, Catalogue
+from cuwheel.inspection import presence, wheel_facts
+from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Refinement
 from cuwheel.report import html
 from cuwheel.report.answer import SCHEMAS, to_json
 from tests.fixtures.cache import UnavailableError
-from tests.oracle.packages import published, wheel
+from tests.oracle.packages import Published, published, wheel
 from tests.unit.compat.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cuwheel.inspection.libraries import Survey
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
@@ -230,3 +234,66 @@ def test_the_advised_second_name_of_a_library_counts(tmp_path: Path) -> None:
         second.unlink()
     (own / "libbitsandbytes_cuda126.so.1").symlink_to("libbitsandbytes_cuda126.so")
     assert len(api.inspect("bitsandbytes", env=tmp_path).libraries) == 1, "one library, whatever its version"
+
+
+def _shipped(name: str, version: str) -> Survey:
+    """A real wheel, by the facts that the shipped catalogue has of it."""
+    catalogue = Catalogue(SHIPPED)
+    listed = next(each for each in catalogue.contents.wheels if (each.name, each.version) == (name, version))
+    facts = catalogue.facts(listed.sha256)
+    assert facts is not None
+    return wheel_facts.survey(facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "expected"),
+    [
+        # cuSPARSELt is only linked, and has kernels from 8.0 on; up to 2.4 for 8.x alone.
+        ("torch", "2.2.2", {"t4": ("partial", "native"), "a100": ("native", "native")}),
+        ("torch", "2.3.1", {"t4": ("partial", "native"), "h100": ("partial", "native")}),
+        (
+            "torch",
+            "2.5.1",
+            {
+                "gtx 1080 ti": ("partial", "compatible"),
+                "v100": ("partial", "native"),
+                "t4": ("partial", "native"),
+                "a100": ("native", "native"),
+                "h100": ("native", "native"),
+                "rtx 5090": ("fails", "fails"),
+            },
+        ),
+        ("torch", "2.8.0", {"t4": ("native", "native"), "h100": ("native", "native")}),
+        # Its own code is for chosen GPUs; the general kernels are in a library of the package that it requires.
+        ("cuequivariance-ops-torch-cu12", "0.13.0", {"a100": ("partial", "partial")}),
+        # Among its data are cubins for one GPU each, which say nothing.
+        ("onnxruntime-gpu", "1.20.2", {"t4": ("native", "native"), "a100": ("native", "native")}),
+        # On a T4 attention is missing, on an H100 nothing.
+        ("vllm", "0.11.0", {"t4": ("partial", "fails"), "h100": ("jit", "jit")}),
+        ("cudf-cu12", "26.8.1", {"a100": ("jit", "jit"), "h100": ("jit", "jit")}),
+    ],
+)
+def test_the_library_that_matters_decides(name: str, version: str, expected: dict[str, tuple[str, str]]) -> None:
+    machines = named.machines(list(expected))
+    verdicts = judge_all(_shipped(name, version), machines)
+    assert {each.machine: (each.outcome, each.main) for each in verdicts} == expected
+    old = [replace(each, driver="535.104.05") for each in machines if name == "cudf-cu12"]
+    assert all(each.outcome == "jit" for each in judge_all(_shipped(name, version), old)), "its shim is nvJitLink's"
+
+
+@pytest.mark.download
+def test_chosen_libraries_and_loose_cubins_from_the_index() -> None:
+    chosen = _fetched("torch-memory-saver", "0.0.10")
+    known = replace(LINUX, driver="550.54.14")
+    for cuda, outcome in (("12.8", "unknown"), ("13.0", "fails")):
+        found = _outcomes(chosen, ["h100"], replace(known, torch_cuda=cuda))
+        assert found["h100"][0] == outcome, f"its library for CUDA {cuda} alone is loaded"
+    cubins = _fetched("flashinfer-cubin", "0.5.3")
+    assert _outcomes(cubins, ["b200", "h100"]) == {"b200": ("native", None), "h100": ("fails", 209)}
+
+
+def _fetched(name: str, version: str) -> Path:
+    try:
+        return wheel(Published(name=name, version=version, platform="manylinux-x86_64"))
+    except UnavailableError as error:
+        pytest.skip(str(error))

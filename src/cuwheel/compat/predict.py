@@ -257,7 +257,8 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     else:
         outcome = "fails" if none == total or next_to_nothing else "partial"
     absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))
-    if absent and outcome in _GOOD and not by_itself:
+    # cuFFT has kernels for bfloat16 from 8.0 on, registers them everywhere, and does not take them on a V100.
+    if absent and outcome in _GOOD and not (by_itself or listed):
         managed = all(each.managed for each in judged if each.absent)
         outcome, errors = "partial", Counter({INVALID_SYMBOL if managed else SYMBOL_NOT_FOUND: 1})
     return Prediction(

@@ -234,6 +234,14 @@ def test_what_a_library_asks_the_gpu_with_does_not_make_it_run() -> None:
     assert predict(all_fit, machine("9.0", **DRIVER)).outcome == "native", "the best decides, as where some do not fit"
 
 
+def test_what_a_library_that_chooses_lacks_it_does_not_take() -> None:
+    """cuFFT registers kernels for bfloat16 that it has no code of for a V100."""
+    lacks = (Absent(entry=0, names=("bfloat16_kernel",)),)
+    cufft = library("sm_70 sm_80", path="lib/libcufft.so.10", absent=lacks)
+    assert _told(predict(cufft, machine("7.0", **DRIVER))) == ("native", None)
+    assert _told(predict(library("sm_70 sm_80", absent=lacks), machine("7.0", **DRIVER))) == ("partial", 500)
+
+
 def test_the_guess_for_unknown_ones_says_that_it_is_one() -> None:
     told = predict(library(*["sm_80 sm_90"] * 15, *["sm_100f"] * 5), machine("9.0", **DRIVER))
     assert (told.outcome, told.heuristic, told.basis) == ("native", True, "fitting")

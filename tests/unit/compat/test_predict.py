@@ -226,11 +226,11 @@ def test_libraries_that_choose_their_kernels(path: str, chooses: bool) -> None: 
 def test_what_a_library_asks_the_gpu_with_does_not_make_it_run() -> None:
     """cuSPARSELt 0.6.2: of 2,513 containers one fits a T4, with an empty kernel."""
     containers = ("sm_80 sm_90a compute_52", *["sm_80"] * 120, *["sm_90a"] * 120)
-    known = {"path": "cusparselt/lib/libcusparseLt.so.0"}
-    assert _told(predict(library(*containers, **known), machine("7.5", **DRIVER))) == ("fails", 209)
+    path = "cusparselt/lib/libcusparseLt.so.0"
+    assert _told(predict(library(*containers, path=path), machine("7.5", **DRIVER))) == ("fails", 209)
     for capability in ("8.0", "9.0"):
-        assert predict(library(*containers, **known), machine(capability, **DRIVER)).outcome == "native"
-    all_fit = library("sm_80 sm_90", "compute_80", **known)
+        assert predict(library(*containers, path=path), machine(capability, **DRIVER)).outcome == "native"
+    all_fit = library("sm_80 sm_90", "compute_80", path=path)
     assert predict(all_fit, machine("9.0", **DRIVER)).outcome == "native", "the best decides, as where some do not fit"
 
 

@@ -151,7 +151,8 @@ def install(
 ) -> str:
     """Install into an environment; what the installer printed. `index`: False for nothing but `find_links`.
 
-    `sources`: False for wheels alone, so that no code of a package runs.
+    `sources`: False for wheels alone, so that no code of a package runs. Options of installers may stand among the
+    requirements.
     """
     if not requirements:
         return ""
@@ -163,7 +164,8 @@ def install(
     if uv():
         env, inherited = index_settings.for_uv(env)  # it does not read pip's configuration by itself
         options += [each for each in inherited if each not in options]
-    with log.progress(f"installing {', '.join(str(each) for each in requirements)}"):
+    shown = ", ".join(str(each) for each in requirements if not str(each).startswith("-"))
+    with log.progress(f"installing {shown}"):
         done = ask_installer([*command, *options, *map(str, requirements)], timeout=timeout, env=env)
     return done.stdout + done.stderr
 

@@ -86,8 +86,8 @@ _ROWS = (
         "build",
         "build wheels from source and check them against the plan",
         "SOURCE --for …",
-        ("wheels.build",),
-        ("build.Build",),
+        ("wheels.build", "wheels.build_editable"),
+        ("build.Build", "install.Install"),
         "building.BuildRequest",
     ),
     Verb(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.toolkit_store import toolchain_verify as toolchain_verify
     from cuwheel.api.toolkit_store import toolchains as toolchains
     from cuwheel.api.wheels import build as build
+    from cuwheel.api.wheels import build_editable as build_editable
     from cuwheel.api.wheels import graft as graft
     from cuwheel.api.wheels import repair as repair
     from cuwheel.api.wheels import slim as slim

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cuwheel.report.build import Build
     from cuwheel.report.graft import Graft
+    from cuwheel.report.install import Install
     from cuwheel.report.proof import Proof
     from cuwheel.report.repair import Repair
     from cuwheel.report.slim import Slim
@@ -33,6 +34,17 @@ def build(request: BuildRequest) -> Build:
     made = pipeline.build(request, dict(os.environ))
     answer = build_made.answer_of(made, [failed_job.failure(each) for each in made.jobs])
     return answer if request.dry_run else build_files.write(answer, request.output)
+
+
+def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
+    """A project's folder, installed into an environment so that its Python files are used where they are.
+
+    `env`: the folder of the environment; without one, the active one. `install_undo` takes it back.
+    """
+    from cuwheel.delivery import editable
+    from cuwheel.report import install as report
+
+    return report.answer_of(editable.install(request, env, dict(os.environ)), dry_run=request.dry_run)
 
 
 @takes(RepairRequest)

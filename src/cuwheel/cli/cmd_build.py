@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cuwheel.report.build import Build
+    from cuwheel.report.install import Install
 
 EXAMPLES = """\
   cuwheel build --for h100,l40 --cuda 13.0      this folder, into dist/
@@ -18,6 +19,7 @@ EXAMPLES = """\
   cuwheel build --dry-run                       the plan and every setting
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --force-archs                   ignore the list it hard-codes
+  cuwheel build --editable . --env .venv        to work on the source
   cuwheel build --rebuild                       also what has not changed
   cuwheel build --locked --offline              as cuwheel.lock says
   cuwheel build --cluster tls://build01:8786    on the workers of a cluster
@@ -59,10 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=places.folder_below,
         help="the folder in SOURCE that has the pyproject.toml",
     )
+    _add_editable(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, build nothing")
     _add_how(parser)
     _add_wheels(parser)
     _add_toolchain(parser)
+
+
+def _add_editable(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("to work on the source")
+    group.add_argument(
+        "--editable",
+        action="store_true",
+        help="install the folder into an environment, for the GPU here; make no wheel. Undo: cuwheel install --undo",
+    )
+    group.add_argument(
+        "--env", metavar="FOLDER", type=places.environment, help="the environment (default: the active one)"
+    )
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
@@ -187,6 +202,8 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.env and not args.editable:
+        raise UsageError("--env is for --editable; wheels are built in environments of their own")
     if args.toolkit_source and args.locked:
         from cuwheel.toolchains.request import TWO_LOCKS
 
@@ -198,7 +215,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         )
 
 
-def run(args: argparse.Namespace) -> Build:
+def run(args: argparse.Namespace) -> Build | Install:
     from cuwheel import api
     from cuwheel.building.request import BuildRequest
 
@@ -214,7 +231,7 @@ def run(args: argparse.Namespace) -> Build:
         cache=args.toolkit_cache,
         fetched=args.toolkit_source,
     )
-    return api.build(request)
+    return api.build_editable(request, args.env) if args.editable else api.build(request)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, object]:

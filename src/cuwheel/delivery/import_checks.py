@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, masking
+from cuwheel import log, masking, process
 from cuwheel.verifying import checks, installation, libraries, modules
 from cuwheel.verifying.runner import checks as runner
 from cuwheel.verifying.runner import launch, variables
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.verifying.outcomes import Result
 
+_ASK_S = 120.0
 _GOOD = ("passed", "skipped")
 
 
@@ -30,13 +31,21 @@ def run_all(
 
     `driver`: without one, an import that fails for want of it proves nothing.
     """
+    found = [each for name in names for each in _modules(prefix, name)]
+    return run_modules(prefix, interpreter, found, settings, driver=driver)
+
+
+def run_modules(
+    prefix: Path, interpreter: Path, names: Sequence[str], settings: Mapping[str, str], *, driver: bool
+) -> tuple[Result, ...]:
+    """The same of modules by their names."""
     found = []
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         environ = variables.clean(os.environ, prefix, Path(folder), is_secret=masking.is_secret)
         environ |= settings
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
         cut = launch.can_cut()
-        for number, module in enumerate(dict.fromkeys(each for name in names for each in _modules(prefix, name))):
+        for number, module in enumerate(dict.fromkeys(names)):
             check = checks.importing(module)
             with log.progress(check.name):
                 report = runner.run(
@@ -50,6 +59,22 @@ def run_all(
             result = installation.as_result(report, check)
             found.append(result if driver else libraries.without_driver(result))
     return tuple(found)
+
+
+def modules_of_editable(prefix: Path, interpreter: Path, name: str) -> tuple[str, ...]:
+    """Its files are elsewhere, so the environment's Python is asked: what top_level.txt names, else the module that is
+    called like the distribution.
+    """
+    listed = [
+        installed.text(each.info, "top_level.txt").split()
+        for folder in site_packages(prefix)
+        for each in distributions(folder)
+        if each.name == normalised(name)
+    ]
+    wanted = (listed[0] if listed else []) or [normalised(name).replace("-", "_")]
+    question = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
+    done = process.run([interpreter, "-I", "-c", question, *wanted], timeout=_ASK_S, check=False)
+    return tuple(done.stdout.split())
 
 
 def failed(results: tuple[Result, ...]) -> tuple[Result, ...]:

@@ -58,12 +58,24 @@ if TYPE_CHECKING:
 _MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 
 
+class EditablePlan(Struct, frozen=True, kw_only=True):
+    """`commands`: what is run, for a shell, with the variables that matter."""
+
+    folder: str
+    cuda: str
+    archs: tuple[str, ...]
+    toolkit: str
+    compiler: str
+    commands: tuple[str, ...]
+
+
 class Installed(Struct, frozen=True, kw_only=True):
     """What became of it. `refused`: changes that nobody allowed. `problem`: why the environment was put back.
 
     `names`: the packages that were asked for. `fleet`: what `lock`, a file, was written from. `part`: of a lock, what
     was installed. `settings`: what has to be set, and `pinned` the files that say so. `written`: the environment is
-    another one than before. `recovered`: what a run that was killed had begun.
+    another one than before. `recovered`: what a run that was killed had begun. `editable`: what was installed is the
+    folder of a project.
     """
 
     name: str
@@ -78,6 +90,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
     pinned: tuple[Pinned, ...] = ()
     slimmed: tuple[Slimmed, ...] = ()
+    editable: EditablePlan | None = None
     changes: tuple[Change, ...] = ()
     refused: tuple[Change, ...] = ()
     checks: tuple[Result, ...] = ()
@@ -90,7 +103,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     undone: bool = False
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class Place(Struct, frozen=True, kw_only=True):
     prefix: Path
     interpreter: Path
     copy: Copy
@@ -104,7 +117,7 @@ def install(request: InstallRequest) -> Installed:
         lock = install_lock.read(request.locked)
         files = fleet_install.download(lock, request.download, request.find_links)
         return Installed(name=request.locked.name, prefix="", downloaded=files)
-    place = _place(request.env)
+    place = place_of(request.env)
     if request.dry_run and (name := place.copy.interrupted()):
         raise UnreadableError(
             place.prefix,
@@ -125,7 +138,7 @@ def install(request: InstallRequest) -> Installed:
 
 
 def undo(env: Path | None) -> Installed:
-    place = _place(env)
+    place = place_of(env)
     with journal.locked(place.prefix):
         before = environment_changes.installed(place.prefix)
         name, findings = place.copy.recover()
@@ -135,7 +148,7 @@ def undo(env: Path | None) -> Installed:
     return Installed(name=name, prefix=str(place.prefix), changes=changes, findings=findings, written=True, undone=True)
 
 
-def _place(env: Path | None) -> _Place:
+def place_of(env: Path | None) -> Place:
     python, folders = python_environment.locate(World.here(), env)
     prefix = Path(python.prefix).resolve()  # the active one may be named by a link as well
     interpreter = venvs.interpreter(prefix)
@@ -147,7 +160,7 @@ def _place(env: Path | None) -> _Place:
             "is managed by the system: its own package manager installs there, and pip and uv refuse to",
             hint="python3 -m venv .venv, then --env .venv",
         )
-    return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
+    return Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
 
 
 def _lock(request: InstallRequest, fleet: Path) -> Installed:
@@ -162,7 +175,7 @@ def _lock(request: InstallRequest, fleet: Path) -> Installed:
     return replace(start, lock=str(path), downloaded=done, written=True)
 
 
-def _from_lock(request: InstallRequest, place: _Place, lock: InstallLock) -> Installed:
+def _from_lock(request: InstallRequest, place: Place, lock: InstallLock) -> Installed:
     """This machine's part: no index is asked, and no file taken that is not the lock's."""
     machines = named.asked(request.on, request.refine, env=place.prefix, gpus=request.gpus)
     part = install_lock.part_for(lock, machines)
@@ -189,7 +202,7 @@ def _can_be_had(release: Release, *, offline: bool) -> bool:
     return local.is_file() if local else not offline
 
 
-def _from_requirements_file(request: InstallRequest, place: _Place, path: Path) -> Installed:
+def _from_requirements_file(request: InstallRequest, place: Place, path: Path) -> Installed:
     listed = requirements_file.read(path, venvs.version_of(place.interpreter))
     request = listed.applied(request)
     found = together.choose(request, listed.named, place.prefix)
@@ -203,7 +216,7 @@ def _from_requirements_file(request: InstallRequest, place: _Place, path: Path) 
 
 
 def _from_choices(
-    request: InstallRequest, place: _Place, choices: tuple[Choice, ...], listed: RequirementsFile | None = None
+    request: InstallRequest, place: Place, choices: tuple[Choice, ...], listed: RequirementsFile | None = None
 ) -> Installed:
     name = Path(listed.path).name if listed else choices[0].name
     start = Installed(name=name, prefix=str(place.prefix), choices=choices)
@@ -225,7 +238,7 @@ def _from_choices(
 
 
 def _apply_if_allowed(
-    request: InstallRequest, place: _Place, start: Installed, releases: tuple[Release, ...], there: Mapping[str, str]
+    request: InstallRequest, place: Place, start: Installed, releases: tuple[Release, ...], there: Mapping[str, str]
 ) -> Installed:
     """What changes is shown, and done where nothing speaks against it."""
     after = {**there, **{normalised(each.name): each.version for each in releases}}
@@ -272,7 +285,7 @@ def _refused(choice: Choice, settings: Settings) -> Choice:
 
 
 def _apply_or_restore(
-    planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
+    planned: Installed, place: Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
 ) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""
     broken = set(venvs.conflicts(place.interpreter))
@@ -289,12 +302,12 @@ def _apply_or_restore(
         place.copy.restore()
         raise
     place.copy.finish()
-    news = _broken_requirements(set(venvs.conflicts(place.interpreter)) - broken)
+    news = broken_requirements(set(venvs.conflicts(place.interpreter)) - broken)
     return replace(done, written=True, findings=(*done.findings, *news))
 
 
 def _apply_and_import(
-    planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
+    planned: Installed, place: Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
 ) -> Installed:
     try:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
@@ -343,7 +356,7 @@ def _read_first(
     return tuple(here), tuple(findings)
 
 
-def _broken_requirements(problems: set[str]) -> tuple[Finding, ...]:
+def broken_requirements(problems: set[str]) -> tuple[Finding, ...]:
     if not problems:
         return ()
     return (

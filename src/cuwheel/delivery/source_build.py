@@ -102,7 +102,7 @@ def _prepared(candidate: Candidate, machines: Sequence[Machine], python: str) ->
             listing = candidate.listing
             transfer.download(listing.url, source, sha256=listing.sha256, size=listing.size, label=listing.file)
         fleet = Path(scratch, "machines.toml")
-        fleet.write_text("".join(map(_row, machines)), encoding="utf-8")
+        fleet.write_text("".join(map(fleet_row, machines)), encoding="utf-8")
         yield _Work(source=source, fleet=fleet, python=python)
 
 
@@ -116,7 +116,8 @@ def _must_be_like_here(machines: Sequence[Machine]) -> None:
                 raise UnavailableError(f"it cannot be built on {own} for {getattr(machine, name)}")
 
 
-def _row(machine: Machine) -> str:
+def fleet_row(machine: Machine) -> str:
+    """Of a fleet file, with all that a plan asks of a machine."""
     known = {name: value for name in _KNOWN if (value := getattr(machine, name)) is not None}
     row = {"name": machine.name, "capability": str(machine.capability), **known}
     lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in row.items())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.building.results import JobResult
     from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.recording.calls import Call, Record
+    from cuwheel.toolchains.toolchain import Toolchain
 
 _TAIL = 200_000  # bytes of a log that are looked through for a cause
 _OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
@@ -73,17 +74,17 @@ def _guilty(problem: Problem, record: Record) -> Call | None:
 
 def _causes(job: Job | None, *texts: str) -> tuple[Cause, ...]:
     """Of the first that tells something."""
-    facts = _facts(job) if job else {}
-    found = (inquiry.causes(text, facts, building=True) for text in texts if text.strip())
+    known = facts(job.toolchain, job.source) if job else {}
+    found = (inquiry.causes(text, known, building=True) for text in texts if text.strip())
     return next((causes for causes in found if causes), ())
 
 
-def _facts(job: Job) -> dict[str, str]:
+def facts(toolchain: Toolchain, source: Path) -> dict[str, str]:
     """What the log does not tell: the parts that its toolkit has, and the modules of the source itself."""
-    beside = sorted(job.source.iterdir()) if job.source.is_dir() else []
+    beside = sorted(source.iterdir()) if source.is_dir() else []
     own = [each.stem for each in beside if each.is_dir() or each.suffix == ".py"]
-    facts = {"toolkit_parts": " ".join(job.toolchain.toolkit.components), "own_modules": " ".join(own)}
-    return {name: value for name, value in facts.items() if value}
+    known = {"toolkit_parts": " ".join(toolchain.toolkit.components), "own_modules": " ".join(own)}
+    return {name: value for name, value in known.items() if value}
 
 
 def described(problem: Problem, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:

@@ -114,6 +114,10 @@ def framework_of(soname: str) -> str | None:
     return None
 
 
+def is_framework(name: str) -> bool:
+    return any(row.name == re.sub(r"[-_.]+", "-", name).lower() for row in tables().packages.framework)
+
+
 def brings(
     framework: str, component: str, *, release: str | None = None, cuda: int | None = None, bare: bool = False
 ) -> bool:

@@ -12,6 +12,7 @@ from cuwheel.delivery import install_lock, pinning
 from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.install_lock import LockedFile
+from cuwheel.delivery.installing import EditablePlan
 from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.diagnose.diagnosis import Cause
@@ -70,7 +71,8 @@ class Install(Struct, frozen=True, kw_only=True):
     last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
     be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
     `parts`: of a lock, by kind of machine; `lock`: the file that was written. `downloaded`: files of it.
-    `slimmed`: wheels from which `--slim` cut what these GPUs never load.
+    `slimmed`: wheels from which `--slim` cut what these GPUs never load. `editable`: the project's folder that
+    `build --editable` installs, and how.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
@@ -84,6 +86,7 @@ class Install(Struct, frozen=True, kw_only=True):
     pins: dict[str, str]
     pinned: tuple[str, ...]
     slimmed: tuple[Slimmed, ...]
+    editable: EditablePlan | None
     fallback: Fallback | None
     dry_run: bool
     written: bool
@@ -123,6 +126,7 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         pins=done.settings.needed,
         pinned=tuple(each.path for each in done.pinned),
         slimmed=done.slimmed,
+        editable=done.editable,
         fallback=next((each.fallback for each in packages if each.fallback), None),
         dry_run=dry_run,
         written=done.written,
@@ -153,6 +157,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if any(each.version is None for each in answer.packages):
         none = find.Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
+    if answer.editable:
+        blocks.append(Facts(tuple(_editable(answer.editable))))
     blocks += _changes(answer)
     for each in answer.slimmed:
         sizes = f"{size(each.bytes_before)} to {size(each.bytes_after)}"
@@ -234,6 +240,12 @@ def _build(plan: PlannedBuild) -> str:
     return f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
 
 
+def _editable(plan: EditablePlan) -> Iterator[Row]:
+    yield Row("editable", plan.folder)
+    yield Row("compile", f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}")
+    yield from (Row("run", each) for each in plan.commands)
+
+
 def _fleet(answer: Install) -> Iterator[Block]:
     yield Heading(f"{answer.name} for a fleet" if answer.parts else f"files of {answer.name}")
     columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
@@ -288,6 +300,8 @@ def _outcome(answer: Install) -> str:
         return "nothing was changed"
     if answer.refused:
         return "nothing was changed: an installed package would be replaced"
+    if answer.dry_run and answer.editable:
+        return "nothing was changed: --dry-run"
     if answer.dry_run:
         changes = answer.changes or answer.pinned
         return "nothing was changed: --dry-run" if changes else "nothing to change: it is installed"

@@ -69,6 +69,7 @@ PLACES = (
     _Place("facts-files", "facts", _EVERY_FILE, shared=False),
     _Place("pages", "facts", _EVERY_FILE, shared=False),
     _Place("cluster", "cluster", 2),
+    _Place("editable", "helpers"),
     _Place("record", "helpers"),
     _Place("trace", "helpers"),
     # install --signers knows by these that an older state of an index is shown.

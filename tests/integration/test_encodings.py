@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.verbs import VERBS
+from tests.fixtures import compiled
 from tests.fixtures.small_wheel import Wheel
 
 BIN = Path(__file__).parent.parent / "fixtures" / "bin"
@@ -46,6 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "TRIALS.toml").write_text("command = \"sh -c 'echo caf\u00e9; exit 1'\"\nrepeats = 1\n", encoding="utf-8")
     (folder / "src").mkdir()
     (folder / "src" / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\n')
+    compiled.our_own(folder)
     ended(folder, {}, ["record", "-o", "recorded", "--", "cc", "-c", f"{ODD}.c"])
     return folder
 

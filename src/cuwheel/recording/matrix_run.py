@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cuwheel import codec, files, log, process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
 from cuwheel.machine.toolkits import nvcc_in
-from cuwheel.recording import cache_server, reader, session
+from cuwheel.recording import cache_server, layout, reader, session
 from cuwheel.toolchains import provide, settings
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
@@ -213,7 +213,7 @@ def _copy(plan: Plan, to: Path) -> Path:
         odd = {name for name in names if _is_odd(Path(folder, name)) or Path(folder, name).resolve() == own}
         return odd | left_out(folder, names)
 
-    target = to / "source"
+    target = to / layout.COPY
     try:
         shutil.copytree(plan.source, target, symlinks=True, ignore=ignored)
     except (OSError, shutil.Error) as error:

@@ -127,17 +127,20 @@ def lines(chosen: Chosen, shell: Shell | None) -> tuple[str, ...]:
 
 def compare(
     asked: str | Path,
-    other: str | Path | None,
+    other: str | Path | None = None,
     *,
-    directory: Path | None,
-    runs: bool,
-    most: int,
-    timeout: float | None,
+    directory: Path | None = None,
+    runs: bool = True,
+    most: int = 60,
+    timeout: float | None = None,
 ) -> Compared:
     """A call against the caller's environment, or another call; with `runs`, tried until what matters is found."""
     chosen = choose(asked, directory=directory)
     record, call = chosen.record, chosen.call
-    against = _other(other, asked, call) if other else _moved(rerun.here(record, call, os.environ), directory)
+    if other:
+        against, notes = _other(other, asked, chosen)
+    else:
+        against, notes = _moved(rerun.here(record, call, os.environ), directory), ()
     left, right = chosen.prepared.situation, against.situation
     origins = rerun.cargo_origins(record, left.environ)
     limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
@@ -146,13 +149,17 @@ def compare(
         for side in (left, right):
             rerun.refuse_impossible(side)
         found = replace(found, versions=compilers.versions(left, right, limit))
+    elsewhere = (f"{right.label} worked in its own copy: files that its build made there make the difference",)
     if not runs or not found.any:
-        return Compared(chosen=chosen, differences=found)
+        notes = (*notes, *elsewhere) if notes and not found.any else notes
+        return Compared(chosen=replace(chosen, notes=(*chosen.notes, *notes)), differences=found)
     worked = call.state == "succeeded"
     traced = culprits.find(left, right, rerun.trial(chosen.prepared, limit), most=most, recorded=worked)
     blamed = remedies.blame(traced, left, right, origins)
     _keep(record, call, blamed)
-    noted = replace(chosen, notes=(*chosen.notes, *_unlike(call, works=traced.left.works)))
+    if notes and not traced.right.works:
+        notes = (*notes, *elsewhere)
+    noted = replace(chosen, notes=(*chosen.notes, *notes, *_unlike(call, works=traced.left.works)))
     return Compared(chosen=noted, differences=found, blame=blamed)
 
 
@@ -173,8 +180,13 @@ def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
     return (f"call {call.number} {before} when it was recorded, and {now} now in the same environment: {reason}",)
 
 
-def _other(other: str | Path, asked: str | Path, call: Call) -> Prepared:
-    """`RECORD:M`; `:M` of the same record; or a record, in which the call that did the same job is sought."""
+def _other(other: str | Path, asked: str | Path, chosen: Chosen) -> tuple[Prepared, tuple[str, ...]]:
+    """`RECORD:M`; `:M` of the same record; or a record, in which the call that did the same job is sought.
+
+    With notes. A matrix removes the copy of the project in which a configuration succeeded: its call is then taken as
+    it would have been in the copy of the one that it is compared with.
+    """
+    call = chosen.call
     text = str(other)
     same, _ = target.split(asked)
     record, number = target.read(f"{same}{text}" if text.startswith(":") else other)
@@ -182,7 +194,12 @@ def _other(other: str | Path, asked: str | Path, call: Call) -> Prepared:
     if found is None:
         hint = target.listing(record)
         raise UsageError(f"no call of {record.folder} does what call {call.number} does", hint=hint)
-    return rerun.recorded(record, found, os.environ)
+    prepared = rerun.recorded(record, found, os.environ)
+    copy, its = rerun.copy_of(chosen.record), rerun.copy_of(record)
+    if copy is None or its is None or its.is_dir() or not copy.is_dir():
+        return prepared, ()
+    moved = rerun.moved_into(prepared, copy, record)
+    return moved, (f"{moved.situation.label} is run in {copy}: its own copy of the source was removed",)
 
 
 def _moved(prepared: Prepared, directory: Path | None) -> Prepared:

@@ -17,7 +17,7 @@ from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, Unreadab
 from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.machine.variables import cargo_variables
 from cuwheel.machine.world import World
-from cuwheel.recording import options, outputs, words
+from cuwheel.recording import layout, options, outputs, words
 from cuwheel.recording.calls import ResponseFile
 from cuwheel.recording.culprits import Outcome
 from cuwheel.recording.differences import Situation
@@ -91,7 +91,7 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
         notes.append("it reads standard input, which a record does not contain")
     return Prepared(
         situation=Situation(
-            label=f"{Path(record.folder).name}:{call.number}",
+            label=f"{_name(record)}:{call.number}",
             tool=call.tool,
             program=call.program,
             words=call.ran or call.words,
@@ -102,6 +102,38 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
         masked=tuple(sorted(masked, key=lambda each: each.name)),
         notes=tuple(notes),
     )
+
+
+def _name(record: Record) -> str:
+    """Of its folder; in a matrix every record is called the same, and the configuration's folder tells."""
+    folder = Path(record.folder).absolute()
+    return folder.parent.name if copy_of(record) else folder.name
+
+
+def copy_of(record: Record) -> Path | None:
+    """The copy of the project that a record of a matrix was made in. That of a configuration that succeeded is gone."""
+    copy = Path(os.path.realpath(record.folder)).parent / layout.COPY
+    return copy if Path(os.path.realpath(record.cwd)).is_relative_to(copy) else None
+
+
+def moved_into(prepared: Prepared, copy: Path, record: Record) -> Prepared:
+    """A call of a record that was made in another copy of the same project, as it would have been in this one."""
+    given = Path(record.folder).absolute().parent / layout.COPY  # a build may name it by a link
+    names = {re.escape(str(each)) for each in (given, copy_of(record)) if each}
+    there = re.compile(f"(?:{'|'.join(names)})(?![\\w.-])")
+    situation = prepared.situation
+
+    def led(text: str) -> str:
+        return there.sub(lambda _: str(copy), text)
+
+    moved = replace(
+        situation,
+        program=led(situation.program),
+        words=tuple(map(led, situation.words)),
+        cwd=led(situation.cwd),
+        environ={name: led(value) for name, value in situation.environ.items()},
+    )
+    return replace(prepared, situation=moved)
 
 
 def _drop_what_passed(environ: dict[str, str]) -> Iterator[str]:

@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from cuwheel import codec, files, printable, quoting
 from cuwheel.diagnose.diagnosis import Cause
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.machine import privacy
 from cuwheel.printable import in_markdown
-from cuwheel.recording import matrix_run
+from cuwheel.recording import matrix_run, replays
 from cuwheel.recording.matrix_run import Run
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.recording.matrix import Plan
     from cuwheel.report.document import Block
@@ -31,7 +31,11 @@ _MINUTE = 60.0
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again."""
+    """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again.
+
+    `compare`: the command that finds what makes it fail, against the nearest configuration that works, or else this
+    environment; `difference`: what that found, in a sentence.
+    """
 
     choices: dict[str, str]
     command: tuple[str, ...]
@@ -39,6 +43,8 @@ class Cell(Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...] = ()
     error: str = ""
     again: str = ""
+    compare: str = ""
+    difference: str = ""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
@@ -66,7 +72,42 @@ def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], er
     again = quoting.here(["cuwheel", "replay", _near(run.record)]) if run.failed_calls else ""
     cells = list(answer.cells)
     cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
-    return replace(answer, cells=tuple(cells))
+    # One that comes later may be nearer to one that failed before.
+    return replace(answer, cells=tuple(replace(each, compare=_compare(each, cells)) for each in cells))
+
+
+def _compare(cell: Cell, cells: Sequence[Cell]) -> str:
+    if not cell.run or not cell.run.failed_calls:
+        return ""
+    good = _nearest(cell, cells)
+    words = ["cuwheel", "replay", _near(cell.run.record), "--diff"]
+    return quoting.here([*words, _near(good.record)] if good else words)
+
+
+def _nearest(cell: Cell, cells: Sequence[Cell]) -> Run | None:
+    """The run that worked and differs in the fewest choices; None where nothing worked."""
+    worked = [(each, each.run) for each in cells if each.run and each.run.result == "succeeded" and each.run.calls]
+    found = min(worked, key=lambda pair: len(pair[0].choices.items() ^ cell.choices.items()), default=None)
+    return found[1] if found else None
+
+
+def with_comparisons(answer: Matrix) -> Matrix:
+    """What makes each failed, tried out. One that cannot be compared does not stop the others."""
+    return replace(answer, cells=tuple(_with_comparison(each, answer.cells) for each in answer.cells))
+
+
+def _with_comparison(cell: Cell, cells: Sequence[Cell]) -> Cell:
+    if not cell.run or not cell.compare:
+        return cell
+    good = _nearest(cell, cells)
+    try:
+        made = replays.compare(cell.run.record, good.record if good else None)
+    except CuwheelError as error:
+        return replace(cell, difference=f"cannot be compared: {error.message}")
+    if made.blame and made.blame.verdict in ("found", "unfinished"):
+        return replace(cell, difference=made.blame.answer)
+    sentence = made.blame.answer if made.blame else "Program, folder, arguments and environment are the same."
+    return replace(cell, difference=" ".join((sentence, *(f"{note}." for note in made.chosen.notes))))
 
 
 def _near(path: str) -> str:
@@ -127,9 +168,19 @@ def document(answer: Matrix, *, verbose: bool) -> Document:
     again = tuple(f"  {each.again}" for each in failed if each.again)
     if again:
         blocks += [Heading("Again"), Verbatim(again)]
+    found = [each for each in failed if each.difference]
+    if found:
+        blocks += [Heading("What makes the difference"), Facts(tuple(map(_difference, found)))]
+    compare = tuple(f"  {each.compare}" for each in failed if each.compare and not each.difference)
+    if compare:
+        blocks += [Heading("To find what makes the difference (or all of them with --diff)"), Verbatim(compare)]
     if any(each.run for each in answer.cells):
         blocks.append(Paragraph(f"Written to {answer.folder}: matrix.md to paste, matrix.json, and each record."))
     return Document(f"cuwheel record --matrix {answer.file}", tuple(blocks))
+
+
+def _difference(cell: Cell) -> Row:
+    return Row(", ".join(cell.choices.values()) or "the command", cell.difference)
 
 
 def _count(answer: Matrix) -> str:
@@ -186,5 +237,7 @@ def _lines(answer: Matrix) -> Iterator[str]:
             yield ""
             yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
             yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)
+            if each.difference:
+                yield f"- {in_markdown(each.difference)}"
             if not each.causes:
                 yield f"- {in_markdown(_cause(each)) or 'no known cause'}"

@@ -6,15 +6,18 @@ import os
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import files, log, quoting
-from cuwheel.errors import UnreadableError
-from cuwheel.recording import layout, reader, statuses, summary
+from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.recording import layout, reader, replays, statuses, summary
 from cuwheel.recording.calls import CallState
 from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
 from cuwheel.recording.words import readable
+from cuwheel.report import replay
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.replay import Replay
 from cuwheel.units import size, some
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     causes: tuple[Reason, ...]
     replay: str
     inside: tuple[str, ...] = ()  # programs that it ran itself and that failed, and how
+    compare: str = ""  # the command that finds what makes it fail in the build alone
 
 
 class LastWords(Struct, frozen=True, kw_only=True):
@@ -96,6 +100,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     last_words: LastWords | None = None
     written: tuple[str, ...] = ()
     way: str = ""  # how calls were seen: `preload`, `watch` or `path`
+    comparison: Replay | None = None  # of the call that failed with this environment, where --diff asked for it
 
     @property
     def succeeded(self) -> bool:
@@ -151,6 +156,7 @@ def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
         output=stop.printed,
         causes=tuple(map(_reason, stop.causes)),
         replay=readable(quoting.here(("cuwheel", "replay", f"{place}:{call.number}"))),
+        compare=readable(quoting.here(("cuwheel", "replay", f"{place}:{call.number}", "--diff"))),
     )
 
 
@@ -171,6 +177,17 @@ def _inside(call: Call) -> Iterator[str]:
 def _reason(cause: Cause) -> Reason:
     evidence = tuple(each.text for each in cause.evidence)
     return Reason(id=cause.id, confidence=cause.confidence, title=cause.title, evidence=evidence, fix=cause.fix)
+
+
+def with_comparison(answer: Recorded, folder: Path) -> Recorded:
+    """What makes the call fail that did: run again, in the build's environment and in this one."""
+    if answer.failure is None:
+        return answer
+    try:
+        return replace(answer, comparison=replay.compared(replays.compare(f"{folder}:{answer.failure.number}")))
+    except CuwheelError as error:
+        log.warning("call %d cannot be compared: %s", answer.failure.number, error.message)
+        return answer
 
 
 def save(answer: Recorded, folder: Path) -> Recorded:
@@ -199,7 +216,7 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
 def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[Block]:
     went_on = "" if answer.exit_status else ", and the build went on"
     yield Heading(f"Call {failure.number} {_end(failure)}{went_on}")
-    yield Facts(tuple(_failure_rows(failure, verbose=verbose)))
+    yield Facts(tuple(_failure_rows(failure, compared=answer.comparison is not None, verbose=verbose)))
     lines = failure.output.splitlines()
     if lines:
         first = 0 if verbose else _first_error(lines)
@@ -211,6 +228,8 @@ def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[B
     elif failure.state != "not-started":
         yield Paragraph("  It printed nothing.")
     yield from _causes(failure.causes, verbose=verbose)
+    if answer.comparison:
+        yield from replay.document(answer.comparison, verbose=verbose).blocks
 
 
 def _last_words_shown(words: LastWords, *, after_call: bool, verbose: bool) -> Iterator[Block]:
@@ -226,7 +245,7 @@ def _causes(causes: tuple[Reason, ...], *, verbose: bool) -> Iterator[Block]:
         yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in enumerate(cause.fix)))
 
 
-def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
+def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterator[Row]:
     yield Row("command", failure.command if verbose else _shortened(failure.command))
     yield Row("in", failure.cwd)
     if failure.files:
@@ -236,6 +255,8 @@ def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
     for each in failure.inside:
         yield Row("inside it", each)
     yield Row("again", failure.replay)
+    if not compared:
+        yield Row("compare", failure.compare, "finds which difference to this shell makes it fail")
 
 
 def _end(failure: Failure) -> str:

@@ -214,7 +214,12 @@ def test_who_wrote_the_objects_may_be_a_condition() -> None:
 
 @pytest.mark.parametrize(
     ("path", "chooses"),
-    [("nvidia/lib/libcublasLt.so.12", True), ("nvidia/lib/libcudnn_adv.so.9", True), ("pkg/libpkg.so", False)],
+    [
+        ("nvidia/lib/libcublasLt.so.12", True),
+        ("nvidia/lib/libcudnn_adv.so.9", True),
+        ("cutensor/lib/libcutensor.so.2", True),
+        ("pkg/libpkg.so", False),
+    ],
 )
 def test_libraries_that_choose_their_kernels(path: str, chooses: bool) -> None:  # noqa: FBT001
     told = predict(library("sm_80", "sm_90", "sm_100", path=path), machine("9.0", **DRIVER))

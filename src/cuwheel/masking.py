@@ -332,7 +332,7 @@ def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]
     """A command's: what stands behind an option for a secret is one. `env` and `sudo` start a second command."""
     given = list(values)
     for at in range(len(given)):
-        if (program := _program(given[at:])) in SHORT_OPTIONS:
+        if (program := _program(given[at : at + 2])) in SHORT_OPTIONS:
             given[at + 1 :] = _short_hidden(program, given[at + 1 :])
     return [
         MASK if (option := _OPTION.fullmatch(before)) and is_secret(option["name"]) else hide(value)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
+import shutil
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
+
+import pip
 
 from cuwheel import journal
 from cuwheel.journal import FOLDER
@@ -49,6 +55,17 @@ def wheel(
         rows = [f"{each},{digest(body)},{len(body)}\n" for each, body in there.items()]
         archive.writestr(f"{info}/RECORD", "".join([*rows, f"{info}/RECORD,,\n"]))
     return made
+
+
+def environment_with_pip(folder: Path) -> Path:
+    """Its interpreter. The pip is that of the tests, copied: the `venv` module takes seconds to install one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=600)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for each in ("pip", f"pip-{importlib.metadata.version('pip')}.dist-info"):
+        shutil.copytree(Path(pip.__file__).parents[1] / each, packages / each)
+    rows = (packages / each / "RECORD").read_text().splitlines(keepends=True)
+    (packages / each / "RECORD").write_text("".join(row for row in rows if not row.startswith("..")))  # its programs
+    return folder / "bin" / "python"
 
 
 def state(env: Path) -> dict[str, tuple[Any, ...]]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fixtures.small_wheel import Wheel
+from tests.integration.install_world import environment_with_pip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "tests" / "fixtures" / "bin" / "plain-130.so"
@@ -19,18 +23,16 @@ MINUTES = 300.0
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory, own_wheel: Path) -> Path:
+def light(once_in_run: Callable[[str, Callable[[Path], None]], Path], own_wheel: Path) -> Path:
     """The environment's programs; nothing else is on PATH but a few links to the system's."""
-    folder = tmp_path_factory.mktemp("light")
-    _run([sys.executable, "-m", "venv", folder / "env"])
-    python = folder / "env" / "bin" / "python"
-    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", own_wheel])
-    assert not [name for name in TOOLS if (python.parent / name).exists()]
-    return python.parent
 
+    def make(folder: Path) -> None:
+        words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", str(own_wheel)]
+        subprocess.run([environment_with_pip(folder), *words], check=True, timeout=MINUTES, capture_output=True)
 
-def _run(words: list[str | Path]) -> None:
-    subprocess.run(words, check=True, timeout=MINUTES, capture_output=True)
+    programs = once_in_run("light", make) / "bin"
+    assert not [name for name in TOOLS if (programs / name).exists()]
+    return programs
 
 
 def _cuwheel(light: Path, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ import pytest
 
 from cuwheel import api, process, venvs
 from cuwheel.cli import main
+from tests.integration.install_world import environment_with_pip
 from tests.unit.slimming.packages import FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot, wrong_records
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ MINUTE = 60.0
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with pip in it."""
     path = tmp_path_factory.mktemp("bare") / "env"
-    process.run([sys.executable, "-m", "venv", path], timeout=10 * MINUTE)
+    environment_with_pip(path)
     return path
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from cuwheel import masking
@@ -278,3 +280,12 @@ def test_a_private_key_that_comes_line_by_line() -> None:
 def test_a_value_without_secrets_is_itself() -> None:
     finding = Finding(rule="r", severity="note", message="nothing", evidence=("here",))
     assert masking.within(finding) is finding
+
+
+def test_a_long_command_takes_as_long_as_its_words() -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        masking.words(["-DX"] * count)
+        return time.process_time() - began
+
+    assert seconds(80_000) < 24 * max(seconds(10_000), 0.005)  # eight times as many words

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import itertools
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -62,6 +60,8 @@ def beside(path: Path) -> Path:
 
 def copy(source: Path, to: Path) -> Path:
     """The whole of another file, under the name `to`."""
+    import shutil  # noqa: PLC0415 - with all the compressions that it knows 2 ms
+
     with source.open("rb") as whole, replacing(to) as file:
         shutil.copyfileobj(whole, file)
     return to
@@ -156,6 +156,8 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 def sha256(path: Path) -> str:
     """Of the whole file, as people publish it."""
+    import hashlib  # noqa: PLC0415 - OpenSSL takes 5 ms, and most answers need no hash
+
     hasher = hashlib.sha256()
     for chunk in chunks(path):
         hasher.update(chunk)
@@ -163,6 +165,8 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of(data: bytes) -> str:
+    import hashlib  # noqa: PLC0415 - as above
+
     return hashlib.sha256(data).hexdigest()
 
 
@@ -193,6 +197,8 @@ def sync_all(paths: Sequence[Path], folders: Iterable[Path] = ()) -> None:
 
 def must_have_room(folder: Path, needed: int) -> None:
     """Better told now than after minutes of work."""
+    import shutil  # noqa: PLC0415 - as above
+
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UnreadableError(

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from cuwheel import masking, printable
+from cuwheel import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +58,8 @@ def _write(level: str, message: str, values: tuple[object, ...]) -> None:
     number = _LEVELS[level]
     if _threshold is not None:
         if number >= _threshold:
+            from cuwheel import masking  # noqa: PLC0415 - its patterns take 5 ms, and most commands say nothing
+
             safe = tuple(printable.line(each) if isinstance(each, str) else _Shown(each) for each in values)
             text = masking.known(message % safe if safe else message, os.environ)
             sys.stderr.write(printable.message(text) + "\n")

@@ -81,6 +81,19 @@ def test_as_a_module() -> None:
     assert done.stdout.startswith("cuwheel ")
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="msgspec needs typing_extensions before")
+def test_a_first_answer_imports_only_what_it_needs() -> None:
+    library = Path(__file__).parents[1] / "fixtures" / "bin" / "plain-130.so"
+    script = (
+        f"import sys; from cuwheel.cli import main; main(['inspect', '--json', {str(library)!r}]);"
+        "print(*sorted(sys.modules), file=sys.stderr); import typing_extensions"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stderr.split()
+    assert "msgspec" in loaded
+    assert {"typing_extensions", "inspect", "hashlib", "shutil", "dataclasses", "rich", "logging"}.isdisjoint(loaded)
+
+
 def test_version_imports_next_to_nothing() -> None:
     """What makes it start fast, checked without a clock: bench_startup has the figure."""
     script = "import sys; from cuwheel.cli import main; main(['--version']); print(sorted(sys.modules))"

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import sys
+import typing
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
@@ -122,6 +123,7 @@ def run(words: Sequence[str]) -> int:
     module, args = understood(words)
     _listen(args)
     _end_as_interrupted()
+    _import_msgspec()
     answer = module.run(args)
     _print(answer, args)
     # `record` and `replay` end as the command did that they ran.
@@ -129,6 +131,20 @@ def run(words: Sequence[str]) -> int:
     if status is not None:
         return status
     return EXIT_OK if answer.succeeded else EXIT_NO
+
+
+def _import_msgspec() -> None:
+    """Without typing_extensions, which it takes where it finds it: a tenth of a short command's time.
+
+    It has nothing that msgspec does not find in Python 3.11's own typing; whoever imports it later gets it.
+    """
+    if not hasattr(typing, "NotRequired") or not sys.modules.keys().isdisjoint(("msgspec", "typing_extensions")):
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # as one that is not installed
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def understood(words: Sequence[str]) -> tuple[Verb, argparse.Namespace]:

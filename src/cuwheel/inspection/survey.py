@@ -87,7 +87,9 @@ def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...
 
 def _loads_as(found: Source, libraries: list[Library]) -> str | None:
     """By the files beside the libraries among which a package chooses."""
-    name = found.distribution.name if found.distribution else ""
+    if found.distribution is None:  # and the table of packages need not be read
+        return None
+    name = found.distribution.name
     profile = packages.find_profile(name)
     if profile is None or profile.recognised_by is None:
         return None

@@ -15,7 +15,7 @@ from harness import BIN, ROOT, Measure, alternate, command, finish, shown
 
 sys.path.insert(0, str(ROOT))
 
-from tests.unit.inspection import build
+from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable

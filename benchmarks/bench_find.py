@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from harness import BIN, ROOT, Measure, alternate, finish, shown
 
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from tests.fixtures import cache, toolkits
 from tests.oracle import packages
 
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
 
 LIBRARY = "torch/lib/libtorch_cuda.so"
 MEGABYTE = 1e6

@@ -14,8 +14,8 @@ from msgspec import to_builtins
 
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.planning import planner, serving
-from cuwheel.planning.settings import Wishes
+from cuwheel.verdicts.planning import planner, serving
+from cuwheel.verdicts.planning.settings import Wishes
 
 MACHINES = 10_000
 ROUNDS = 5

@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT))
 
 from tests.oracle import packages
 
-from cuwheel.binary.decisions import SlimOptions
-from cuwheel.binary.library import slim_library
-from cuwheel.inspection.survey import survey
+from cuwheel.changes.binaries.decisions import SlimOptions
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.slim.decide import decide
+from cuwheel.device_code.survey import survey
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.slimming.decide import decide
 
 MEGABYTE = 1e6
 ROUNDS = 7

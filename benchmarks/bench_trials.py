@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from harness import Measure, alternate, finish, shown
 
-from cuwheel import codec
-from cuwheel.measuring import analysis, journal
-from cuwheel.measuring.journal import Cold, End, Header, Host, Line, Start
+from cuwheel.proving.measuring import analysis, journal
+from cuwheel.proving.measuring.journal import Cold, End, Header, Host, Line, Start
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,11 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from cuwheel import venvs
 from cuwheel.delivery import best_candidate, pinning
 from cuwheel.delivery.request import FindRequest
 from cuwheel.facts import versions
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import venvs
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 

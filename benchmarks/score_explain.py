@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from cuwheel.diagnose import text
-from cuwheel.diagnose.explain import explain
+from cuwheel.diagnosis import text
+from cuwheel.diagnosis.explain import explain
 
 NOT_CUDA, OTHER = "not-cuda", "other"
 RIGHT, PARTLY, WRONG, UNKNOWN = "right", "right, but not first", "wrong", "not known"

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cuwheel import api, decode, errors, finding
+from cuwheel import api, errors
 from cuwheel.building import gate
-from cuwheel.compat import rules
-from cuwheel.diagnose.causes import knowledge
+from cuwheel.diagnosis.causes import knowledge
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.finding import Severity
+from cuwheel.facts.spellings import table as spellings
+from cuwheel.facts.spellings.row import Releases
+from cuwheel.proving import wheel_rules
 from cuwheel.report import catalogue
-from cuwheel.spellings import table as spellings
-from cuwheel.spellings.row import Releases
-from cuwheel.verbs import VERBS
-from cuwheel.verifying import wheel_rules
+from cuwheel.support import decode, finding
+from cuwheel.support.finding import Severity
+from cuwheel.support.verbs import VERBS
+from cuwheel.verdicts import rules
 
 if TYPE_CHECKING:
-    from cuwheel.compat.rule import Rule
-    from cuwheel.diagnose.rows import CauseFile
+    from cuwheel.diagnosis.rows import CauseFile
+    from cuwheel.verdicts.rule import Rule
 
 DOCS = Path(__file__).parent
 
@@ -136,7 +137,7 @@ def _spellings() -> str:
     lines += [
         "`cuwheel plan` writes a list as every build system spells it, and reads it back (`--read LIST --as NAME`)."
     ]
-    lines += ["Each is a module of `src/cuwheel/spellings`, and this page is written from them.", ""]
+    lines += ["Each is a module of `src/cuwheel/facts/spellings`, and this page is written from them.", ""]
     lines += ["| name | whose | where | in a configuration |", "| --- | --- | --- | --- |"]
     lines += [f"| {row.name} | {row.owner} | `{row.variable}` | `{{archs.{row.name}}}` |" for row in spellings.ROWS]
     for archs, ptx in lists:
@@ -150,7 +151,7 @@ def _spellings() -> str:
 
 def _causes() -> str:
     lines = ["# Causes", "", "What `cuwheel explain` finds in logs. Ids do not change. Each is a file in"]
-    lines += ["`src/cuwheel/diagnose/causes`, and this page is written from them."]
+    lines += ["`src/cuwheel/diagnosis/causes`, and this page is written from them."]
     causes = knowledge().causes
     for family in dict.fromkeys(file.family for file in causes.values()):
         lines += ["", f"## {family}", ""]

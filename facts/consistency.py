@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
@@ -30,6 +29,7 @@ from cuwheel.facts.rows.toolchains import Toolchains
 from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
 from cuwheel.facts.rows.torch import Torch
 from cuwheel.facts.rows.variants import Variants
+from cuwheel.support import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

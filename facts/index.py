@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from platformdirs import user_cache_path
 
-from cuwheel import codec, log, process, resolver, venvs
-from cuwheel.buffer import BufferFile
-from cuwheel.network import addresses
+from cuwheel.network import addresses, resolver, venvs
 from cuwheel.network.remote import RemoteFile
+from cuwheel.support import codec, log, process
+from cuwheel.support.buffer import BufferFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel import process
 from cuwheel.facts import cmake, toolkits, versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import process
 from facts.difference import Difference
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel import process
 from cuwheel.facts import toolchains, toolkits, versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import process
 from facts import index
 from facts.difference import Difference
 

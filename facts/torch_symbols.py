@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.device_code import elf, source
+from cuwheel.device_code.torch_symbols import exported_names
 from cuwheel.facts import packages, torch_symbols, versions
-from cuwheel.inspection import elf, source
-from cuwheel.inspection.torch_symbols import exported_names
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
 from cuwheel.wheel.file import WheelFile

@@ -16,7 +16,7 @@ from typing import Any
 
 from cuwheel.cli import frame
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line stays listening to `log`, and then nothing of it reaches `caplog`."""
-    monkeypatch.setattr("cuwheel.log._threshold", None)
+    monkeypatch.setattr("cuwheel.support.log._threshold", None)
 
 
 @pytest.fixture

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
         verify,
     )
     from cuwheel.building.request import BuildRequest
+    from cuwheel.changes.graft.request import GraftRequest
+    from cuwheel.changes.repair.request import RepairRequest
+    from cuwheel.changes.slim.request import SlimRequest
     from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
-    from cuwheel.grafting.request import GraftRequest
-    from cuwheel.measuring.request import BenchRequest
-    from cuwheel.repairing.request import RepairRequest
-    from cuwheel.slimming.request import SlimRequest
+    from cuwheel.delivery.workflows.request import CiRequest
+    from cuwheel.proving.measuring.request import BenchRequest
+    from cuwheel.proving.request import VerifyRequest
     from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
-    from cuwheel.verifying.request import VerifyRequest
-    from cuwheel.workflows.request import CiRequest
 
 __all__ = [
     "BenchRequest",
@@ -97,10 +97,10 @@ if not TYPE_CHECKING:  # who would let every misspelt name pass
         if name in __all__:
             from importlib import import_module  # noqa: PLC0415
 
-            from cuwheel.verbs import VERBS  # noqa: PLC0415
+            from cuwheel.support.verbs import VERBS  # noqa: PLC0415
 
             for verb in VERBS.values():
-                room, _, request = verb.request.partition(".")
+                room, _, request = verb.request.rpartition(".")
                 if request == name:
                     return getattr(import_module(f"cuwheel.{room}.request"), name)
             return getattr(import_module("cuwheel.api"), name)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.compat.matrix import judge
 from cuwheel.report import html
 from cuwheel.report.check import Check, targets_of
-from tests.unit.compat.subjects import library, machine, survey
+from cuwheel.verdicts.matrix import judge
+from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
     from pathlib import Path

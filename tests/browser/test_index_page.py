@@ -16,17 +16,17 @@ from selenium.webdriver import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 import cuwheel
-from cuwheel.compat import platforms
-from cuwheel.compat.matrix import Judge
 from cuwheel.delivery import page, page_verdicts
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
+from cuwheel.device_code import wheel_facts
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
-from cuwheel.finding import Finding
-from cuwheel.inspection import wheel_facts
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine, from_gpu
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import platforms
+from cuwheel.verdicts.matrix import Judge
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.delivery.published import catalogue_of
 

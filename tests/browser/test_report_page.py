@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.compat.coverage import Coverage
+from cuwheel.device_code.libraries import DeviceCode, Library, Part, Registration
 from cuwheel.facts.arch import Arch
-from cuwheel.finding import Finding
-from cuwheel.inspection.libraries import DeviceCode, Library, Part, Registration
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.coverage import Coverage
 
 if TYPE_CHECKING:
     from pathlib import Path

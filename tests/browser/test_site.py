@@ -18,7 +18,8 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from cuwheel import cli, process
+from cuwheel import cli
+from cuwheel.support import process
 from tests.fixtures import cache, servers
 from tests.oracle import packages
 

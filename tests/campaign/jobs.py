@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cuwheel import venvs
 from cuwheel.delivery import index_folder
+from cuwheel.network import venvs
 from tests.campaign.ground import CACHE
 from tests.fixtures import compiled, manifest, small_wheel, wheels
 from tests.integration import build_projects, toolchain_site
+from tests.unit.changes.slim.packages import FOO, make_environment, make_wheel
 from tests.unit.delivery import published
-from tests.unit.slimming.packages import FOO, make_environment, make_wheel
 
 _SERVERS = contextlib.ExitStack()
 Command = Callable[[Path], Sequence[str]]
@@ -61,13 +61,13 @@ def _configured(folder: Path) -> None:
 
 
 def _journal_left(folder: Path) -> bool:
-    from cuwheel import journal
+    from cuwheel.wheel import journal
 
     return journal.folder_of(folder / "env").is_dir()
 
 
 def _kept_install(folder: Path) -> bool:
-    from cuwheel import journal
+    from cuwheel.wheel import journal
 
     return any(journal.folder_of(folder / "env", "install").glob("*/journal.jsonl"))
 

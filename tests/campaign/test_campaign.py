@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel import process
+from cuwheel.support import process
 from tests.campaign import hostile, jobs, mutants
 
 MINUTES = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection import cubin, library, loose, payload
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code import cubin, library, loose, payload
+from cuwheel.device_code.survey import survey
 from cuwheel.wheel import inflate
 from cuwheel.wheel.zip_reader import ZipReader
 from tests.fixtures.damage import wheel
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.inspection.libraries import Compression
+    from cuwheel.device_code.libraries import Compression
 
 _SMALL = 24_000  # what is beyond it says nothing new, and is slow
 _MOST_INFLATED = 1 << 20

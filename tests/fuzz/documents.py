@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import journal, zstd
 from cuwheel.building import config, pyproject, trees
+from cuwheel.building.recording import failures, matrix, reader, summary
 from cuwheel.delivery import (
     attestations,
     catalogue,
@@ -25,37 +25,37 @@ from cuwheel.delivery import (
     simple_api,
     simple_html,
 )
-from cuwheel.diagnose import explain
-from cuwheel.diagnose import text as log
+from cuwheel.delivery.workflows import blocks, yaml_file
+from cuwheel.device_code import description, imports, loads, source, wheel_facts
+from cuwheel.diagnosis import explain
+from cuwheel.diagnosis import text as log
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolchains
-from cuwheel.inspection import description, imports, loads, source, wheel_facts
 from cuwheel.machine import fleet_file, profile
-from cuwheel.measuring import analysis, trials_file
-from cuwheel.measuring import journal as trials_journal
 from cuwheel.network import addresses, pip_settings, uv_settings
-from cuwheel.recording import failures, matrix, reader, summary
+from cuwheel.proving import proof
+from cuwheel.proving.measuring import analysis, trials_file
+from cuwheel.proving.measuring import journal as trials_journal
+from cuwheel.support import zstd
 from cuwheel.toolchains import lock, stub, unpack
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, workload
-from cuwheel.verifying import proof
-from cuwheel.wheel import headers, metadata, requirements, variant
+from cuwheel.wheel import headers, journal, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
-from cuwheel.workflows import blocks, yaml_file
 from tests.fixtures import small_wheel
 from tests.fuzz import mutators
 from tests.fuzz.harness import Harness
 from tests.fuzz.readers import READERS
-from tests.unit.compat.machines import MACHINES
+from tests.unit.building.recording import records
+from tests.unit.building.recording.test_matrix import CASE_4
 from tests.unit.delivery.test_attestations import attestation
-from tests.unit.measuring.test_trials_file import CASE_3
-from tests.unit.recording import records
-from tests.unit.recording.test_matrix import CASE_4
+from tests.unit.proving import proofs
+from tests.unit.proving.measuring.test_trials_file import CASE_3
 from tests.unit.toolchains.test_lock import WHOLE
 from tests.unit.tracing import test_attribution, test_workload
-from tests.unit.verifying import proofs
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

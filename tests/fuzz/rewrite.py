@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import cli
-from cuwheel.compat.wheel_subject import Subject
+from cuwheel.changes.repair import execution
+from cuwheel.changes.stamp import stamp
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import EXIT_BUG, CuwheelError
-from cuwheel.inspection.description import Description
-from cuwheel.inspection.survey import survey
-from cuwheel.repairing import execution
-from cuwheel.stamping import stamp
-from cuwheel.verifying import wheel_rules
+from cuwheel.proving import wheel_rules
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import manifest, small_wheel, windows
 from tests.fuzz import wheels
@@ -31,7 +31,7 @@ from tests.property import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.repairing.decision import Decision
+    from cuwheel.changes.repair.decision import Decision
 
 NAME = "pkg-1.0-py3-none-linux_x86_64.whl"
 FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format in ("elf", "pe")}

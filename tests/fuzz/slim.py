@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.binary.library import slim_library
+from cuwheel.changes.binaries.library import slim_library
 from tests.fixtures import windows
 from tests.fuzz import binaries
 from tests.fuzz.harness import Harness, fixtures
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -197,7 +197,7 @@ def environment() -> dict[str, str]:
 
 def prepare(python: str) -> None:
     """Each thing once; what cannot be had is said, and its part is skipped there."""
-    from cuwheel import process
+    from cuwheel.support import process
     from tests.fixtures import cache
     from tests.gpu import generate, old_runtimes
 

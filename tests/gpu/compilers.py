@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from cuwheel import process
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
+from cuwheel.support import process
 from tests.fixtures import cache, toolkits
 from tests.gpu import assemble
 from tests.gpu.variants import KERNELS, SITES, UnitKind

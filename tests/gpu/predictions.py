@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.compat import drivers, matrix
-from cuwheel.compat.choose import Choice, Code, Device, choose
-from cuwheel.compat.predict import predict
+from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts import drivers, matrix
+from cuwheel.verdicts.choose import Choice, Code, Device, choose
+from cuwheel.verdicts.predict import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cuwheel.compat.choose import Jit
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
+    from cuwheel.verdicts.choose import Jit
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
 Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"

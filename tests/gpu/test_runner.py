@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel import process
+from cuwheel.support import process
 from tests.gpu import observations, runner
 from tests.gpu.predictions import Kernel, Prediction
 

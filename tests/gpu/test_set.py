@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
 from tests.fixtures import cache, cuobjdump
 from tests.gpu import generate, variants
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import process
+from cuwheel.support import process
 from tests.gpu import compare, runner, variants
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import process
+from cuwheel.support import process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_void_p
 from pathlib import Path
 from typing import Any
 
-from cuwheel.buffer import FileBuffer
-from cuwheel.inspection import library
+from cuwheel.device_code import library
+from cuwheel.support.buffer import FileBuffer
 
 KERNEL = b"_Z20kDequantizeBlockwiseIfLi512ELi64ELi8ELi0EEvPfPhS0_PT_ii"
 COUNT, BLOCK, TILE, THREADS = 1 << 16, 256, 512, 64

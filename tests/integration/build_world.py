@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, process
+from cuwheel import api
 from cuwheel.errors import CuwheelError
+from cuwheel.support import process
 from tests.fixtures import cache, cargo, command, compiled
 from tests.fixtures.command import Told
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import extras, system_calls, venvs
+from cuwheel.network import venvs
+from cuwheel.support import extras, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

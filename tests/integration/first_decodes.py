@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
 
 THREADS = 8
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pip
 
-from cuwheel import journal
-from cuwheel.journal import FOLDER
+from cuwheel.wheel import journal
+from cuwheel.wheel.journal import FOLDER
 from tests.fixtures.small_wheel import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.recording import native, reader, session
-from cuwheel.recording.instructions import Wish
+from cuwheel.building.recording import native, reader, session
+from cuwheel.building.recording.instructions import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pytest
 
-    from cuwheel.recording.calls import Call, Record
+    from cuwheel.building.recording.calls import Call, Record
 
 TOOL = Path(__file__).with_name("record_tool.py")
 WAYS = ("preload", "path", "python")  # the last: shims on PATH, in Python

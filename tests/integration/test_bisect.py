@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.measuring import journal
+from cuwheel.proving.measuring import journal
 from tests.fixtures.command import Told, call
 from tests.fixtures.small_wheel import Wheel
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import process, venvs
+from cuwheel.network import venvs
+from cuwheel.support import process
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:

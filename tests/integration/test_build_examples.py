@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, process, venvs
+from cuwheel import api
+from cuwheel.network import venvs
+from cuwheel.support import process
 from tests.fixtures import cache, cargo
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
     from tests.integration.build_world import World
 
 TAGS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import extras
+from cuwheel.support import extras
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 

@@ -11,7 +11,7 @@ from tests.fixtures import manifest
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 from tests.integration import toolchain_site
-from tests.unit.slimming.packages import wrong_members
+from tests.unit.changes.slim.packages import wrong_members
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 
 from cuwheel import api
-from cuwheel.buffer import MemoryBuffer
 from cuwheel.cli import main
-from cuwheel.compat import torch_releases
 from cuwheel.delivery import catalogue
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import torch_symbols, versions
-from cuwheel.inspection import wheel_facts
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.support.buffer import MemoryBuffer
+from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import FIXTURES, LINUX, NATIVE, TAG, _served, _wheel

@@ -15,21 +15,21 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.compat.matrix import judge_all
 from cuwheel.delivery.catalogue import SHIPPED, Catalogue
-from cuwheel.inspection import presence, wheel_facts
+from cuwheel.device_code import presence, wheel_facts
 from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Refinement
 from cuwheel.report import html
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.verdicts.matrix import judge_all
 from tests.fixtures.cache import UnavailableError
 from tests.oracle.packages import Published, published, wheel
-from tests.unit.compat.machines import MACHINES
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.libraries import Survey
+    from cuwheel.device_code.libraries import Survey
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.measuring import journal
+from cuwheel.proving.measuring import journal
 from tests.fixtures import manifest, wheels
 from tests.integration import build_world as world
 

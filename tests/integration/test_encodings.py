@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 from tests.fixtures import compiled
 from tests.fixtures.small_wheel import Wheel
 

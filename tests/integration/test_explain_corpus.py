@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.diagnose import text
-from cuwheel.diagnose.causes import knowledge
-from cuwheel.diagnose.explain import explain
+from cuwheel.diagnosis import text
+from cuwheel.diagnosis.causes import knowledge
+from cuwheel.diagnosis.explain import explain
 from tests.property.test_explain_varied import VARIATIONS
 
 if TYPE_CHECKING:

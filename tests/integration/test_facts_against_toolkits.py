@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import process
 from cuwheel.errors import ToolError
 from cuwheel.facts import toolkits as facts
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import process
 from tests.fixtures import cache
 
 if TYPE_CHECKING:

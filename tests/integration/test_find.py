@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import TAG, _served, _wheel

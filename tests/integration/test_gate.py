@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.building import gate
+from cuwheel.building.recording import reader, session
+from cuwheel.building.recording.calls import Record
+from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection.survey import survey
-from cuwheel.recording import reader, session
-from cuwheel.recording.calls import Record
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cuwheel
-from cuwheel.buffer import FileBuffer
+from cuwheel.device_code import description
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.library import read
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import description
-from cuwheel.inspection.description import Description
-from cuwheel.inspection.library import read
+from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts, manifest, wheels
 from tests.fixtures.small_wheel import Wheel
 from tests.oracle import packages

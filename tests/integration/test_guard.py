@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.stamping import guard
-from cuwheel.stamping.guard import Run, Wish
+from cuwheel.changes.stamp import guard
+from cuwheel.changes.stamp.guard import Run, Wish
 from tests.integration import pretend
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process, venvs
+from cuwheel import api
+from cuwheel.device_code import index
+from cuwheel.device_code.pinned import is_pinned
 from cuwheel.errors import UnknownNameError
-from cuwheel.inspection import index
-from cuwheel.inspection.pinned import is_pinned
+from cuwheel.network import venvs
+from cuwheel.support import process
 from tests.fixtures import servers
 
 if TYPE_CHECKING:

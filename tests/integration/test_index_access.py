@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import venvs
+from cuwheel.device_code import index
 from cuwheel.errors import NetworkError, UnknownNameError
-from cuwheel.inspection import index
-from cuwheel.network import addresses, logins
+from cuwheel.network import addresses, logins, venvs
 from tests.integration import index_server as site
 
 if TYPE_CHECKING:

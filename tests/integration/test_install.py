@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from cuwheel import api, journal, venvs
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.errors import (
     CuwheelError,
@@ -25,12 +25,13 @@ from cuwheel.errors import (
     UnreadableError,
     UsageError,
 )
-from cuwheel.journal import FileState, Header, Pinned, Root, Step, Writer
+from cuwheel.network import venvs
 from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.wheel import record
+from cuwheel.wheel import journal, record
+from cuwheel.wheel.journal import FileState, Header, Pinned, Root, Step, Writer
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import lost, state, versions, wheel
-from tests.unit.slimming.packages import contents
+from tests.unit.changes.slim.packages import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable

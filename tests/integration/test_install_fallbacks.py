@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import venvs
 from tests.integration import build_world
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import sdist, state, versions, wheel

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
 from cuwheel.machine.fleet import Machine
+from cuwheel.network import venvs
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import versions, wheel
 

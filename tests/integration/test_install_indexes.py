@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.errors import CuwheelError, NetworkError, UnavailableError, UnreadableError
+from cuwheel.network import venvs
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import versions, wheel
 

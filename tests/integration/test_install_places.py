@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from cuwheel import api, files, venvs
+from cuwheel import api
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import UnreadableError
-from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import venvs
+from cuwheel.support import files
 from cuwheel.wheel import metadata, record
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process, resolver, venvs
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.facts.gpus import find_gpu
 from cuwheel.machine import profile
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import resolver, venvs
+from cuwheel.support import process
 from tests.integration.build_world import World, confined
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state, versions, wheel
 from tests.integration.test_build_examples import CALLS, _torch_without_cuda, the_wheels
 from tests.oracle import packages
-from tests.unit.compat import machines
+from tests.unit.verdicts import machines
 
 if TYPE_CHECKING:
     from pathlib import Path

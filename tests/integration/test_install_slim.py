@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
+from cuwheel.network import venvs
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state, wheel
 from tests.unit.delivery.published import cuda_wheel

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, process, venvs
+from cuwheel import api
 from cuwheel.errors import ConfigurationError, CuwheelError, MissingExtraError
-from cuwheel.verifying import kit
-from cuwheel.verifying.request import PackRequest
+from cuwheel.network import venvs
+from cuwheel.proving import kit
+from cuwheel.proving.request import PackRequest
+from cuwheel.support import process
 from tests.integration import index_server
 from tests.integration.install_world import sdist, state, versions, wheel
 
@@ -199,7 +201,7 @@ def test_python_is_started_for_modules_in_one_place() -> None:
         if re.search(r'(executable|python|interpreter)\)?, "-m", ', path.read_text(encoding="utf-8"))
     }
     container = {"building/requirements.py"}  # by name, inside
-    assert said == container | {"measuring/service.py"}  # a unit, which people read, with a folder of its own
+    assert said == container | {"proving/measuring/service.py"}  # a unit, which people read, with a folder of its own
 
 
 @pytest.mark.parametrize("configured", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "uv.toml"])

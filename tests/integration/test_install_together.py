@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import install_lock
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import venvs
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import FIXTURES, state, versions, wheel
 

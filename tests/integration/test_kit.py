@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
-from cuwheel.verifying import kit, proof
-from cuwheel.verifying.request import PackRequest
+from cuwheel.proving import kit, proof
+from cuwheel.proving.request import PackRequest
 from tests.integration import pretend
-from tests.unit.slimming.packages import FOO, fixture, make_wheel
+from tests.unit.changes.slim.packages import FOO, fixture, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -296,8 +296,8 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
 
 
 def _require(wheel: Path, requirement: str) -> None:
-    from cuwheel.inspection.description import Description
-    from cuwheel.stamping import stamp
+    from cuwheel.changes.stamp import stamp
+    from cuwheel.device_code.description import Description
 
     stamp.stamp(
         wheel, wheel.parent, stamp.Wish(description=Description(cuda="13.0", archs=()), extra_requires=(requirement,))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import log
 from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, client, index_settings, transfer
+from cuwheel.support import log
 from tests.integration import index_server as site
 
 if TYPE_CHECKING:

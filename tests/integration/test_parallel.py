@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from cuwheel import parallel
 from cuwheel.errors import UnreadableError
+from cuwheel.support import parallel
 
 HERE = os.getpid()
 

@@ -15,7 +15,7 @@ from tests.fixtures.cache import UnavailableError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.planning.plan import Job
+    from cuwheel.verdicts.planning.plan import Job
 
 KERNEL = "__global__ void nothing() {}\n"
 LISTS = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel import process, quoting
 from cuwheel.errors import ToolError, ToolTimeoutError
+from cuwheel.support import process, quoting
 
 
 def test_output_and_status() -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, resolver
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.errors import ToolError
-from cuwheel.network import addresses
+from cuwheel.network import addresses, resolver
 from tests.fixtures import servers
 from tests.integration import index_server
 from tests.unit.delivery.published import cuda_wheel, wheel

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.recording import archs, words
-from cuwheel.recording.instructions import Wish
+from cuwheel.building.recording import archs, words
+from cuwheel.building.recording.instructions import Wish
 from tests.fixtures import toolkits
 from tests.integration.recording import Bench, bench, no_native
 
 if TYPE_CHECKING:
-    from cuwheel.recording.calls import Call
+    from cuwheel.building.recording.calls import Call
 
 PLAN = ("-gencode", "arch=compute_90,code=sm_90")
 KEPT = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.recording import failures, reader, summary
+from cuwheel.building.recording import failures, reader, summary
 from tests.fixtures import cargo, toolkits
 
 KERNEL = "__global__ void {name}(int* p) {{ *p = 1; }}\nvoid run_{name}(int* p) {{ {name}<<<1, 1>>>(p); }}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.recording import reader
+from cuwheel.building.recording import reader
 from tests.integration.recording import WAYS, Bench, bench, no_native
 
 STARTER = Path(__file__).with_name("src") / "start_tool.c"

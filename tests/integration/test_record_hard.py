@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.recording import reader, session_folder
+from cuwheel.building.recording import reader, session_folder
 from tests.fixtures import compiled
 from tests.integration.recording import WAYS, Bench, bench, no_native
 

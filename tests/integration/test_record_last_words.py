@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.recording import reader
+from cuwheel.building.recording import reader
 from tests.integration.recording import no_native
 
 if TYPE_CHECKING:

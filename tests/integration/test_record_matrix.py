@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from cuwheel import api, extras
+from cuwheel import api
+from cuwheel.building.recording import cache_server, reader
 from cuwheel.errors import UsageError
-from cuwheel.recording import cache_server, reader
+from cuwheel.support import extras
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import masking
-from cuwheel.recording import reader
-from cuwheel.recording.instructions import Wish
+from cuwheel.building.recording import reader
+from cuwheel.building.recording.instructions import Wish
+from cuwheel.support import masking
 from tests.integration.recording import WAYS, Bench, bench, no_native, printed
 
 if TYPE_CHECKING:

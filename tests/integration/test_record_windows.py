@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.recording import layout, reader, windows_programs
-from cuwheel.recording.instructions import Wish
+from cuwheel.building.recording import layout, reader, windows_programs
+from cuwheel.building.recording.instructions import Wish
 from tests.integration.windows_bench import Bench, needs_wine, programs, wait_until
 from tests.wine import windows
 

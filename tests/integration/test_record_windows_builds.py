@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import process
-from cuwheel.recording import reader, windows_programs
+from cuwheel.building.recording import reader, windows_programs
+from cuwheel.support import process
 from tests.fixtures import cache
 from tests.integration.windows_bench import needs_wine, tool
 from tests.wine import windows

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import CuwheelError, NetworkError
-from cuwheel.inspection.survey import survey, survey_wheel
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError, RemoteFile
 from cuwheel.wheel.file import WheelFile

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from cuwheel import api, process
+from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnsafeWheelError, UsageError
-from cuwheel.inspection.survey import survey
+from cuwheel.support import process
 from cuwheel.wheel import record
 from tests.fixtures import compiled, small_wheel
 from tests.fixtures.wheels import wheel
-from tests.unit.slimming.packages import wrong_members
+from tests.unit.changes.slim.packages import wrong_members
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64" or compiled.compiler() is None,

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process, venvs
+from cuwheel import api
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import ToolError
-from cuwheel.inspection.survey import survey
+from cuwheel.network import venvs
+from cuwheel.support import process
 from tests.fixtures import compiled
 from tests.fixtures.wheels import wheel
 from tests.integration.build_world import World, toolkit

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binary.library import slim_library
+from cuwheel.changes.binaries.library import slim_library
 from tests.fixtures import cuobjdump, manifest
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binary.library import slim_library
-from cuwheel.inspection.fatbin import CONTAINER
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.device_code.fatbin import CONTAINER
 from tests.fixtures import toolkits
 from tests.fixtures.damage import elf, patch
-from tests.unit.binary import engine
-from tests.unit.binary.engine import container, entry, noise
+from tests.unit.changes.binaries import engine
+from tests.unit.changes.binaries.engine import container, entry, noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

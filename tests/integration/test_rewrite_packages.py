@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binary.library import slim_library
+from cuwheel.changes.binaries.library import slim_library
 from tests.fixtures import toolkits
 from tests.oracle import packages
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
     from pathlib import Path

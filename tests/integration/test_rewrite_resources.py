@@ -13,15 +13,15 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from cuwheel.binary import copying, loader
-from cuwheel.binary.library import slim_library
-from cuwheel.buffer import MemoryBuffer
+from cuwheel.changes.binaries import copying, loader
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.device_code import elf
+from cuwheel.device_code.fatbin import CONTAINER
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import elf
-from cuwheel.inspection.fatbin import CONTAINER
+from cuwheel.support.buffer import MemoryBuffer
 from tests.integration.test_rewrite_layouts import LAYOUTS, SHARED, load, run_tool
-from tests.unit.binary import engine
-from tests.unit.binary.engine import container, entry, noise
+from tests.unit.changes.binaries import engine
+from tests.unit.changes.binaries.engine import container, entry, noise
 
 SOURCE = Path(__file__).parent / "src" / "resources.c"
 LARGE = 60_000

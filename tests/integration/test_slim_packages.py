@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process
+from cuwheel import api
 from cuwheel.machine.fleet import Refinement
+from cuwheel.support import process
 from tests.fixtures.cache import UnavailableError
 from tests.oracle import packages
-from tests.unit.slimming.packages import snapshot, wrong_members, wrong_records
+from tests.unit.changes.slim.packages import snapshot, wrong_members, wrong_records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process, venvs
+from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.network import venvs
+from cuwheel.support import process
 from tests.integration.install_world import environment_with_pip
-from tests.unit.slimming.packages import FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot, wrong_records
+from tests.unit.changes.slim.packages import (
+    FOO,
+    PER_CUDA,
+    contents,
+    make_environment,
+    make_wheel,
+    snapshot,
+    wrong_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +139,7 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert "are needed there" in capsys.readouterr().err
         # And where the estimate was wrong:
 
-        monkeypatch.setattr("cuwheel.slimming.in_place.must_have_room", lambda *_: None)
+        monkeypatch.setattr("cuwheel.changes.slim.in_place.must_have_room", lambda *_: None)
         assert main(["slim", "--env", str(disk / "env"), "--for", "h100"]) == 4
         told = capsys.readouterr().err
         assert "No space left on device" in told
@@ -144,7 +154,7 @@ def test_a_wheel_on_a_disk_that_fills_up(
 ) -> None:
 
     wheel = make_wheel(tmp_path, FOO)
-    monkeypatch.setattr("cuwheel.slimming.wheel.must_have_room", lambda *_: None)
+    monkeypatch.setattr("cuwheel.changes.slim.wheel.must_have_room", lambda *_: None)
     with small_disk("60k") as disk:
         assert main(["slim", str(wheel), "--for", "h100", "-o", str(disk)]) == 4
         assert "was not written" in capsys.readouterr().err
@@ -177,7 +187,7 @@ def test_a_second_run_at_the_same_time(tmp_path: Path, capsys: pytest.CaptureFix
     script = (
         "import sys, time\n"
         "from cuwheel import api\n"
-        "from cuwheel.binary import library\n"
+        "from cuwheel.changes.binaries import library\n"
         "real = library.slim_library\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(60)\n"
@@ -205,7 +215,7 @@ def test_interrupted_by_a_person(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from cuwheel.cli import main\n"
-        "from cuwheel.binary import library\n"
+        "from cuwheel.changes.binaries import library\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(1)\n"
         "    raise SystemExit(99)\n"

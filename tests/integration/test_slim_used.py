@@ -13,13 +13,13 @@ import pytest
 
 import cuwheel
 from cuwheel import api
+from cuwheel.changes.slim.guard import files
 from cuwheel.errors import UsageError
-from cuwheel.slimming.guard import files
 from tests.fixtures import manifest
 from tests.integration.test_rewrite_layouts import SHARED
 from tests.integration.test_rewrite_resources import build, cubin, resource
-from tests.unit.binary import engine
-from tests.unit.slimming.packages import with_info
+from tests.unit.changes.binaries import engine
+from tests.unit.changes.slim.packages import with_info
 from tests.unit.tracing.test_workload import library, load, process, written
 
 PIECES = [

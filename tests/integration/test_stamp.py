@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import venvs
-from cuwheel.inspection import description
-from cuwheel.inspection.description import Description
-from cuwheel.inspection.survey import survey
-from cuwheel.stamping import guard, stamp
-from tests.unit.slimming.packages import FOO, make_wheel
+from cuwheel.changes.stamp import guard, stamp
+from cuwheel.device_code import description
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.survey import survey
+from cuwheel.network import venvs
+from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

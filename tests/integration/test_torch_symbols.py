@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import api, venvs
+from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.compat import torch_releases
+from cuwheel.device_code import torch_symbols, wheel_facts
+from cuwheel.device_code.survey import survey
 from cuwheel.facts.torch_symbols import Table
-from cuwheel.inspection import torch_symbols, wheel_facts
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import venvs
+from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.cache import UnavailableError
 from tests.integration.index_server import clean_environment

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cuwheel import api
-from cuwheel.measuring import campaign, execution, journal, trials_file
+from cuwheel.proving.measuring import campaign, execution, journal, trials_file
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api
+from cuwheel.changes.stamp import variants
 from cuwheel.cli import main
-from cuwheel.stamping import variants
+from cuwheel.network import venvs
 from tests.fixtures import compiled
 from tests.fixtures.variant_wheels import TAG, labelled, plain, says
 from tests.fixtures.wheels import wheel as packed
-from tests.unit.slimming.packages import wrong_members
+from tests.unit.changes.slim.packages import wrong_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

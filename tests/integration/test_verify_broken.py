@@ -18,8 +18,8 @@ from cuwheel.report.document import Heading
 from tests.fixtures.small_wheel import PYTHON, SUFFIX, Wheel, extension, library
 
 if TYPE_CHECKING:
+    from cuwheel.proving.outcomes import Installation, Result
     from cuwheel.report.verify import Verify
-    from cuwheel.verifying.outcomes import Installation, Result
 
 LINUX = f"{PYTHON}-{PYTHON}-linux_x86_64"
 SOURCE = "subject/__init__.py"

@@ -22,7 +22,7 @@ from tests.fixtures import cache
 from tests.fixtures.small_wheel import PYTHON, Wheel, library
 
 if TYPE_CHECKING:
-    from cuwheel.verifying.outcomes import Result
+    from cuwheel.proving.outcomes import Result
 
 CONFIG = """
 [project]

@@ -16,13 +16,13 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.verifying import kit
-from cuwheel.verifying.request import PackRequest
-from cuwheel.verifying.runner import launch
+from cuwheel.proving import kit
+from cuwheel.proving.request import PackRequest
+from cuwheel.proving.runner import launch
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
-    from cuwheel.verifying.outcomes import Installation
+    from cuwheel.proving.outcomes import Installation
 
 SECRETS = {
     "PGPASSWORD": "pg-hunter2-pg",

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cuwheel.verifying import runner
-from cuwheel.verifying.runner import checks, gpus
+from cuwheel.proving import runner
+from cuwheel.proving.runner import checks, gpus
 from tests.fixtures.small_wheel import library
 
 ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}

@@ -13,20 +13,20 @@ import pefile
 import pytest
 
 from cuwheel import api
-from cuwheel.binary import pe_rules
-from cuwheel.binary.library import slim_library
-from cuwheel.buffer import FileBuffer
-from cuwheel.grafting import host
-from cuwheel.grafting.subject import Subject
-from cuwheel.inspection import pe
-from cuwheel.inspection.description import Description
-from cuwheel.inspection.survey import survey
-from cuwheel.stamping import guard, stamp
+from cuwheel.changes.binaries import pe_rules
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.graft import host
+from cuwheel.changes.graft.subject import Subject
+from cuwheel.changes.stamp import guard, stamp
+from cuwheel.device_code import pe
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.survey import survey
+from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache, manifest, small_wheel
 from tests.fixtures import windows as by_hand
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_rewrite_layouts import LARGE, SOURCE, containers, expected
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 from tests.wine import windows
 
 if TYPE_CHECKING:

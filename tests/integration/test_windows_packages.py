@@ -16,20 +16,20 @@ import pefile
 import pytest
 
 from cuwheel import api
-from cuwheel.binary import pe_rules
-from cuwheel.buffer import FileBuffer
-from cuwheel.grafting import host
-from cuwheel.grafting.subject import Subject
-from cuwheel.inspection import pe
+from cuwheel.changes.binaries import pe_rules
+from cuwheel.changes.graft import host
+from cuwheel.changes.graft.subject import Subject
+from cuwheel.device_code import pe
 from cuwheel.machine.fleet import Refinement
+from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache
 from tests.fixtures import cuobjdump as oracle
 from tests.fixtures.cache import UnavailableError
 from tests.integration import windows_bench
 from tests.oracle import packages
 from tests.oracle.packages import Published
-from tests.unit.binary import engine
-from tests.unit.slimming.packages import wrong_members
+from tests.unit.changes.binaries import engine
+from tests.unit.changes.slim.packages import wrong_members
 from tests.wine import windows
 
 if TYPE_CHECKING:

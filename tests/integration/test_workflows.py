@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.building import config
-from cuwheel.workflows import rendering
+from cuwheel.delivery.workflows import rendering
 
 pytestmark = pytest.mark.integration
 _BIN = Path(sys.executable).parent

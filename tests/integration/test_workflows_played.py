@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.workflows import yaml_file
+from cuwheel.delivery.workflows import yaml_file
 from tests.fixtures import cargo, manifest
 from tests.integration import build_projects, build_world, index_server, pipeline_player, pretend_services
 from tests.integration.pretend_services import JOB_TOKEN, OWN_TOKEN, Services

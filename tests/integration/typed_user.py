@@ -7,12 +7,9 @@ from pathlib import Path
 from typing_extensions import assert_type
 
 import cuwheel
-from cuwheel.compat.predict import Outcome
-from cuwheel.compat.verdict import Verdict
-from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.device_code.libraries import Library
+from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.inspection.libraries import Library
-from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.report.bench import Bench
 from cuwheel.report.build import Build, Job, Wheel
 from cuwheel.report.cache import Cache
@@ -37,6 +34,9 @@ from cuwheel.report.toolkits import Toolkits
 from cuwheel.report.trace import Traced
 from cuwheel.report.trials import Trials
 from cuwheel.report.verify import Verify
+from cuwheel.verdicts.planning.plan import Job as PlanJob
+from cuwheel.verdicts.predict import Outcome
+from cuwheel.verdicts.verdict import Verdict
 
 assert_type(cuwheel.__version__, str)
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import files
-from cuwheel.recording import instructions, layout, reader, windows_programs, windows_shadow
-from cuwheel.recording.calls import Record
-from cuwheel.recording.instructions import Orders, Wish
+from cuwheel.building.recording import instructions, layout, reader, windows_programs, windows_shadow
+from cuwheel.building.recording.calls import Record
+from cuwheel.building.recording.instructions import Orders, Wish
+from cuwheel.support import files
 from tests.fixtures import cache
 from tests.wine import windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.recording.calls import Call
-    from cuwheel.recording.windows_programs import Programs
+    from cuwheel.building.recording.calls import Call
+    from cuwheel.building.recording.windows_programs import Programs
 
 _PATIENCE_S = 600.0
 SOURCES = Path(__file__).parent / "src"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -96,7 +96,7 @@ def test_the_guide_says_what_a_partial_verdict_means() -> None:
     check = guide.partition("## check")[2].partition(" ## ")[0]
     assert "`main` is the verdict of" in check
     assert "`summary` says" in check
-    source = (ROOT / "src/cuwheel/compat/library_findings.py").read_text()
+    source = (ROOT / "src/cuwheel/verdicts/library_findings.py").read_text()
     for words in (
         "starts, but its main part fails: ",
         "runs, but not all of its kernels: ",

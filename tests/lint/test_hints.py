@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import frame
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

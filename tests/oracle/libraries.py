@@ -10,14 +10,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from cuwheel import process
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
+from cuwheel.support import process
 from tests.fixtures import cuobjdump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 # kind, architecture, PTX ISA ("" for others), compressed
 Key: TypeAlias = "tuple[str, str, str, bool]"

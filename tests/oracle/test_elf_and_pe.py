@@ -11,11 +11,11 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
+from cuwheel.device_code.survey import survey
 from cuwheel.facts import versions
-from cuwheel.inspection.survey import survey
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 BIN = Path(__file__).parents[1] / "fixtures" / "bin"
 ELF = [path for path in sorted(BIN.iterdir()) if path.read_bytes()[:4] == b"\x7fELF" and path.suffix != ".cubin"]

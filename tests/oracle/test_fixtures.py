@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from cuwheel import process
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
+from cuwheel.support import process
 from tests.fixtures import cuobjdump, make, manifest, recipes, toolkits
 from tests.oracle import libraries
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 pytestmark = pytest.mark.usefixtures("_cuobjdump")
 Key: TypeAlias = "tuple[str, str, str, bool, bool]"

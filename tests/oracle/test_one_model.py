@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.compat import coverage, matrix
+from cuwheel.device_code.survey import survey
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts import coverage, matrix
 from tests.oracle import packages
 
 pytestmark = pytest.mark.download

@@ -15,23 +15,23 @@ from variantlib.variant_dist_info import VariantDistInfo
 from variantlib.variants_json import VariantsJson
 
 import cuwheel
-from cuwheel import venvs
-from cuwheel.compat import matrix, variant_reach
-from cuwheel.compat.verdict import ORDER
+from cuwheel.changes.stamp import variants
+from cuwheel.device_code.survey import survey
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.survey import survey
-from cuwheel.stamping import variants
+from cuwheel.network import venvs
+from cuwheel.verdicts import matrix, variant_reach
+from cuwheel.verdicts.verdict import ORDER
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import servers
 from tests.fixtures.small_wheel import Wheel
-from tests.unit.slimming.packages import fixture
+from tests.unit.changes.slim.packages import fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.libraries import Survey
-    from cuwheel.stamping.variants import VariantSet
+    from cuwheel.changes.stamp.variants import VariantSet
+    from cuwheel.device_code.libraries import Survey
 
 pytestmark = pytest.mark.oracle
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
 from tests.oracle import packages
-from tests.unit.inspection.test_wheel_facts import must_agree
+from tests.unit.device_code.test_wheel_facts import must_agree
 
 pytestmark = pytest.mark.download
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.diagnose import encoding, text
-from cuwheel.diagnose.causes import knowledge
-from cuwheel.diagnose.explain import explain
+from cuwheel.diagnosis import encoding, text
+from cuwheel.diagnosis.causes import knowledge
+from cuwheel.diagnosis.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.compat import matrix
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import documents, terminal
 from cuwheel.report.check import Check, targets_of
 from cuwheel.report.inspect import answer_of
+from cuwheel.verdicts import matrix
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 from tests.property.test_proof_hostile import ANY, places

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from cuwheel.inspection.kernels import kernels
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.kernels import kernels
+from cuwheel.device_code.survey import survey
 from tests.fixtures import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 Row: TypeAlias = "tuple[str, str, int | None, int | None, int | None]"
 

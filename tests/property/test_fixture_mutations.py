@@ -8,8 +8,8 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.device_code import library, payload
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import library, payload
 from tests.fixtures import manifest
 from tests.fuzz.harness import CountingBuffer
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.device_code import library
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import library
-from cuwheel.inspection.survey import survey
 from cuwheel.wheel.zip_reader import ZipReader
 from tests.fixtures import manifest
 from tests.fixtures.damage import elf, fatbin
 from tests.fuzz.harness import CountingBuffer
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.buffer import MemoryBuffer
-from cuwheel.inspection import library, payload
-from cuwheel.inspection.libraries import Compression
+from cuwheel.device_code import library, payload
+from cuwheel.device_code.libraries import Compression
+from cuwheel.support.buffer import MemoryBuffer
 from tests.fixtures import cache, cuobjdump, manifest
 from tests.gpu import assemble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 BARE = next(fixture for fixture in manifest.load() if fixture.file == "bare-130.fatbin")
 

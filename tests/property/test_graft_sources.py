@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuwheel
-from cuwheel.buffer import FileBuffer
-from cuwheel.inspection.library import read
+from cuwheel.device_code.library import read
+from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts
 from tests.fixtures.grafts import LIST, Recipe
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.buffer import MemoryBuffer, occurrences
+from cuwheel.device_code import library
+from cuwheel.device_code.fatbin import MAGIC
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import library
-from cuwheel.inspection.fatbin import MAGIC
-from cuwheel.inspection.survey import survey
-from tests.unit.inspection import build
+from cuwheel.support.buffer import MemoryBuffer, occurrences
+from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel import masking
+from cuwheel.support import masking
 
 SECRET = st.text(string.ascii_letters + string.digits + "!#%^*+_-.", min_size=8, max_size=40).filter(
     lambda text: text[0] not in "-." and "***" not in text

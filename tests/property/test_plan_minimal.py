@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Jit, Machine
-from cuwheel.planning import planner
-from cuwheel.planning.settings import Wishes
+from cuwheel.verdicts.planning import planner
+from cuwheel.verdicts.planning.settings import Wishes
+from cuwheel.verdicts.targets import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

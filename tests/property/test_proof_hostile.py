@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.device_code import description
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import description
+from cuwheel.proving import proof
 from cuwheel.report import documents, terminal
-from cuwheel.verifying import proof
-from tests.unit.verifying import proofs
+from tests.unit.proving import proofs
 
 WHOLE = proofs.proof(proofs.wheel(proofs.check(), proofs.check("b", "failed"), agreement="open"), succeeded=False)
 TEXT = json.dumps(WHOLE).encode()

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cuwheel import quoting
 from cuwheel.errors import UsageError
+from cuwheel.support import quoting
 
 # What shells trip over, often; anything else, too.
 AWKWARD = st.text(alphabet=" \\\"'%^&|<>()!$`*?[]{};=,~#\t-@PATHab:0\u2018\u2019", max_size=12)

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.building.recording import exports, failures, layout, reader, sealing, summary
 from cuwheel.errors import CuwheelError
-from cuwheel.recording import exports, failures, layout, reader, sealing, summary
 
 _NAMES = ("event", "id", "pid", "began", "ended", "tool", "name", "program", "words", "ran", "cwd", "changed", "unset")
 _MORE = ("status", "signal", "errno", "memory", "stdout", "phases", "response_files", "searched", "hit", "parent")

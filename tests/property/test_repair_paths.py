@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cuwheel.repairing import paths
-from cuwheel.repairing.contents import Binary
+from cuwheel.changes.repair import paths
+from cuwheel.changes.repair.contents import Binary
 from cuwheel.wheel.places import installed_path
 
 _WORDS = st.sampled_from(["pkg", "a", "b", "lib", "nvidia", "cublas", "x.data", "platlib"])

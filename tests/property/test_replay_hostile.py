@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cuwheel import process
+from cuwheel.building.recording import layout, matrix
 from cuwheel.cli import main
 from cuwheel.errors import ConfigurationError, CuwheelError
-from cuwheel.recording import layout, matrix
+from cuwheel.support import process
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     [

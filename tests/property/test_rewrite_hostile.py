@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.binary import drafting
-from cuwheel.binary.library import slim_library
-from cuwheel.buffer import MemoryBuffer
+from cuwheel.changes.binaries import drafting
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.device_code import elf
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import elf
+from cuwheel.support.buffer import MemoryBuffer
 from tests.fixtures import manifest
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 DATA = {
     fixture.file: fixture.path.read_bytes()

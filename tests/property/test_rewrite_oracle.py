@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.binary.library import slim_library
+from cuwheel.changes.binaries.library import slim_library
 from cuwheel.errors import CuwheelError
 from tests.fixtures.damage import elf
 from tests.fixtures.damage.patch import get, put
 from tests.integration.test_rewrite_layouts import expected
 from tests.property import loaded
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

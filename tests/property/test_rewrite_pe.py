@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.binary import pe_rules
-from cuwheel.binary.library import slim_library
-from cuwheel.buffer import MemoryBuffer
+from cuwheel.changes.binaries import pe_rules
+from cuwheel.changes.binaries.library import slim_library
+from cuwheel.device_code import pe
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import pe
+from cuwheel.support.buffer import MemoryBuffer
 from tests.fixtures import manifest, windows
 from tests.fixtures.damage import pe as damage
 from tests.fixtures.windows import Dll
 from tests.fuzz import binaries
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 HIDDEN = engine.container(engine.entry("sm_80", engine.noise(3, 30_000)))
 SECONDS, MEMORY = 5.0, 64 << 20  # of one case; of all of them

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.binary.library import slim_library
+from cuwheel.changes.binaries.library import slim_library
 from tests.fixtures import manifest
-from tests.unit.binary import engine
+from tests.unit.changes.binaries import engine
 
 FIXTURES = {
     fixture.file: engine.read(fixture.path)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.compat import matrix, variant_reach, variant_values
+from cuwheel.changes.stamp import variants
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
-from cuwheel.stamping import variants
+from cuwheel.verdicts import matrix, variant_reach, variant_values
 from cuwheel.wheel.variant import Variant, is_label
-from tests.unit.compat.subjects import library, survey
+from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:
+    from cuwheel.device_code.libraries import Compression, Survey
     from cuwheel.facts.arch import Capability
-    from cuwheel.inspection.libraries import Compression, Survey
 
 TAGS = (
     "cp312-cp312-manylinux_2_28_x86_64",

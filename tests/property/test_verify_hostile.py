@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.compat.wheel_subject import Subject
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection.survey import survey
-from cuwheel.verifying import modules, wheel_rules
-from cuwheel.verifying.runner.capture import HEAD, TAIL, Bounded, Search, shown
+from cuwheel.proving import modules, wheel_rules
+from cuwheel.proving.runner.capture import HEAD, TAIL, Bounded, Search, shown
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 

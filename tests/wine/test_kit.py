@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cuwheel.verifying import kit, proof
-from cuwheel.verifying.request import PackRequest
+from cuwheel.proving import kit, proof
+from cuwheel.proving.request import PackRequest
 from tests.fixtures import manifest, small_wheel
 from tests.wine import windows
 

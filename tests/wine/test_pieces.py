@@ -41,12 +41,12 @@ def test_every_end_is_told(place: Path) -> None:
 
 
 def test_folders_are_their_files() -> None:
-    *folders, one = job.pieces(["tests/unit/wheel", "tests/property", "tests/unit/test_files.py::test_x"])
+    *folders, one = job.pieces(["tests/unit/wheel", "tests/property", "tests/unit/support/test_files.py::test_x"])
     assert [{each.rpartition("/")[0] for each in files} for files in folders] == [
         {"tests/unit/wheel"},
         {"tests/property"},
     ]
-    assert one == ("tests/unit/test_files.py::test_x",)
+    assert one == ("tests/unit/support/test_files.py::test_x",)
 
 
 def test_a_folder_that_does_not_end_is_run_file_by_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from cuwheel import files, process
+from cuwheel.building.recording import windows_programs
 from cuwheel.delivery import candidates
 from cuwheel.errors import CuwheelError
 from cuwheel.network import client, index_settings, transfer
-from cuwheel.recording import windows_programs
+from cuwheel.support import files, process
 from tests.fixtures import cache
 
 if TYPE_CHECKING:

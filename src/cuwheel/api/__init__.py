@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.binaries import compare as compare

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection.pinned import on_disk
-from cuwheel.request_checks import environment_folder
+from cuwheel.device_code.pinned import on_disk
+from cuwheel.support.request_checks import environment_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def inspect(
     whole: bool = False,
 ) -> Inspect:
     """What device code is in a wheel or its facts file, a library, folder, installed package or `name==version`."""
-    from cuwheel.inspection import any_target
+    from cuwheel.device_code import any_target
     from cuwheel.report import inspect as report
 
     env = environment_folder(env)
@@ -44,7 +44,7 @@ def kernels(
     target: str | Path, pattern: str | None = None, *, env: Path | None = None, platform: str | None = None
 ) -> Kernels:
     """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
-    from cuwheel.inspection import kernels as stage
+    from cuwheel.device_code import kernels as stage
     from cuwheel.report.answer import of_fields
     from cuwheel.report.kernels import Kernels
 
@@ -60,9 +60,9 @@ def compare(
     kernels: bool = True,
 ) -> Compare:
     """What an architecture, or a change, costs in bytes; what was gained and lost."""
-    from cuwheel.inspection import compare as stage
-    from cuwheel.inspection import kernels as kernel_stage
-    from cuwheel.inspection.survey import survey
+    from cuwheel.device_code import compare as stage
+    from cuwheel.device_code import kernels as kernel_stage
+    from cuwheel.device_code.survey import survey
     from cuwheel.report.answer import of_fields
     from cuwheel.report.compare import Compare
 

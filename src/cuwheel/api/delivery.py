@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
-from cuwheel.request_checks import environment_folder
-from cuwheel.request_or_fields import takes
+from cuwheel.support.request_checks import environment_folder
+from cuwheel.support.request_or_fields import takes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

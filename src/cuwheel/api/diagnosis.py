@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from cuwheel import masking
-from cuwheel.diagnose import inquiry
-from cuwheel.inspection.pinned import on_disk
+from cuwheel.device_code.pinned import on_disk
+from cuwheel.diagnosis import inquiry
 from cuwheel.machine import probe, profile
 from cuwheel.report import explain as report
+from cuwheel.support import masking
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.inspection.any_target import survey
-from cuwheel.inspection.pinned import on_disk
-from cuwheel.request_checks import environment_folder
+from cuwheel.device_code.any_target import survey
+from cuwheel.device_code.pinned import on_disk
+from cuwheel.support.request_checks import environment_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +33,9 @@ def check(
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     `cluster`: whose workers read the files.
     """
-    from cuwheel.compat import matrix
     from cuwheel.machine import named, torch_installed
     from cuwheel.report.check import Check, targets_of
+    from cuwheel.verdicts import matrix
 
     env = environment_folder(env)
     machines = named.asked(on, refine, env=env)
@@ -65,9 +65,9 @@ def plan(
     cmake: str | None = None,
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
-    from cuwheel.planning import plans
-    from cuwheel.planning.settings import Wishes
     from cuwheel.report.plan import Plan
+    from cuwheel.verdicts.planning import plans
+    from cuwheel.verdicts.planning.settings import Wishes
 
     wishes = Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
     made = plans.make(machines, cuda, wishes, refine=refine, cmake=cmake)
@@ -76,7 +76,7 @@ def plan(
 
 def plan_sizes(planned: Plan, like: str | Path) -> Plan:
     """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
-    from cuwheel.planning import plans
+    from cuwheel.verdicts.planning import plans
 
     return replace(planned, jobs=plans.with_sizes(planned.jobs, survey(on_disk(like))))
 
@@ -89,7 +89,7 @@ def read_list(
     cuda: Sequence[str] = (),
 ) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
-    from cuwheel.planning import plans
     from cuwheel.report.plan import Plan
+    from cuwheel.verdicts.planning import plans
 
     return Plan(jobs=(), unserved=(), reading=plans.read(text, machines, cuda, refine=refine, spelling=spelling))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.request_checks import environment_folder
+from cuwheel.support.request_checks import environment_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
-    from cuwheel.compat import examination, prerequisites
     from cuwheel.machine import profile
     from cuwheel.report import doctor as report
+    from cuwheel.verdicts import examination, prerequisites
 
     wanted = prerequisites.parse(needs)
     saved = profile.of(on)
@@ -38,9 +38,9 @@ def gpus(*names: str) -> Gpus:
 
 def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
     """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
-    from cuwheel.compat import targets
     from cuwheel.facts import toolkits as table
     from cuwheel.report import toolkits as report
+    from cuwheel.verdicts import targets
 
     found = [table.find_release(version) for version in wanted] if wanted else table.all_releases()
     return report.answer_of(targets.compiling(found, compiles) if compiles else found)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.measuring.request import BenchRequest
-from cuwheel.request_or_fields import takes
+from cuwheel.proving.measuring.request import BenchRequest
+from cuwheel.support.request_or_fields import takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.measuring.bisection import Odds, Span
-    from cuwheel.measuring.service import Kind
+    from cuwheel.proving.measuring.bisection import Odds, Span
+    from cuwheel.proving.measuring.service import Kind
     from cuwheel.report.bench import Bench
     from cuwheel.report.bisection import Bisection
     from cuwheel.report.service import ServiceChange
@@ -34,7 +34,7 @@ def trials(
     `output`: the folder of the journal. `resume`: go on where an earlier run ended, however it did. `only`: axis →
     value, of the conditions to run. `repeats`: in place of the file's. `cluster`: whose workers run them.
     """
-    from cuwheel.measuring import campaign, trials_file
+    from cuwheel.proving.measuring import campaign, trials_file
     from cuwheel.report import trials as report
 
     plan = trials_file.load(file)
@@ -43,7 +43,7 @@ def trials(
         return report.of_plan(plan, folder)
     wish = campaign.Wish(resume=resume, repeats=repeats, only=dict(only or {}))
     if cluster:
-        from cuwheel.measuring import on_cluster
+        from cuwheel.proving.measuring import on_cluster
 
         on_cluster.run(plan, folder, wish, cluster)
     else:
@@ -53,7 +53,7 @@ def trials(
 
 def trials_report(folder: Path) -> Trials:
     """What the journal in a folder tells, whether its trials have ended or not."""
-    from cuwheel.measuring import analysis
+    from cuwheel.proving.measuring import analysis
     from cuwheel.report import trials as report
 
     return report.of_analysis(analysis.read(folder), folder.absolute())
@@ -69,13 +69,14 @@ def trials_bisect(
     only: Mapping[str, str] | None = None,
 ) -> Bisection:
     """The first version of a package, or commit of a source, with which the trials of a file fail."""
-    from cuwheel.measuring import bisection, campaign, trials_file
+    from cuwheel.delivery import candidates
+    from cuwheel.proving.measuring import bisection, campaign, trials_file
     from cuwheel.report import bisection as bisection_report
 
     plan = trials_file.load(file)
     folder = (output or file.absolute().parent / "cuwheel-bisect").absolute()
     wish = campaign.Wish(resume=resume, only=dict(only or {}))
-    made = bisection.run(plan, folder, wish, span, odds or bisection.Odds())
+    made = bisection.run(plan, folder, wish, span, odds or bisection.Odds(), candidates.releases_of)
     return bisection_report.answer_of(made, span, folder)
 
 
@@ -83,7 +84,7 @@ def trials_service(
     file: Path, *, output: Path | None = None, kind: Kind | None = None, remove: bool = False, dry_run: bool = False
 ) -> ServiceChange:
     """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
-    from cuwheel.measuring import campaign, service, trials_file
+    from cuwheel.proving.measuring import campaign, service, trials_file
     from cuwheel.report import service as service_report
 
     trials_file.load(file)
@@ -95,7 +96,7 @@ def trials_service(
 @takes(BenchRequest)
 def bench(request: BenchRequest) -> Bench:
     """Call a function or a command under several at once, by itself or by turns with another side."""
-    from cuwheel.measuring import bench as stage
+    from cuwheel.proving.measuring import bench as stage
     from cuwheel.report import bench as report
 
     earlier = report.read(request.earlier) if request.earlier else None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.quoting import Shell
-    from cuwheel.recording.instructions import Wish
+    from cuwheel.building.recording.instructions import Wish
     from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
     from cuwheel.report.replay import Replay
     from cuwheel.report.trace import Traced
+    from cuwheel.support.quoting import Shell
 
 
 def record(
@@ -35,8 +35,8 @@ def record(
     prints on stdout goes to stderr. `diff`: if a call fails, it is compared with the caller's environment (see
     `replay_diff`).
     """
-    from cuwheel.recording import command as stage
-    from cuwheel.recording import exports
+    from cuwheel.building.recording import command as stage
+    from cuwheel.building.recording import exports
     from cuwheel.report import record as report
 
     exports.see_that_they_can_be_written(*(path for path in (trace, compile_commands) if path))
@@ -44,7 +44,7 @@ def record(
     written = tuple(stage.exported(ended.record, trace, compile_commands))
     stop = None
     if ended.failed:  # what explains failures takes a while to load
-        from cuwheel.diagnose import failed_run
+        from cuwheel.diagnosis import failed_run
 
         stop = failed_run.stop(ended.record, ended.tail)
     answer = report.answer_of(ended, stop, written)
@@ -65,8 +65,8 @@ def record_matrix(
     What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
     `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
     """
-    from cuwheel.diagnose import failed_run
-    from cuwheel.recording import matrix, matrix_run
+    from cuwheel.building.recording import matrix, matrix_run
+    from cuwheel.diagnosis import failed_run
     from cuwheel.report import matrix as report
 
     plan = matrix.load(Path(file))
@@ -99,7 +99,7 @@ def replay(
     `attend`: its output goes to the caller's own streams as it comes; else it is in the answer.
     `scratch`: what it writes goes to a folder that is removed afterwards, not over the build's files.
     """
-    from cuwheel.recording import replays
+    from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
     chosen = replays.choose(call, here=here, directory=directory)
@@ -111,7 +111,7 @@ def replay_print(
     call: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell | None = None
 ) -> Replay:
     """The lines that run the call, to paste into a shell that has the caller's environment (`shell`, or this one)."""
-    from cuwheel.recording import replays
+    from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
     chosen = replays.choose(call, here=here, directory=directory)
@@ -120,7 +120,7 @@ def replay_print(
 
 def replay_list(record: str | Path) -> Replay:
     """The calls of a record."""
-    from cuwheel.recording import target
+    from cuwheel.building.recording import target
     from cuwheel.report import replay as report
 
     return report.listed(target.read(record)[0])
@@ -140,7 +140,7 @@ def replay_diff(
     `runs`: runs the call, writing nothing where the build did, until the smallest change is found that makes the
     difference: at most `most` times, each at most `timeout` seconds (ten times the recorded time, at least a minute).
     """
-    from cuwheel.recording import replays
+    from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
     return report.compared(replays.compare(call, other, directory=directory, runs=runs, most=most, timeout=timeout))
@@ -178,9 +178,9 @@ def read_trace(folder: Path) -> Traced:
 
 def save_trace(answer: Traced, *, output: Path | None = None, timeline: Path | None = None) -> None:
     """`output`: as JSON. `timeline`: for Perfetto's and Chrome's viewers."""
-    from cuwheel import files
     from cuwheel.report import trace as report
     from cuwheel.report.answer import to_json
+    from cuwheel.support import files
 
     if output:
         files.write(output, to_json(answer))

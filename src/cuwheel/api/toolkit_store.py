@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cuwheel.report import cache as cache_report
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
-from cuwheel.request_or_fields import takes
+from cuwheel.support.request_or_fields import takes
 from cuwheel.toolchains import fetch, kept, provide, settings
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import CacheRequest, ToolchainRequest

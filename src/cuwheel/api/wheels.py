@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel.building.request import BuildRequest
-from cuwheel.grafting.request import GraftRequest
-from cuwheel.repairing.request import RepairRequest
-from cuwheel.request_or_fields import takes
-from cuwheel.slimming.request import SlimRequest
-from cuwheel.verifying.request import PackRequest, VerifyRequest
+from cuwheel.changes.graft.request import GraftRequest
+from cuwheel.changes.repair.request import RepairRequest
+from cuwheel.changes.slim.request import SlimRequest
+from cuwheel.proving.request import PackRequest, VerifyRequest
+from cuwheel.support.request_or_fields import takes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def build(request: BuildRequest) -> Build:
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
     from cuwheel.building import pipeline
-    from cuwheel.diagnose import failed_job
+    from cuwheel.diagnosis import failed_job
     from cuwheel.report import build_files, build_made
 
     made = pipeline.build(request, dict(os.environ))
@@ -50,7 +50,7 @@ def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
 @takes(RepairRequest)
 def repair(request: RepairRequest) -> Repair:
     """Wheels without NVIDIA's libraries inside, which find them where the environment has them."""
-    from cuwheel.repairing import wheels as stage
+    from cuwheel.changes.repair import wheels as stage
     from cuwheel.report import repair as report
 
     return report.answer_of(stage.repair(request), request.output, dry_run=request.dry_run)
@@ -59,24 +59,24 @@ def repair(request: RepairRequest) -> Repair:
 @takes(SlimRequest)
 def slim(request: SlimRequest) -> Slim:
     """A wheel, libraries, a folder or the environment `env` without what `machines` never load."""
+    from cuwheel.changes.slim import targets as stage
     from cuwheel.report import slim as report
-    from cuwheel.slimming import targets as stage
 
     return report.answer_of(stage.slim(request), dry_run=request.dry_run)
 
 
 def slim_undo(root: Path) -> Slim:
     """Every original of the environment or folder back in its place."""
+    from cuwheel.changes.slim import targets as stage
     from cuwheel.report import slim as report
-    from cuwheel.slimming import targets as stage
 
     return report.settled(stage.take_back(root), root, "undo")
 
 
 def slim_commit(root: Path) -> Slim:
     """Give up the originals of the environment or folder, and so free their space."""
+    from cuwheel.changes.slim import targets as stage
     from cuwheel.report import slim as report
-    from cuwheel.slimming import targets as stage
 
     return report.settled(stage.settle(root), root, "commit")
 
@@ -85,7 +85,7 @@ def slim_commit(root: Path) -> Slim:
 def graft(request: GraftRequest) -> Graft:
     """The wheel or library `base` with the device code of `donors` too, where it is proven to fit."""
     from cuwheel.building import donor
-    from cuwheel.grafting import targets as stage
+    from cuwheel.changes.graft import targets as stage
     from cuwheel.report import graft as report
 
     with donor.built(request) as complete:
@@ -98,8 +98,8 @@ def verify(request: VerifyRequest) -> Verify:
 
     This runs the code of the wheel and of what it requires.
     """
+    from cuwheel.proving import wheels as stage
     from cuwheel.report import verify as report
-    from cuwheel.verifying import wheels as stage
 
     return report.answer_of(stage.verify(request), dry_run=request.dry_run)
 
@@ -107,15 +107,15 @@ def verify(request: VerifyRequest) -> Verify:
 @takes(PackRequest)
 def verify_pack(request: PackRequest) -> Verify:
     """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
+    from cuwheel.proving import wheels as stage
     from cuwheel.report import verify as report
-    from cuwheel.verifying import wheels as stage
 
     return report.answer_of(stage.pack(request))
 
 
 def verify_read(proof: Path, *wheels: str | Path) -> Proof:
     """The proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
-    from cuwheel.verifying import proof as proofs
-    from cuwheel.verifying import wheels as stage
+    from cuwheel.proving import proof as proofs
+    from cuwheel.proving import wheels as stage
 
     return proofs.read(proof, [stage.of_release(each) for each in wheels])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.delivery.workflows import matrix, watching, writing
+from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.report import ci as report
-from cuwheel.request_or_fields import takes
-from cuwheel.workflows import matrix, watching, writing
-from cuwheel.workflows.request import CiRequest
+from cuwheel.support.request_or_fields import takes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

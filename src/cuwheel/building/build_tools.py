@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel import process
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import cmake, versions
+from cuwheel.support import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

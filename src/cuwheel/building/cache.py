@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel import process
 from cuwheel.building.job import Cached
+from cuwheel.building.recording import cache_server
 from cuwheel.errors import CuwheelError
-from cuwheel.recording import cache_server
+from cuwheel.support import process
 from cuwheel.toolchains import settings
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from cuwheel import codec, decode, log
 from cuwheel.building import rules
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel.support import codec, decode, log
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:

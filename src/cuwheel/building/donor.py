@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from cuwheel import log
 from cuwheel.building.request import BuildRequest, Fit
+from cuwheel.changes.graft import cub_lists, module_ids
+from cuwheel.changes.graft.subject import Subject
+from cuwheel.device_code import pinned
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
-from cuwheel.grafting import cub_lists, module_ids
-from cuwheel.grafting.subject import Subject
-from cuwheel.inspection import pinned
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.world import World
+from cuwheel.support import log
 from cuwheel.toolchains.providers import index
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.grafting.request import GraftRequest
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.changes.graft.request import GraftRequest
+    from cuwheel.device_code.libraries import Library
 
 
 @contextlib.contextmanager

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from cuwheel import files, log, masking, system_calls
 from cuwheel.building import gate, jobs
 from cuwheel.building.job import Phase, Problem
+from cuwheel.building.recording import reader
 from cuwheel.building.results import JobResult, MadeWheel
+from cuwheel.changes.repair import deciding, execution
+from cuwheel.changes.repair.decision import Wish as RepairWish
+from cuwheel.changes.stamp import described, guard, guard_call, stamp
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.facts import versions
-from cuwheel.finding import Finding
-from cuwheel.inspection.survey import survey
-from cuwheel.recording import reader
-from cuwheel.repairing import deciding, execution
-from cuwheel.repairing.decision import Wish as RepairWish
-from cuwheel.stamping import described, guard, guard_call, stamp
+from cuwheel.support import files, log, masking, system_calls
+from cuwheel.support.finding import Finding
 from cuwheel.wheel import places
 from cuwheel.wheel.file import WheelFile
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from cuwheel.building.job import Built, Job
     from cuwheel.building.order import Order
+    from cuwheel.building.recording.calls import Record
     from cuwheel.building.results import Outcome
-    from cuwheel.inspection.libraries import Survey
-    from cuwheel.recording.calls import Record
+    from cuwheel.device_code.libraries import Survey
 
 T = TypeVar("T")
 

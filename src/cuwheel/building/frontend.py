@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import extras, venvs
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
+from cuwheel.network import venvs
+from cuwheel.support import extras
 from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:

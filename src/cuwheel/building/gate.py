@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from cuwheel.building import gate_code, gate_limits, gate_units
 from cuwheel.building.gate_case import Case
 from cuwheel.building.gate_values import Listed, Result, Wanted
-from cuwheel.compat import rule, wheel_tags
-from cuwheel.compat.wheel_subject import Subject
-from cuwheel.finding import gravest_first
-from cuwheel.inspection.survey import survey
+from cuwheel.device_code.survey import survey
+from cuwheel.support.finding import gravest_first
+from cuwheel.verdicts import rule, wheel_tags
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import GateTable
-    from cuwheel.compat.rule import Rule
-    from cuwheel.finding import Finding
-    from cuwheel.inspection.libraries import Survey
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.rule import Rule
 
 __all__ = ["RULES", "Listed", "Result", "Wanted", "examine", "examine_merged"]
 

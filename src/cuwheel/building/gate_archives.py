@@ -11,20 +11,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel import foreign_paths, log
-from cuwheel.buffer import FileBuffer
+from cuwheel.building.recording import options, words
+from cuwheel.device_code import archive, elf, fatbin, limits
+from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import archive, elf, fatbin, limits
-from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.recording import options, words
+from cuwheel.support import foreign_paths, log
+from cuwheel.support.buffer import FileBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.buffer import Buffer
-    from cuwheel.inspection.fatbin import RawEntry
-    from cuwheel.recording.calls import Call, Record
-    from cuwheel.recording.options import Option
+    from cuwheel.building.recording.calls import Call, Record
+    from cuwheel.building.recording.options import Option
+    from cuwheel.device_code.fatbin import RawEntry
+    from cuwheel.support.buffer import Buffer
 
 # What tells most entries apart without reading them: kind, architecture, flags, sizes.
 Key: TypeAlias = tuple[int, int, int, int, int]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import Allowance, Unit
 from cuwheel.building.gate_values import Listed, Wanted
-from cuwheel.inspection.libraries import Library, Survey
+from cuwheel.device_code.libraries import Library, Survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

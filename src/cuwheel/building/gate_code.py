@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from cuwheel.building import gate_reasons, gate_units
 from cuwheel.building.gate_case import DEBUG, joined, of, order
 from cuwheel.building.gate_reasons import Reason
-from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, toolkits, versions
-from cuwheel.units import file_name, first_few
+from cuwheel.support.units import file_name, first_few
+from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

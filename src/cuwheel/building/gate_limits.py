@@ -8,18 +8,18 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cuwheel import units
 from cuwheel.building.gate_case import DEBUG, order
-from cuwheel.compat import library_rules
-from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, versions
-from cuwheel.units import file_name, first_few, size
+from cuwheel.support import units
+from cuwheel.support.units import file_name, first_few, size
+from cuwheel.verdicts import library_rules
+from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.building.gate_case import Case
-    from cuwheel.inspection.libraries import Library
+    from cuwheel.device_code.libraries import Library
 
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - looked for, not written to
 _SHOWN = 4

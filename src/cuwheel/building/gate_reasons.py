@@ -6,14 +6,14 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.recording import failures, summary
-from cuwheel.units import first_few
+from cuwheel.building.recording import failures, summary
+from cuwheel.support.units import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.building.gate_values import Wanted
-    from cuwheel.recording.calls import Call
+    from cuwheel.building.recording.calls import Call
 
 FORCE = (
     "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever the build passes it"

@@ -9,22 +9,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building.gate_archives import Archives, Origin, piece_of
+from cuwheel.device_code import cubin, fatbin, objects, payload, source
+from cuwheel.device_code.demangle import demangled
+from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.wrappers import VERSION_LINKED
 from cuwheel.errors import MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection import cubin, fatbin, objects, payload, source
-from cuwheel.inspection.demangle import demangled
-from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.inspection.wrappers import VERSION_LINKED
-from cuwheel.units import file_name
+from cuwheel.support.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.buffer import Buffer
     from cuwheel.building.gate_values import Wanted
-    from cuwheel.inspection.fatbin import RawEntry
-    from cuwheel.inspection.libraries import Container, DeviceCode, Library, Survey, Symbols
+    from cuwheel.device_code.fatbin import RawEntry
+    from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey, Symbols
+    from cuwheel.support.buffer import Buffer
 
 # Decompressed to see who compiled what, at most: a second's work. Of the containers behind it nobody is named.
 _READ_LIMIT = 1 << 28

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from cuwheel.building.recording.calls import Record
 from cuwheel.building.tables import GateTable
 from cuwheel.facts.arch import Arch
-from cuwheel.finding import Finding
-from cuwheel.recording.calls import Record
+from cuwheel.support.finding import Finding
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

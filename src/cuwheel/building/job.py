@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from cuwheel.finding import Finding
-from cuwheel.planning import plan as plan_values
+from cuwheel.network.venvs import Python
+from cuwheel.support.finding import Finding
 from cuwheel.toolchains.toolchain import Archive, Setting, Toolchain
-from cuwheel.venvs import Python
+from cuwheel.verdicts.planning import plan as plan_values
 
 
 class Project(Struct, frozen=True, kw_only=True):

@@ -10,18 +10,19 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import codec, files, process, venvs
 from cuwheel.building import build_tools, nvcc_words, texts, variables, workspace
 from cuwheel.building.job import Job
 from cuwheel.building.request import Fit
+from cuwheel.changes.graft import module_ids
+from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
-from cuwheel.finding import Finding
-from cuwheel.grafting import module_ids
-from cuwheel.inspection.description import BuildRecord
+from cuwheel.facts.spellings import table as spellings
 from cuwheel.machine import resources
-from cuwheel.spellings import table as spellings
+from cuwheel.network import venvs
+from cuwheel.support import codec, files, process
+from cuwheel.support.finding import Finding
 from cuwheel.toolchains import commands
 from cuwheel.version import __version__
 
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from cuwheel.building.job import Project, Tree
     from cuwheel.building.order import Order
     from cuwheel.building.tables import Table
-    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.network.venvs import Python
     from cuwheel.toolchains.toolchain import Toolchain
-    from cuwheel.venvs import Python
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import system_calls
 from cuwheel.building import gate
 from cuwheel.building.results import MadeWheel, MergedWheel
+from cuwheel.changes.stamp import merge
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.files import sha256
-from cuwheel.inspection.survey import survey
-from cuwheel.stamping import merge
+from cuwheel.support import system_calls
+from cuwheel.support.files import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.finding import Finding
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

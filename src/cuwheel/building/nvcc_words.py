@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import process
 from cuwheel.errors import CuwheelError
+from cuwheel.support import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import codec, files, log
 from cuwheel.building import finishing, jobs, on_worker, packing, share_choice, shares, trees
 from cuwheel.building.job import Built, Problem
 from cuwheel.building.on_worker import Given, MadeShare, Sources
@@ -18,6 +17,7 @@ from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.machine import resources
+from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from cuwheel.building.steps import Steps
     from cuwheel.clusters.engine import Capacity
     from cuwheel.clusters.task import Done
-    from cuwheel.finding import Finding
-    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 _LEAST_CORES = 2
 

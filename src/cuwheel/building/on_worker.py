@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files
 from cuwheel.building import packing, shares, workspace
 from cuwheel.building.job import Phase, Problem, Project, Tree
 from cuwheel.building.request import BuildRequest
@@ -19,8 +18,9 @@ from cuwheel.building.steps import Decided, Steps
 from cuwheel.building.tables import Table
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.machine import resources
-from cuwheel.planning import plan as plan_values
+from cuwheel.support import codec, files
 from cuwheel.toolchains.store import open_store
+from cuwheel.verdicts.planning import plan as plan_values
 
 if TYPE_CHECKING:
     from cuwheel.building.job import Built, Job

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import log
 from cuwheel.building import repository, trees
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.support import log
 from cuwheel.toolchains.store import NO_SPACE, Store
 
 if TYPE_CHECKING:

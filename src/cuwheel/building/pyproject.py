@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode, files
 from cuwheel.building.job import Project
 from cuwheel.errors import MalformedError
+from cuwheel.support import decode, files
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import re
 from dataclasses import replace  # noqa: TID251 - of a dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel import files, log, resolver, venvs
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnknownNameError
-from cuwheel.network import addresses, transfer
+from cuwheel.network import addresses, resolver, transfer, venvs
+from cuwheel.support import files, log
 
 if TYPE_CHECKING:
     from pathlib import Path

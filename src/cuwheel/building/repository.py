@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel import process
+from cuwheel.support import process
 
 if TYPE_CHECKING:
     from pathlib import Path

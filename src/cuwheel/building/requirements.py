@@ -9,13 +9,12 @@ from msgspec import Struct, field
 from packaging.markers import default_environment
 from packaging.utils import canonicalize_name
 
-from cuwheel import venvs
 from cuwheel.building import variables
 from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.facts import torch
-from cuwheel.network import client, reachability
+from cuwheel.network import client, reachability, venvs
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Archive

@@ -11,11 +11,11 @@ from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Built, Job, Phase, Problem
 from cuwheel.building.order import Order
 from cuwheel.building.recipes import Recipe
-from cuwheel.finding import Finding
-from cuwheel.inspection.libraries import Survey
-from cuwheel.planning import plan as plan_values
-from cuwheel.recording.calls import Record
-from cuwheel.stamping.variants import VariantSet
+from cuwheel.building.recording.calls import Record
+from cuwheel.changes.stamp.variants import VariantSet
+from cuwheel.device_code.libraries import Survey
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.planning import plan as plan_values
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
 # why. `planned`: a dry run.

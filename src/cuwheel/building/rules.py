@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement
 
-from cuwheel import units
 from cuwheel.building import texts
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import ci, toolchains
+from cuwheel.support import units
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:

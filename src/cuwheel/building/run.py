@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import codec, files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, trees, workspace
 from cuwheel.building.job import Built, Phase, Problem
+from cuwheel.building.recording import session
 from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.recording import session
+from cuwheel.support import codec, files, log, units
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cuwheel.building.cache import Server
     from cuwheel.building.job import Job
     from cuwheel.building.order import Order
+    from cuwheel.building.recording.session import Session
     from cuwheel.building.requirements import Source
-    from cuwheel.recording.session import Session
 
     Build: TypeAlias = Callable[[Job, Order, Source], Built]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.building import shares
-from cuwheel.finding import Finding
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.building.request import BuildRequest
-    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 
 class Choice(Struct, frozen=True, kw_only=True):

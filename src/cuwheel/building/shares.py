@@ -15,19 +15,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, log, units
 from cuwheel.building import jobs, nvcc_words, run
 from cuwheel.building.job import Built, Phase, Problem
+from cuwheel.building.recording import archs as arch_flags
+from cuwheel.building.recording import reader
+from cuwheel.changes.graft import wheels
+from cuwheel.changes.graft.deciding import Known
+from cuwheel.changes.graft.request import GraftRequest
+from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.facts import toolkits
-from cuwheel.finding import Finding
-from cuwheel.grafting import wheels
-from cuwheel.grafting.deciding import Known
-from cuwheel.grafting.request import GraftRequest
-from cuwheel.inspection.description import Description
-from cuwheel.recording import archs as arch_flags
-from cuwheel.recording import reader
-from cuwheel.spellings import table as spellings
+from cuwheel.facts.spellings import table as spellings
+from cuwheel.support import codec, files, log, units
+from cuwheel.support.finding import Finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.building.order import Order
     from cuwheel.building.requirements import Source
     from cuwheel.facts.arch import Arch
-    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 _NOTE = "share.json"
 

@@ -7,8 +7,8 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel import files, masking, process
 from cuwheel.errors import ToolError
+from cuwheel.support import files, masking, process
 from cuwheel.toolchains import commands
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import units
 from cuwheel.building import repository, trees
 from cuwheel.building.job import Tree
+from cuwheel.device_code.pinned import is_pinned
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
-from cuwheel.finding import Finding
-from cuwheel.inspection.pinned import is_pinned
+from cuwheel.support import units
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

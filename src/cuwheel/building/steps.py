@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log
 from cuwheel.building import (
     config,
     finishing,
@@ -34,24 +33,25 @@ from cuwheel.building.tables import Table
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.machine import fleet
-from cuwheel.planning import plans
-from cuwheel.planning.settings import ALL
+from cuwheel.support import log
 from cuwheel.toolchains import lock, provide
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.request import toolkit_from
 from cuwheel.toolchains.store import open_store
+from cuwheel.verdicts.planning import plans
+from cuwheel.verdicts.planning.settings import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cuwheel.building.job import Job
     from cuwheel.building.request import BuildRequest
-    from cuwheel.finding import Finding
-    from cuwheel.planning.plan import Job as PlanJob
-    from cuwheel.planning.plan import NotServed
+    from cuwheel.support.finding import Finding
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import Toolchain
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
+    from cuwheel.verdicts.planning.plan import NotServed
 
 
 class Decided(Struct, frozen=True, kw_only=True):

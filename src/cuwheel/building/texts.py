@@ -6,7 +6,7 @@ import string
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
-from cuwheel.spellings import table
+from cuwheel.facts.spellings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

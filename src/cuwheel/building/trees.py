@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import files, log, system_calls
 from cuwheel.building import repository
-from cuwheel.confined import place_of_member, unpack_member
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.support import files, log, system_calls
+from cuwheel.support.confined import place_of_member, unpack_member
 from cuwheel.toolchains import store, unpack
 
 if TYPE_CHECKING:

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import system_calls, venvs
 from cuwheel.building import texts
 from cuwheel.building.tables import Table
+from cuwheel.facts.spellings import table as spellings
 from cuwheel.machine.resources import Share
-from cuwheel.planning.plan import Job as PlanJob
-from cuwheel.spellings import table as spellings
+from cuwheel.network import venvs
+from cuwheel.support import system_calls
 from cuwheel.toolchains import settings as toolchain_settings
 from cuwheel.toolchains.toolchain import Setting, Toolchain
+from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.spellings.row import Spelling
+    from cuwheel.facts.spellings.row import Spelling
     from cuwheel.toolchains.toolchain import HostCompiler
 
 MARK = "CUWHEEL_BUILD"  # by which what a killed build left running is found

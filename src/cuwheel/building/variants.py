@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.building.results import MadeVariants
+from cuwheel.changes.stamp import variants
 from cuwheel.errors import CuwheelError
-from cuwheel.finding import Finding
-from cuwheel.stamping import variants
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cuwheel.building.order import Order
     from cuwheel.building.results import JobResult, MergedWheel
-    from cuwheel.stamping.variants import VariantSet
+    from cuwheel.changes.stamp.variants import VariantSet
 
 
 def written(order: Order, done: Sequence[JobResult], merged: Sequence[MergedWheel]) -> MadeVariants:

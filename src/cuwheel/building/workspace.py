@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec, files, log
 from cuwheel.building import variables
 from cuwheel.building.job import Built
 from cuwheel.errors import UnreadableError
+from cuwheel.support import codec, files, log
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:

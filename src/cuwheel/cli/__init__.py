@@ -50,7 +50,7 @@ def _shown(text: str) -> str:
     """An error may quote what a program said, or an address with a password in it."""
     import os
 
-    from cuwheel import masking, printable
+    from cuwheel.support import masking, printable
 
     return printable.message(masking.known(text, os.environ))
 

@@ -121,9 +121,10 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> Bench:
-    from cuwheel import api, files
-    from cuwheel.measuring.request import BenchRequest
+    from cuwheel import api
+    from cuwheel.proving.measuring.request import BenchRequest
     from cuwheel.report.answer import to_json
+    from cuwheel.support import files
 
     what = args.what[1:] if args.what[0] == "--" else args.what[0]
     if isinstance(what, str):

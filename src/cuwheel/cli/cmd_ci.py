@@ -90,9 +90,10 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> Ci:
-    from cuwheel import api, files
-    from cuwheel.workflows import matrix, watching
-    from cuwheel.workflows.request import CiRequest
+    from cuwheel import api
+    from cuwheel.delivery.workflows import matrix, watching
+    from cuwheel.delivery.workflows.request import CiRequest
+    from cuwheel.support import files
 
     if args.action == "matrix":
         image = args.image or ""

@@ -78,7 +78,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Graft:
     from cuwheel import api
-    from cuwheel.grafting.request import GraftRequest
+    from cuwheel.changes.graft.request import GraftRequest
 
     answer = api.graft(
         request_of(GraftRequest, args, add=option_values.all_parts(args.add), cuda=option_values.all_parts(args.cuda))

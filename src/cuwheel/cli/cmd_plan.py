@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import names, option_values, shared_options
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
-from cuwheel.spellings import table
+from cuwheel.facts.spellings import table
 
 if TYPE_CHECKING:
     import argparse
 
-    from cuwheel.planning.settings import Wishes
     from cuwheel.report.plan import Plan
+    from cuwheel.verdicts.planning.settings import Wishes
 
 EXAMPLES = """\
   cuwheel plan --for h100,l40,"rtx 4090"       the smallest list for these
@@ -67,7 +67,7 @@ _OPTIONS = {"machines": "--for", "spelling": "--as", "no_ptx": "--no-ptx"}
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     """All of them at once: options that do not belong to what was asked for, and those that cannot be used together."""
-    from cuwheel.planning import settings
+    from cuwheel.verdicts.planning import settings
 
     strangers = _OF_READING if args.read is None else _OF_PLANNING
     given = [_OPTIONS.get(name, f"--{name}") for name in strangers if getattr(args, name)]
@@ -80,7 +80,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 
 def _wishes(args: argparse.Namespace) -> Wishes:
-    from cuwheel.planning.settings import Wishes
+    from cuwheel.verdicts.planning.settings import Wishes
 
     return Wishes(
         future=args.future, native=args.native, specific=args.specific, family=args.family, ptx=not args.no_ptx

@@ -85,7 +85,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
-    from cuwheel.recording.instructions import Wish
+    from cuwheel.building.recording.instructions import Wish
 
     wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)
     if args.matrix:

@@ -81,7 +81,7 @@ def refuse_conflicts(_args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Repair:
     from cuwheel import api
-    from cuwheel.repairing.request import RepairRequest
+    from cuwheel.changes.repair.request import RepairRequest
 
     answer = api.repair(request_of(RepairRequest, args))
     write_html(answer, args)

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _other_call(text: str) -> str:
     """A record's folder, a call of one, or `:M` of the same; nothing: this environment."""
-    from cuwheel.recording import target
+    from cuwheel.building.recording import target
 
     if text.startswith(":") and not text[1:].isdecimal():
         raise option_values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")

@@ -125,7 +125,7 @@ def _settled(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> Slim:
     from cuwheel import api
-    from cuwheel.slimming.request import SlimRequest
+    from cuwheel.changes.slim.request import SlimRequest
 
     if args.undo or (args.commit and not _cuts(args)):
         (place,) = _settled(args)

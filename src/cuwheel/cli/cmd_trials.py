@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _bisected(args: argparse.Namespace, file: Path, only: dict[str, str]) -> Answer:
     from cuwheel import api
-    from cuwheel.measuring.bisection import Odds, Span
+    from cuwheel.proving.measuring.bisection import Odds, Span
 
     span = Span(
         good=args.good,
@@ -169,7 +169,7 @@ def _shown(answer: Answer, args: argparse.Namespace) -> Answer:
 
 def _folder(place: str | None) -> Path:
     """Of a journal, or of the file whose journal lies beside it."""
-    from cuwheel.measuring import campaign
+    from cuwheel.proving.measuring import campaign
 
     if place is None or places.is_folder(place):
         return places.folder(place or "cuwheel-trials")

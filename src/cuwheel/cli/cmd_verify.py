@@ -160,7 +160,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def _verify(args: argparse.Namespace) -> Answer:
     from cuwheel import api
-    from cuwheel.verifying.request import VerifyRequest
+    from cuwheel.proving.request import VerifyRequest
 
     request = request_of(
         VerifyRequest,
@@ -176,7 +176,7 @@ def _verify(args: argparse.Namespace) -> Answer:
 
 def _pack(args: argparse.Namespace) -> Answer:
     from cuwheel import api
-    from cuwheel.verifying.request import PackRequest
+    from cuwheel.proving.request import PackRequest
 
     pythons = option_values.all_parts(args.python)
     request = request_of(

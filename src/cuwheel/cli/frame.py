@@ -11,7 +11,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +71,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
         if action.choices is not None and value not in action.choices:
-            from cuwheel import typos
             from cuwheel.cli import option_values
+            from cuwheel.support import typos
 
             one_of = ", ".join(map(str, action.choices))
             near = typos.nearest(value, tuple(map(str, action.choices)))
@@ -163,7 +163,7 @@ def verb_module(verb: str) -> Verb:
 def _unknown_verb(word: str) -> UsageError:
     if word.startswith("-"):
         return UsageError(f"options must come after the verb: {word}", hint="cuwheel --help")
-    from cuwheel import typos
+    from cuwheel.support import typos
 
     near = typos.nearest(word, (*VERBS, "completion", "help"))
     hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
@@ -228,7 +228,7 @@ def _completion(words: Sequence[str]) -> str:
 
 
 def _listen(args: argparse.Namespace) -> None:
-    from cuwheel import log
+    from cuwheel.support import log
 
     level = "debug" if args.verbose else "error" if args.quiet else "info"
     show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import codec
 from cuwheel.cli import frame
+from cuwheel.device_code import any_target
 from cuwheel.errors import EXIT_BUG, EXIT_NO, EXIT_OK, CuwheelError, UnreadableError
-from cuwheel.inspection import any_target
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeAlias
 
-    from cuwheel.log import ProgressListener
     from cuwheel.report.answer import Answer
+    from cuwheel.support.log import ProgressListener
 
     Show: TypeAlias = Callable[[str, int, int], object]
 
@@ -71,8 +71,8 @@ def _reply(words: Sequence[str], show: Show | None) -> Reply:
 
 
 def _answered(words: Sequence[str], show: Show | None) -> Reply:
-    from cuwheel import log
     from cuwheel.report.answer import to_json
+    from cuwheel.support import log
 
     module, args = frame.understood(words)
     log.listen(level="error", on_progress=_listener(show) if show else None)

@@ -88,7 +88,7 @@ def profile(text: str) -> Path:
 
 
 def need(text: str) -> str:
-    from cuwheel.compat import prerequisites
+    from cuwheel.verdicts import prerequisites
 
     if len(text) > _LONGEST_NEED:
         raise option_values.wrong(text, "of the form NAME or NAME>=VERSION")
@@ -142,7 +142,7 @@ def machine_code(text: str) -> str:
 
 def policy(text: str) -> str:
     """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
-    from cuwheel.repairing import policies
+    from cuwheel.changes.repair import policies
 
     if text == "auto":
         return text
@@ -159,7 +159,7 @@ def policy(text: str) -> str:
 
 def binary(text: str) -> str:
     """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
-    from cuwheel.inspection import pinned, source
+    from cuwheel.device_code import pinned, source
 
     path = Path(text)
     if pinned.is_pinned(text) or places.exists(text):

@@ -7,13 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel import printable
 from cuwheel.cli import streams
+from cuwheel.support import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.log import Progress
+    from cuwheel.support.log import Progress
 
 _PATIENCE_S = 0.5
 _LINE_S = 60.0  # between lines in a log: enough to see that it lives, too few to bury the rest

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files, log, scratch, system_calls
+from cuwheel.support import files, log, scratch, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

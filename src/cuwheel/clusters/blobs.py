@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files
 from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.support import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

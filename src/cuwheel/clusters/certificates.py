@@ -11,8 +11,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from cuwheel import extras, files, system_calls
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.support import extras, files, system_calls
 
 if TYPE_CHECKING:
     from cryptography import x509

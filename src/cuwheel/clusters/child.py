@@ -17,7 +17,6 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import codec, files, log
 from cuwheel.clusters import apart, blobs
 from cuwheel.clusters.task import Answer, Sent, Task
 from cuwheel.errors import (
@@ -29,11 +28,12 @@ from cuwheel.errors import (
     UnavailableError,
     UnreadableError,
 )
+from cuwheel.support import codec, files, log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.log import Progress, ProgressListener
+    from cuwheel.support.log import Progress, ProgressListener
 
 # Of the machine, not of the task: another worker may do better.
 _OF_THE_WORKER = (MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError, UnreadableError)

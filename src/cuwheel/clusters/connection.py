@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cuwheel import extras, log, process
 from cuwheel.clusters import certificates, service
 from cuwheel.errors import ToolError, UnreadableError
 from cuwheel.machine import resources
+from cuwheel.support import extras, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

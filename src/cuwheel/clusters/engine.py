@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log, units
 from cuwheel.clusters import connection, keeping, schedule
 from cuwheel.clusters.roster import Roster
 from cuwheel.clusters.schedule import Slot, Waiting
 from cuwheel.clusters.task import Done
 from cuwheel.clusters.transport import FaultError, SchedulerGoneError, Transport
 from cuwheel.errors import CuwheelError
+from cuwheel.support import log, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

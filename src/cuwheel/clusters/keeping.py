@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, log
 from cuwheel.clusters.task import Done
 from cuwheel.errors import UnreadableError
+from cuwheel.support import codec, files, log
 
 if TYPE_CHECKING:
     from cuwheel.clusters.task import Task

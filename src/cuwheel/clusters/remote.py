@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import codec, files, process, scratch, system_calls
 from cuwheel.clusters import apart, blobs
 from cuwheel.clusters.task import Answer, Task, own_facts
 from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
+from cuwheel.support import codec, files, process, scratch, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.process import Conversation
+    from cuwheel.support.process import Conversation
 
 TOPIC = "cuwheel"
 _LOOK_S = 0.5

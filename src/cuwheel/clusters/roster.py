@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cuwheel import log
 from cuwheel.clusters.task import own_code
 from cuwheel.clusters.transport import FaultError, SchedulerGoneError
+from cuwheel.support import log
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel import files, log
 from cuwheel.clusters import blobs, certificates, remote, target
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import resources
+from cuwheel.support import files, log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files
 from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
+from cuwheel.device_code import any_target
+from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.pinned import is_pinned, on_disk
 from cuwheel.errors import UnreadableError
-from cuwheel.inspection import any_target
-from cuwheel.inspection.libraries import Survey
-from cuwheel.inspection.pinned import is_pinned, on_disk
+from cuwheel.support import codec, files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from cuwheel import files
+from cuwheel.support import files
 from cuwheel.version import __version__
 
 _COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import codec, log
 from cuwheel.clusters import blobs, remote
 from cuwheel.clusters.task import Answer, Facts
-from cuwheel.confined import strange_on_windows
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.support import codec, log
+from cuwheel.support.confined import strange_on_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

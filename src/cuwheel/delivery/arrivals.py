@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import files
-from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import attestations, channels, layout
 from cuwheel.delivery.simple_api import Hashes, PublishedFile
+from cuwheel.device_code import pinned, wheel_facts
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.finding import Finding
-from cuwheel.inspection import pinned, wheel_facts
-from cuwheel.verifying import wheel_rules
+from cuwheel.proving import wheel_rules
+from cuwheel.support import files
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.variant import Document

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, extras, process
 from cuwheel.delivery.simple_api import PROVENANCE
 from cuwheel.errors import ToolError
 from cuwheel.facts import indexes
-from cuwheel.files import chunks
-from cuwheel.finding import Finding
+from cuwheel.support import codec, extras, process
+from cuwheel.support.files import chunks
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

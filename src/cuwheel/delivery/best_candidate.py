@@ -9,9 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cuwheel import log
-from cuwheel.compat import tags
-from cuwheel.compat.verdict import ORDER
 from cuwheel.delivery import candidates, catalogue, judging, tag_order, wheel_reading
 from cuwheel.delivery.judging import Ruling
 from cuwheel.errors import CuwheelError
@@ -19,7 +16,10 @@ from cuwheel.machine import named
 from cuwheel.machine.fleet import Machine, with_platform
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
-from cuwheel.units import size
+from cuwheel.support import log
+from cuwheel.support.units import size
+from cuwheel.verdicts import tags
+from cuwheel.verdicts.verdict import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

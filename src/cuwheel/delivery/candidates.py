@@ -14,7 +14,6 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import files, log, resolver
 from cuwheel.delivery import index_listing, layout
 from cuwheel.delivery.index_listing import IndexFile
 from cuwheel.errors import (
@@ -24,7 +23,8 @@ from cuwheel.errors import (
     UnreadableError,
     UsageError,
 )
-from cuwheel.network import addresses, client, logins, pages
+from cuwheel.network import addresses, client, logins, pages, resolver
+from cuwheel.support import files, log
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.network.index_settings import Settings
-    from cuwheel.resolver import Release
+    from cuwheel.network.resolver import Release
 
 _LARGEST_PAGE = 1 << 27
 _AT_ONCE = 8
@@ -202,6 +202,12 @@ def _is_in(path: Path, place: str) -> bool:
 
 def _is_same(listing: IndexFile, release: Release) -> bool:
     return listing.file == release.file and (not release.sha256 or listing.sha256 in (None, release.sha256))
+
+
+def releases_of(requirement: str) -> set[Version]:
+    """The versions that the configured indexes have of it."""
+    with client.Session() as session:
+        return {each.version for each in listed(wanted(requirement), places(session.found), session)}
 
 
 def listed(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:

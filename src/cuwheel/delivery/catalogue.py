@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, decode, files, log, zstd
-from cuwheel.compat import tags
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses, client, transfer
+from cuwheel.support import codec, decode, files, log, zstd
+from cuwheel.verdicts import tags
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.delivery.candidates import Candidate
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.wheel_facts import WheelFacts
 
 LIST: Final = "catalogue.json"
 SCHEMA: Final = "cuwheel.catalogue-list/1"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import log
 from cuwheel.delivery import catalogue_reach, layout, page, page_verdicts
 from cuwheel.delivery.steps import Remove, Write
 from cuwheel.facts import architectures
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import log
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.compat import matrix
-from cuwheel.compat.predict import Outcome
 from cuwheel.delivery import judging
 from cuwheel.delivery.catalogue import SHIPPED, Catalogue
+from cuwheel.device_code import wheel_facts
 from cuwheel.facts import architectures
-from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
+from cuwheel.verdicts import matrix
+from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from packaging.version import Version
 
-from cuwheel import codec, log
 from cuwheel.clusters.task import Task
 from cuwheel.delivery import wheel_reading
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.index_listing import IndexFile
+from cuwheel.device_code.wheel_facts import WheelFacts
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection.wheel_facts import WheelFacts
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.support import codec, log
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:

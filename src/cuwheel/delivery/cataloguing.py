@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel import files, log
-from cuwheel.compat import tags
 from cuwheel.delivery import candidates, catalogue_reading
 from cuwheel.delivery.catalogue import Listed, Store
 from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.locking import locked
 from cuwheel.network import client
 from cuwheel.network.remote import Budget
-from cuwheel.units import size
+from cuwheel.support import files, log
+from cuwheel.support.locking import locked
+from cuwheel.support.units import size
+from cuwheel.verdicts import tags
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cuwheel.facts import packages, versions
-from cuwheel.finding import Finding
+from cuwheel.support.finding import Finding
 from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from packaging.requirements import Requirement
 
-    from cuwheel.inspection.wheel_facts import LibraryFacts, WheelFacts
+    from cuwheel.device_code.wheel_facts import LibraryFacts, WheelFacts
 
 # In local versions, as people write them: `cu130`, `cu12torch2.6cxx11abiTRUE`, `pt211cu130`.
 _CUDA_LABEL = re.compile(r"(?<![a-z])cu(\d{2})(\d?)(?!\d)", re.ASCII | re.IGNORECASE)

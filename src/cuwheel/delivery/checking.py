@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log
 from cuwheel.delivery import file_checks, index_folder, layout, signing, site, steps, variant_checks
 from cuwheel.delivery.page_checks import PageChecks
 from cuwheel.delivery.publishing import PublishedWheel, merged
-from cuwheel.finding import Finding
-from cuwheel.units import first_few
+from cuwheel.support import log
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

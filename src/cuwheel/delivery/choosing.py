@@ -8,19 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cuwheel import files, log
 from cuwheel.delivery import best_candidate, candidates, judging, source_build, wheel_reading
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.index_listing import IndexFile
 from cuwheel.delivery.judging import Ruling
 from cuwheel.delivery.source_build import PlannedBuild
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages
-from cuwheel.finding import Finding
-from cuwheel.inspection import wheel_facts
 from cuwheel.network import client
 from cuwheel.network.remote import Budget
+from cuwheel.support import files, log
+from cuwheel.support.finding import Finding
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName

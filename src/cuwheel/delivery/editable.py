@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import extras, files, journal, log, process, quoting, system_calls, venvs
 from cuwheel.building import variables
 from cuwheel.building.steps import Steps
 from cuwheel.delivery import environment_changes, import_checks, source_build
 from cuwheel.delivery.installing import EditablePlan, Installed, broken_requirements, place_of
-from cuwheel.diagnose import failed_job, inquiry
+from cuwheel.diagnosis import failed_job, inquiry
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UsageError
 from cuwheel.facts import packages, versions
 from cuwheel.machine import named
+from cuwheel.network import venvs
+from cuwheel.support import extras, files, log, process, quoting, system_calls
+from cuwheel.wheel import journal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

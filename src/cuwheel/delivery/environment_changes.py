@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, masking, resolver, venvs
 from cuwheel.delivery import candidates
-from cuwheel.network import addresses, index_settings, logins, transfer
-from cuwheel.resolver import Release
+from cuwheel.network import addresses, index_settings, logins, resolver, transfer, venvs
+from cuwheel.network.resolver import Release
+from cuwheel.support import files, masking
 from cuwheel.wheel import installed as dist_info
 from cuwheel.wheel import record, requirements
 from cuwheel.wheel.installed import distributions, site_packages

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import journal, quoting
 from cuwheel.delivery import pin_files
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
-from cuwheel.journal import Header, Journal
+from cuwheel.support import quoting
 from cuwheel.version import __version__
+from cuwheel.wheel import journal
 from cuwheel.wheel.installed import site_packages
+from cuwheel.wheel.journal import Header, Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.finding import Finding
-    from cuwheel.journal import Pinned
+    from cuwheel.support.finding import Finding
+    from cuwheel.wheel.journal import Pinned
 
 _SCRIPTS = ("bin", "Scripts")
 _OLD = ".cuwheel-install/journal.json"  # of an earlier cuwheel

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import codec, files, log, quoting
 from cuwheel.delivery import index_folder, layout, simple_api, site, update
 from cuwheel.delivery.index_folder import JOURNAL, Journal
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.support import codec, files, log, quoting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

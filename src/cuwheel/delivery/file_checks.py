@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import files
-from cuwheel.compat import rule
-from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import attestations, channels
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, NetworkError
-from cuwheel.finding import Finding
-from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses
-from cuwheel.verifying.wheel_rules import variants
+from cuwheel.proving.wheel_rules import variants
+from cuwheel.support import files
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import rule
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

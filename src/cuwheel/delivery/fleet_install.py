@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 
-from cuwheel import files, log, resolver
 from cuwheel.delivery import (
     candidates,
     choosing,
@@ -28,15 +27,16 @@ from cuwheel.errors import UsageError
 from cuwheel.facts import versions
 from cuwheel.machine import named
 from cuwheel.machine.fleet import Machine, with_platform
-from cuwheel.network import addresses, index_settings, transfer
-from cuwheel.units import size
+from cuwheel.network import addresses, index_settings, resolver, transfer
+from cuwheel.support import files, log
+from cuwheel.support.units import size
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.delivery.request import InstallRequest
-    from cuwheel.resolver import Release
+    from cuwheel.network.resolver import Release
 
 _GLIBC = "2.28"  # of manylinux_2_28, which current wheels are for
 

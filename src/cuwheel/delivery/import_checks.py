@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, masking, process
-from cuwheel.verifying import checks, installation, libraries, modules
-from cuwheel.verifying.runner import checks as runner
-from cuwheel.verifying.runner import launch, variables
+from cuwheel.proving import checks, installation, libraries, modules
+from cuwheel.proving.runner import checks as runner
+from cuwheel.proving.runner import launch, variables
+from cuwheel.support import log, masking, process
 from cuwheel.wheel import installed
 from cuwheel.wheel.installed import distributions, recorded_files, site_packages
 from cuwheel.wheel.metadata import normalised
@@ -18,7 +18,7 @@ from cuwheel.wheel.metadata import normalised
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.verifying.outcomes import Result
+    from cuwheel.proving.outcomes import Result
 
 _ASK_S = 120.0
 _GOOD = ("passed", "skipped")

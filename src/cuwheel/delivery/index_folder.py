@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, files, locking, quoting
 from cuwheel.delivery import layout, simple_api
 from cuwheel.delivery.simple_api import PROVENANCE, Hashes, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
+from cuwheel.support import codec, files, locking, quoting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

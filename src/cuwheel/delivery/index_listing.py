@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, log
 from cuwheel.delivery import simple_api
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
 from cuwheel.network import addresses
+from cuwheel.support import codec, log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, decode, files
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
+from cuwheel.support import codec, decode, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import journal, log, quoting, venvs
-from cuwheel.compat.pins import Pin
 from cuwheel.delivery import (
     candidates,
     choosing,
@@ -34,17 +32,20 @@ from cuwheel.delivery.fleet_install import Fleet
 from cuwheel.delivery.install_lock import InstallLock, Part
 from cuwheel.delivery.pinning import Settings
 from cuwheel.delivery.slimmed_wheels import Slimmed
-from cuwheel.diagnose import inquiry
-from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.diagnosis import inquiry
+from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UnreadableError
-from cuwheel.finding import Finding
-from cuwheel.journal import Pinned
 from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
-from cuwheel.network import addresses, index_settings
-from cuwheel.units import size
-from cuwheel.verifying.outcomes import Result
+from cuwheel.network import addresses, index_settings, venvs
+from cuwheel.proving.outcomes import Result
+from cuwheel.support import log, quoting
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
+from cuwheel.verdicts.pins import Pin
+from cuwheel.wheel import journal
+from cuwheel.wheel.journal import Pinned
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Places
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.resolver import Release
+    from cuwheel.network.resolver import Release
 
 _MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 

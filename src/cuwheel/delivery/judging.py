@@ -8,28 +8,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cuwheel.compat import matrix, pins, tags, torch_releases
-from cuwheel.compat.choose import CudaError
-from cuwheel.compat.loading import loading
-from cuwheel.compat.pins import Pin
-from cuwheel.compat.predict import Outcome
-from cuwheel.compat.verdict import worst
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.wheel_reading import Origin
+from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import libraries
-from cuwheel.inspection.libraries import Survey
 from cuwheel.machine import torch_installed
-from cuwheel.units import file_name, some
+from cuwheel.support.units import file_name, some
+from cuwheel.verdicts import matrix, pins, tags, torch_releases
+from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.loading import loading
+from cuwheel.verdicts.pins import Pin
+from cuwheel.verdicts.predict import Outcome
+from cuwheel.verdicts.verdict import worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.compat.verdict import Verdict
     from cuwheel.delivery.wheel_reading import Contents
-    from cuwheel.finding import Finding
-    from cuwheel.inspection.torch_symbols import TorchExports
+    from cuwheel.device_code.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
+    from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.verdict import Verdict
     from cuwheel.wheel.name import WheelName
 
 _RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")

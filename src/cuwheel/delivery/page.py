@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cuwheel import html_templates, printable
 from cuwheel.delivery import layout, page_data
 from cuwheel.delivery.simple_api import FACTS
 from cuwheel.delivery.steps import Remove, Write
 from cuwheel.delivery.wheel_page import WheelPage
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
+from cuwheel.support import html_templates, printable
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.index_folder import IndexFolder
     from cuwheel.delivery.simple_api import Project, PublishedFile
     from cuwheel.delivery.update import Update
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.wheel_facts import WheelFacts
 
 INDEX = "index.html"
 FOLDER = "page"

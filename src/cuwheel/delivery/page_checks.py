@@ -9,8 +9,8 @@ from msgspec.structs import fields, replace
 from cuwheel.delivery import index_folder, layout, page, simple_api, simple_html, update
 from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.finding import Finding
-from cuwheel.units import first_few
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

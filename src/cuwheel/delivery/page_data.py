@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cuwheel import codec, files
-from cuwheel.compat import torch_releases
 from cuwheel.delivery import layout, page_verdicts
+from cuwheel.device_code import wheel_facts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
-from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.verbs import VERBS
+from cuwheel.support import codec, files
+from cuwheel.support.verbs import VERBS
+from cuwheel.verdicts import torch_releases
 from cuwheel.version import __version__
 from cuwheel.wheel.name import WheelName
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.delivery.simple_api import Project, PublishedFile
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.wheel_facts import WheelFacts
 
 # What ends a script, or a line of one, in the eyes of some reader.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

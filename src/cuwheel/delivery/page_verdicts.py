@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import check_rules, driver_steps, platforms, tags
-from cuwheel.compat.loading import loading, profile_of
-from cuwheel.compat.matrix import Judge
+from cuwheel.device_code import wheel_facts
 from cuwheel.facts import architectures, libraries, packages, toolkits, versions
-from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine, System
+from cuwheel.verdicts import check_rules, driver_steps, platforms, tags
+from cuwheel.verdicts.loading import loading, profile_of
+from cuwheel.verdicts.matrix import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from cuwheel.compat.driver_steps import Answer
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.facts.arch import Capability
-    from cuwheel.inspection.libraries import Survey
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.verdicts.driver_steps import Answer
 
 T = TypeVar("T", bound="Hashable")
 # The driver from which on a verdict holds (empty: the driver is not known), and its index into `verdicts`.

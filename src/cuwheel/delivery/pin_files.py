@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, system_calls
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import packages
-from cuwheel.journal import Pinned
-from cuwheel.journal import SettingsKind as Kind
+from cuwheel.support import files, system_calls
+from cuwheel.wheel.journal import Pinned
+from cuwheel.wheel.journal import SettingsKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

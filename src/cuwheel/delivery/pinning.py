@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import matrix, pins
-from cuwheel.compat.pins import Pin
 from cuwheel.facts import versions
-from cuwheel.finding import Finding
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import matrix, pins
+from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.choosing import Choice
     from cuwheel.machine.fleet import Machine
-    from cuwheel.resolver import Release
+    from cuwheel.network.resolver import Release
 
 _LOCAL = re.compile(r"\+cu(\d{2})(\d)\b", re.ASCII)
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit", re.ASCII)

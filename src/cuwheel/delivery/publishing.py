@@ -25,8 +25,8 @@ from cuwheel.delivery import (
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
-from cuwheel.finding import Finding, gravest_first
-from cuwheel.units import first_few, size
+from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.support.units import first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

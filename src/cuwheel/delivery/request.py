@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from cuwheel import printable
 from cuwheel.clusters import target
 from cuwheel.delivery import candidates, layout, pin_files
+from cuwheel.device_code import pinned
 from cuwheel.errors import NetworkError, UsageError
-from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
-from cuwheel.request_checks import as_paths, freeze, must_be_positive, resolve_environment
+from cuwheel.support import printable
+from cuwheel.support.request_checks import as_paths, freeze, must_be_positive, resolve_environment
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100

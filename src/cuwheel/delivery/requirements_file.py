@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement
 
-from cuwheel import files, resolver
 from cuwheel.errors import ConfigurationError
+from cuwheel.network import resolver
+from cuwheel.support import files
 from cuwheel.wheel.metadata import MOST_REQUIREMENTS, normalised
 from cuwheel.wheel.requirements import checked
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, process
 from cuwheel.delivery import candidates, index_folder, layout, site
 from cuwheel.delivery.simple_api import FACTS
 from cuwheel.errors import ToolError
 from cuwheel.network import addresses
+from cuwheel.support import files, process
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from cuwheel.delivery.candidates import Candidate
-    from cuwheel.resolver import Release
+    from cuwheel.network.resolver import Release
 
 NAMESPACE = "cuwheel-index"  # a signature made for another purpose does not count
 LARGEST = 1 << 16

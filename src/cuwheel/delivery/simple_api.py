@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import MalformedError, NewerSchemaError
-from cuwheel.inspection import wheel_facts
+from cuwheel.support import codec
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urljoin
 
-from cuwheel import confined
 from cuwheel.delivery import layout, simple_api
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.errors import MalformedError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
+from cuwheel.support import confined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

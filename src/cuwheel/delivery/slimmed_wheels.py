@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log
+from cuwheel.changes.slim import targets
+from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.delivery import environment_changes
 from cuwheel.errors import UsageError
-from cuwheel.finding import Finding
-from cuwheel.resolver import Release
-from cuwheel.slimming import targets
-from cuwheel.slimming.request import SlimRequest
-from cuwheel.units import size
+from cuwheel.network.resolver import Release
+from cuwheel.support import log
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

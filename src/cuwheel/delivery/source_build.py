@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files
 from cuwheel.building import pipeline
 from cuwheel.building.request import BuildRequest
-from cuwheel.diagnose import failed_job
+from cuwheel.diagnosis import failed_job
 from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.network import transfer
+from cuwheel.support import codec, files
 from cuwheel.wheel import metadata, requirements
 from cuwheel.wheel.metadata import normalised
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel import files
 from cuwheel.delivery import layout, project_pages, simple_api, simple_html, update
 from cuwheel.delivery.index_folder import changed_sums, serial, with_serial
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
+from cuwheel.support import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from cuwheel import log
 from cuwheel.delivery import best_candidate, choosing, pinning
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries
 from cuwheel.machine.fleet import Refinement
+from cuwheel.support import log
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 

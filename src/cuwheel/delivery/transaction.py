@@ -11,10 +11,10 @@ import contextlib
 import hashlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import codec, files, log, system_calls
 from cuwheel.delivery.index_folder import JOURNAL
 from cuwheel.delivery.steps import Copy, Remove
 from cuwheel.errors import UnreadableError
+from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.index_folder import IndexFolder, Journal
     from cuwheel.delivery.steps import Step
-    from cuwheel.log import Progress
+    from cuwheel.support.log import Progress
 
 _HINT = "the index still serves what it did before; publish again to go on"
 

@@ -14,14 +14,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel import typos
 from cuwheel.delivery import layout, variant_sets
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import UnknownNameError
-from cuwheel.files import sha256
-from cuwheel.finding import Finding
+from cuwheel.support import typos
+from cuwheel.support.files import sha256
+from cuwheel.support.finding import Finding
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:

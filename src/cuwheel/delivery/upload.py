@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import extras, masking, process, resolver
 from cuwheel.delivery import arrivals, layout
 from cuwheel.delivery.publishing import PublishedWheel, merged
 from cuwheel.facts import indexes
-from cuwheel.finding import Finding
-from cuwheel.network import addresses
-from cuwheel.units import size
+from cuwheel.network import addresses, resolver
+from cuwheel.support import extras, masking, process
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel.delivery import layout, variant_sets
 from cuwheel.delivery.simple_api import FACTS
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError
-from cuwheel.finding import Finding
-from cuwheel.inspection import wheel_facts
-from cuwheel.units import first_few
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import first_few
 from cuwheel.wheel import variant
 
 if TYPE_CHECKING:

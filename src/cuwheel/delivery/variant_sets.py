@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from cuwheel.delivery import layout
 from cuwheel.delivery.channels import VARIANTS
 from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
+from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import wheel_facts
 from cuwheel.wheel import variant
 from cuwheel.wheel.name import WheelName
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import locking
+from cuwheel.changes.stamp import variants
 from cuwheel.delivery import arrivals, layout
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.errors import UnreadableError
-from cuwheel.finding import Finding
-from cuwheel.stamping import variants
-from cuwheel.units import file_name
+from cuwheel.support import locking
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name
 from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.variant import Property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.changes.stamp.variants import VariantSet
     from cuwheel.delivery.index_folder import IndexFolder
-    from cuwheel.stamping.variants import VariantSet
 
 
 class PublishedVariant(Struct, frozen=True, kw_only=True):

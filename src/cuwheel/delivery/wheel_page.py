@@ -6,14 +6,14 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.compat import coverage
-from cuwheel.inspection import description, wheel_facts
-from cuwheel.units import file_name, size
+from cuwheel.device_code import description, wheel_facts
+from cuwheel.support.units import file_name, size
+from cuwheel.verdicts import coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.wheel_facts import WheelFacts
 
 
 class Row(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from cuwheel import files, log
 from cuwheel.delivery import catalogue
+from cuwheel.device_code import source, wheel_facts
+from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import source, wheel_facts
-from cuwheel.inspection.survey import survey_wheel
 from cuwheel.network import addresses, client, transfer
 from cuwheel.network.remote import RemoteFile
-from cuwheel.units import size
+from cuwheel.support import files, log
+from cuwheel.support.units import size
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.delivery.catalogue import Catalogue
-    from cuwheel.inspection.libraries import Survey
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.network.remote import Budget
 
 Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]

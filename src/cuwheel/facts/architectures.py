@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.tables import tables
+from cuwheel.support import typos
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Capability

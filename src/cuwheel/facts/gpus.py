@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import typos
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.facts.rows.gpus import squashed
 from cuwheel.facts.tables import tables
+from cuwheel.support import typos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

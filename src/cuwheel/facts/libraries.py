@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode, typos
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts.rows.libraries import Package
 from cuwheel.facts.tables import tables
+from cuwheel.support import decode, typos
 
 # `.alt` marks a second build of NVRTC: the same component.
 _SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)

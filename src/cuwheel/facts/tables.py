@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import decode
+from cuwheel.support import decode
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.architectures import Architectures

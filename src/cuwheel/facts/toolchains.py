@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import typos
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,11 +6,11 @@ import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
-from cuwheel.units import runs
+from cuwheel.support import typos
+from cuwheel.support.units import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

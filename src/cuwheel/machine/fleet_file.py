@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import decode
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Jit, Machine, Software
+from cuwheel.support import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import codec
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
 from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
@@ -18,6 +17,7 @@ from cuwheel.machine import nvml
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
 from cuwheel.machine.visual_studio import program_folders
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from cuwheel import codec
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

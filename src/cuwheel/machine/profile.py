@@ -11,11 +11,11 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, files, printable
-from cuwheel.decode import refuse_newer
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import privacy
+from cuwheel.support import codec, files, printable
+from cuwheel.support.decode import refuse_newer
 
 SCHEMA: Final = "cuwheel.machine/1"
 _SCHEMA_NAME = SCHEMA.partition("/")[0]

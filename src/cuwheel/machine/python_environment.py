@@ -8,9 +8,9 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files
 from cuwheel.errors import UnreadableError
 from cuwheel.machine.profile import Framework, Package, Python
+from cuwheel.support import files
 from cuwheel.wheel import installed
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cuwheel import units
+from cuwheel.support import units
 
 MEMORY_A_COMPILER = 2 * 10**9  # what a call of nvcc on templates takes at its worst, for one architecture
 _MOST_THREADS = 4

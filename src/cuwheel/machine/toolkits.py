@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec
 from cuwheel.machine.profile import Toolkit
 from cuwheel.machine.visual_studio import program_folders
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection import torch_symbols
+from cuwheel.device_code import torch_symbols
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from cuwheel.inspection.libraries import Survey
-    from cuwheel.inspection.torch_symbols import TorchExports
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.torch_symbols import TorchExports
 
 
 def taken(surveys: Iterable[Survey]) -> frozenset[str]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import codec, decode
 from cuwheel.facts import libraries
+from cuwheel.facts.spellings import table
 from cuwheel.machine import toolkits
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
-from cuwheel.spellings import table
+from cuwheel.support import codec, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec
 from cuwheel.machine.profile import VisualStudio
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

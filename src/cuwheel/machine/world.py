@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel import process, quoting, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.machine.profile import Attempt
+from cuwheel.support import process, quoting, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

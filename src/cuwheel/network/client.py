@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
-from cuwheel import log
 from cuwheel.errors import NetworkError
 from cuwheel.network import addresses, index_settings, logins
+from cuwheel.support import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

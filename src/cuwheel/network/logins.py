@@ -6,11 +6,11 @@ import netrc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import extras, log, process
 from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login
 from cuwheel.network.tool_settings import home
+from cuwheel.support import extras, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

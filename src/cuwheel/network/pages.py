@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec, files, log, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses, client, transfer
+from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log
 from cuwheel.network.tool_settings import (
     ToolSettings,
     home,
@@ -20,6 +19,7 @@ from cuwheel.network.tool_settings import (
     unique,
     user_folder,
 )
+from cuwheel.support import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

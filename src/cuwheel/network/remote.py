@@ -13,9 +13,9 @@ import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from cuwheel.buffer import check
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client, transfer
+from cuwheel.support.buffer import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

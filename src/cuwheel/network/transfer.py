@@ -9,9 +9,9 @@ import time
 import zlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import files, locking, log, system_calls
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client
+from cuwheel.support import files, locking, log, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

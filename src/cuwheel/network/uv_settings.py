@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode, log
 from cuwheel.network.addresses import Login
 from cuwheel.network.tool_settings import (
     Index,
@@ -21,6 +20,7 @@ from cuwheel.network.tool_settings import (
     unique,
     user_folder,
 )
+from cuwheel.support import decode, log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

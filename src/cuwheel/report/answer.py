@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cuwheel import codec, masking
+from cuwheel.support import codec, masking
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 

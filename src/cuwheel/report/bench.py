@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, decode, masking, quoting
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.measuring import samples
-from cuwheel.measuring.bench import Level, Measured, Moment
-from cuwheel.measuring.bench_side import FirstCall
-from cuwheel.measuring.samples import Ratio
+from cuwheel.proving.measuring import samples
+from cuwheel.proving.measuring.bench import Level, Measured, Moment
+from cuwheel.proving.measuring.bench_side import FirstCall
+from cuwheel.proving.measuring.samples import Ratio
 from cuwheel.report import chart
 from cuwheel.report.document import Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
-from cuwheel.units import lasted, size, some
+from cuwheel.support import codec, decode, masking, quoting
+from cuwheel.support.units import lasted, size, some
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.measuring.bench import Bench as Result
-    from cuwheel.measuring.request import BenchRequest
+    from cuwheel.proving.measuring.bench import Bench as Result
+    from cuwheel.proving.measuring.request import BenchRequest
     from cuwheel.report.document import Block
 
 SCHEMA = "cuwheel.bench/1"

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.measuring.sequential import Rates, Side
+from cuwheel.proving.measuring.sequential import Rates, Side
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
-from cuwheel.units import some
+from cuwheel.support.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.measuring.bisection import Bisected, Span
+    from cuwheel.proving.measuring.bisection import Bisected, Span
     from cuwheel.report.document import Block
 
 

@@ -8,14 +8,14 @@ from msgspec import Struct, field
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
+from cuwheel.building.recording.calls import CallState, ToolKind
 from cuwheel.building.results import Outcome, WorkerSpan
-from cuwheel.diagnose.diagnosis import Failure
+from cuwheel.changes.stamp.variants import VariantSet
+from cuwheel.diagnosis.diagnosis import Failure
 from cuwheel.facts.arch import Arch
-from cuwheel.finding import Finding
-from cuwheel.planning.plan import NotServed, Served
-from cuwheel.recording.calls import CallState, ToolKind
-from cuwheel.stamping.variants import VariantSet
+from cuwheel.support.finding import Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
+from cuwheel.verdicts.planning.plan import NotServed, Served
 
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
 

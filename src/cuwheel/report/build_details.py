@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Paragraph, Row, Table, Verbatim
 from cuwheel.report.inspect_summary import arch_order
-from cuwheel.units import file_name, lasted, size
+from cuwheel.support.units import file_name, lasted, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

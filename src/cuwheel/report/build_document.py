@@ -23,16 +23,16 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.units import file_name, lasted, size, some
+from cuwheel.support.units import file_name, lasted, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.building.results import Outcome
-    from cuwheel.finding import Finding
-    from cuwheel.planning.plan import Served
     from cuwheel.report.build import Build, Job, Merged, Tools
     from cuwheel.report.document import Block, Look
+    from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.planning.plan import Served
 
 _LOOKS: dict[Outcome, Look] = {
     "built": "good",

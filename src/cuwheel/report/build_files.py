@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files
 from cuwheel.errors import UnreadableError
 from cuwheel.report import html
 from cuwheel.report.answer import to_json
+from cuwheel.support import files
 
 if TYPE_CHECKING:
     from cuwheel.report.build import Build

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import masking
 from cuwheel.building import recipes
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Build, Job, LibraryBytes, Merged, Recipe, Source, Tools, Wheel
 from cuwheel.report.inspect_summary import arch_order
+from cuwheel.support import masking
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from cuwheel.building.job import Project, Tree
     from cuwheel.building.results import BuildResult, JobResult, MadeWheel, MergedWheel
     from cuwheel.building.tables import Table
-    from cuwheel.diagnose.diagnosis import Failure
+    from cuwheel.device_code.libraries import Library, Survey
+    from cuwheel.diagnosis.diagnosis import Failure
     from cuwheel.facts.arch import Arch
-    from cuwheel.inspection.libraries import Library, Survey
     from cuwheel.toolchains.toolchain import Toolchain
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cuwheel.recording import failures, summary
+from cuwheel.building.recording import failures, summary
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline, ticks
-from cuwheel.units import file_name
+from cuwheel.support.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.building.recording.calls import Call, Record
     from cuwheel.building.results import WorkerSpan
-    from cuwheel.recording.calls import Call, Record
     from cuwheel.report.build import Job
 
 _MOST_SPANS = 5000  # a page of more would not open; the record has them all

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.support.units import size
 from cuwheel.toolchains.kept import AGAIN, Held, Pruning, Thing
-from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat.verdict import Verdict
-from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Mark, Matrix, Paragraph, Row, Table
-from cuwheel.units import file_name, some
+from cuwheel.support.finding import SEVERITIES, Finding
+from cuwheel.support.units import file_name, some
+from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.compat.predict import Outcome
-    from cuwheel.compat.verdict import LibraryVerdict
-    from cuwheel.inspection.libraries import Survey
+    from cuwheel.device_code.libraries import Survey
     from cuwheel.report.document import Block, Look
+    from cuwheel.verdicts.predict import Outcome
+    from cuwheel.verdicts.verdict import LibraryVerdict
 
 _EVIDENCE = 3
 _NAMES = 4

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.finding import Finding
+from cuwheel.delivery.workflows.matrix import Row
+from cuwheel.delivery.workflows.watching import Watched
+from cuwheel.delivery.workflows.writing import BlockState, Workflow
 from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table, Verbatim
-from cuwheel.workflows.matrix import Row
-from cuwheel.workflows.watching import Watched
-from cuwheel.workflows.writing import BlockState, Workflow
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.inspection.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
+from cuwheel.device_code.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
-from cuwheel.units import file_name, some
+from cuwheel.support.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

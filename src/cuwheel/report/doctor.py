@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.compat.prerequisites import NeedResult
-from cuwheel.finding import Finding, gravest_first
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row
+from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.verdicts.prerequisites import NeedResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

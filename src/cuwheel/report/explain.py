@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import quoting, units
-from cuwheel.compat.verdict import Verdict
-from cuwheel.diagnose.case import RecordedCall
-from cuwheel.diagnose.causes import knowledge
-from cuwheel.diagnose.diagnosis import Cause, Evidence, WayOut
-from cuwheel.diagnose.known import Version
-from cuwheel.diagnose.text import HALF
+from cuwheel.diagnosis.case import RecordedCall
+from cuwheel.diagnosis.causes import knowledge
+from cuwheel.diagnosis.diagnosis import Cause, Evidence, WayOut
+from cuwheel.diagnosis.known import Version
+from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.support import quoting, units
+from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.diagnose.inquiry import Inquiry
+    from cuwheel.diagnosis.inquiry import Inquiry
     from cuwheel.report.document import Block
 
 _CAUSES = 3

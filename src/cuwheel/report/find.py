@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.compat import torch_releases
-from cuwheel.compat.choose import CudaError
-from cuwheel.compat.predict import Outcome
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.units import size
+from cuwheel.support.units import size
+from cuwheel.verdicts import torch_releases
+from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.compat.targets import releases_for
 from cuwheel.facts import architectures, gpu_drivers
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
+from cuwheel.verdicts.targets import releases_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

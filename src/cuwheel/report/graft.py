@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.finding import Finding
-from cuwheel.grafting.outcome import AddedCode, GraftedLibrary, WheelSize
-from cuwheel.grafting.proof import Proof, weakest
+from cuwheel.changes.graft.outcome import AddedCode, GraftedLibrary, WheelSize
+from cuwheel.changes.graft.proof import Proof, weakest
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.units import file_name, size
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.grafting.outcome import Outcome
+    from cuwheel.changes.graft.outcome import Outcome
     from cuwheel.report.document import Block
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cuwheel import files, html_templates, printable
 from cuwheel.report import chart, documents
 from cuwheel.report.document import (
     Chart,
@@ -22,6 +21,7 @@ from cuwheel.report.document import (
     Timeline,
     Verbatim,
 )
+from cuwheel.support import files, html_templates, printable
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import coverage, library_rules
-from cuwheel.compat.coverage import Coverage
-from cuwheel.finding import Finding
-from cuwheel.inspection.description import Description
-from cuwheel.inspection.libraries import Library
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.libraries import Library
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import coverage, library_rules
+from cuwheel.verdicts.coverage import Coverage
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.libraries import Survey
+    from cuwheel.device_code.libraries import Survey
 
 
 class LibraryCoverage(Struct, frozen=True, kw_only=True):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import variant_claims
-from cuwheel.inspection import description
+from cuwheel.device_code import description
 from cuwheel.report import inspect_summary as summary
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.units import file_name, size
+from cuwheel.support.units import file_name, size
+from cuwheel.verdicts import variant_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.libraries import DeviceCode, Library
+    from cuwheel.device_code.libraries import DeviceCode, Library
     from cuwheel.report.document import Block
     from cuwheel.report.inspect import Inspect
 

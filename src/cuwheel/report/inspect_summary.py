@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.finding import SEVERITIES, gravest_first
-from cuwheel.inspection.libraries import Library
+from cuwheel.device_code.libraries import Library
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
-from cuwheel.units import file_name, first_few, size, some
+from cuwheel.support.finding import SEVERITIES, gravest_first
+from cuwheel.support.units import file_name, first_few, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.finding import Finding
-    from cuwheel.inspection.libraries import DeviceCode
+    from cuwheel.device_code.libraries import DeviceCode
     from cuwheel.report.document import Cell
     from cuwheel.report.inspect import Inspect
+    from cuwheel.support.finding import Finding
 
 _FEW = 5
 _SENTENCES = 6  # of different ones

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import quoting
-from cuwheel.compat.predict import Outcome
 from cuwheel.delivery import install_lock, pinning
 from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
@@ -15,14 +13,16 @@ from cuwheel.delivery.install_lock import LockedFile
 from cuwheel.delivery.installing import EditablePlan
 from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.delivery.source_build import PlannedBuild
-from cuwheel.diagnose.diagnosis import Cause
-from cuwheel.finding import Finding
+from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.machine.fleet import Machine
+from cuwheel.proving.outcomes import Result
 from cuwheel.report import find
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.report.find import Candidate
-from cuwheel.units import size
-from cuwheel.verifying.outcomes import Result
+from cuwheel.support import quoting
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
+from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import files, printable, quoting
-from cuwheel.foreign_paths import is_of_windows
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
-from cuwheel.printable import in_markdown
+from cuwheel.support import files, printable, quoting
+from cuwheel.support.foreign_paths import is_of_windows
+from cuwheel.support.printable import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.diagnose.case import Setting
+    from cuwheel.diagnosis.case import Setting
     from cuwheel.report.explain import Explain
 
 _FENCE = "~~~"

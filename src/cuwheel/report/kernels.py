@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.finding import Finding
-from cuwheel.inspection.kernels import CodeKernels, Presence
+from cuwheel.device_code.kernels import CodeKernels, Presence
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.units import file_name, size
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

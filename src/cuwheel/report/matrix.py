@@ -9,21 +9,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, printable, quoting
-from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.building.recording import matrix_run, replays
+from cuwheel.building.recording.matrix_run import Run
+from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.machine import privacy
-from cuwheel.printable import in_markdown
-from cuwheel.recording import matrix_run, replays
-from cuwheel.recording.matrix_run import Run
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.support import codec, files, printable, quoting
+from cuwheel.support.printable import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.recording.matrix import Plan
+    from cuwheel.building.recording.matrix import Plan
     from cuwheel.report.document import Block
 
 _STATE, _TABLE = "matrix.json", "matrix.md"

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.planning.plan import Job, NotServed, OnMachine, Reading, Served
+from cuwheel.facts.spellings import table
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
-from cuwheel.spellings import table
-from cuwheel.units import size, some
+from cuwheel.support.units import size, some
+from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Reading, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.facts.spellings.row import Spelling
     from cuwheel.report.document import Block
-    from cuwheel.spellings.row import Spelling
 
 _NAMED = 4
 _SHOWN = 20

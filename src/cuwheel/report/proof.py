@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import codec
+from cuwheel.proving.proof import Proof
+from cuwheel.proving.runner import loaded
 from cuwheel.report.document import (
     Column,
     Document,
@@ -16,15 +17,14 @@ from cuwheel.report.document import (
     Table,
     last_lines,
 )
-from cuwheel.units import size
-from cuwheel.verifying.proof import Proof
-from cuwheel.verifying.runner import loaded
+from cuwheel.support import codec
+from cuwheel.support.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.proving.proof import ProofMachine, ProofPrediction, ProofWheel
     from cuwheel.report.document import Block
-    from cuwheel.verifying.proof import ProofMachine, ProofPrediction, ProofWheel
 
 __all__ = ["Proof", "document"]
 

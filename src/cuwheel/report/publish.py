@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from cuwheel.delivery.publishing import Change, PublishedWheel
 from cuwheel.delivery.variants import PublishedVariant
-from cuwheel.finding import Finding
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.units import size
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import files, log, quoting
+from cuwheel.building.recording import layout, reader, replays, statuses, summary
+from cuwheel.building.recording.calls import CallState
+from cuwheel.building.recording.summary import CallSummary, FileTime, Share, Summary
+from cuwheel.building.recording.words import readable
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.recording import layout, reader, replays, statuses, summary
-from cuwheel.recording.calls import CallState
-from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
-from cuwheel.recording.words import readable
 from cuwheel.report import replay
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.report.replay import Replay
-from cuwheel.units import size, some
+from cuwheel.support import files, log, quoting
+from cuwheel.support.units import size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.diagnose.diagnosis import Cause
-    from cuwheel.diagnose.failed_run import Stop
-    from cuwheel.recording.calls import Call
-    from cuwheel.recording.command import Ended
+    from cuwheel.building.recording.calls import Call
+    from cuwheel.building.recording.command import Ended
+    from cuwheel.diagnosis.diagnosis import Cause
+    from cuwheel.diagnosis.failed_run import Stop
     from cuwheel.report.document import Block
 
 _ROWS = 10

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.finding import Finding
-from cuwheel.repairing.decision import Fact, SearchPath
+from cuwheel.changes.repair.decision import Fact, SearchPath
 from cuwheel.report.document import (
     Amount,
     Column,
@@ -21,13 +20,14 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
-from cuwheel.units import file_name, size
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.repairing.decision import Decision, Repaired
+    from cuwheel.changes.repair.decision import Decision, Repaired
     from cuwheel.report.document import Block
 
 Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.recording import statuses, words
-from cuwheel.recording.calls import CallState
-from cuwheel.recording.differences import Differences, VariableDifference
-from cuwheel.recording.remedies import Blame
-from cuwheel.recording.rerun import Masked
+from cuwheel.building.recording import statuses, words
+from cuwheel.building.recording.calls import CallState
+from cuwheel.building.recording.differences import Differences, VariableDifference
+from cuwheel.building.recording.remedies import Blame
+from cuwheel.building.recording.rerun import Masked
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.recording.calls import Call, Record
-    from cuwheel.recording.replays import Chosen, Compared, Ran
+    from cuwheel.building.recording.calls import Call, Record
+    from cuwheel.building.recording.replays import Chosen, Compared, Ran
     from cuwheel.report.document import Block
 
 Action: TypeAlias = Literal["run", "print", "list", "diff"]

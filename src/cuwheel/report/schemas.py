@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 
 from cuwheel.building import config
-from cuwheel.inspection.wheel_facts import WheelFacts
+from cuwheel.device_code.wheel_facts import WheelFacts
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 
 def all_schemas() -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.measuring.service import Kind, Service
+from cuwheel.proving.measuring.service import Kind, Service
 from cuwheel.report.document import Document, Heading, Paragraph, Verbatim
 
 if TYPE_CHECKING:

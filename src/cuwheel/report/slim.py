@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import quoting
-from cuwheel.finding import Finding
-from cuwheel.foreign_paths import is_of_windows
+from cuwheel.changes.slim.note import names_of
+from cuwheel.changes.slim.outcome import FileChange, Heavy, Remaining, Size
+from cuwheel.changes.slim.targets import Kind
+from cuwheel.changes.slim.use import Kept
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
 from cuwheel.report.inspect_summary import arch_order
-from cuwheel.slimming.note import names_of
-from cuwheel.slimming.outcome import FileChange, Heavy, Remaining, Size
-from cuwheel.slimming.targets import Kind
-from cuwheel.slimming.use import Kept
-from cuwheel.units import file_name, first_few, size
+from cuwheel.support import quoting
+from cuwheel.support.finding import Finding
+from cuwheel.support.foreign_paths import is_of_windows
+from cuwheel.support.units import file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from cuwheel.changes.slim.outcome import Outcome
+    from cuwheel.changes.slim.targets import Slimmed
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block
-    from cuwheel.slimming.outcome import Outcome
-    from cuwheel.slimming.targets import Slimmed
 
 _SHOWN = 12
 _ARCHS = 6

@@ -11,7 +11,6 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cuwheel import printable
 from cuwheel.report.document import (
     Amount,
     Chart,
@@ -26,10 +25,11 @@ from cuwheel.report.document import (
     Timeline,
     Verbatim,
 )
+from cuwheel.support import printable
 
 if TYPE_CHECKING:
-    from cuwheel.finding import Finding
     from cuwheel.report.document import Block, Cell
+    from cuwheel.support.finding import Finding
 
 _BAR_WIDTH = 12
 _MANY_COLUMNS = 8

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel import quoting
-from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.support import quoting
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import size
 from cuwheel.toolchains import lock, notes
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification
-from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

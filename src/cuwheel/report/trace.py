@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
 
-from cuwheel import masking
 from cuwheel.report.document import (
     Amount,
     Bar,
@@ -23,8 +22,9 @@ from cuwheel.report.document import (
     hidden,
     ticks,
 )
+from cuwheel.support import masking
+from cuwheel.support.units import file_name, lasted, size
 from cuwheel.tracing.traced import Failure, KernelTime, LibraryUse, Load, Process, Trace
-from cuwheel.units import file_name, lasted, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

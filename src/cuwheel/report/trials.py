@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import masking, quoting
-from cuwheel.measuring.analysis import Analysis, Failed, Group, Kernel
-from cuwheel.measuring.axis_effects import Effect, Side
-from cuwheel.measuring.journal import GpuUse, Package
+from cuwheel.proving.measuring.analysis import Analysis, Failed, Group, Kernel
+from cuwheel.proving.measuring.axis_effects import Effect, Side
+from cuwheel.proving.measuring.journal import GpuUse, Package
 from cuwheel.report.document import (
     Chart,
     Column,
@@ -23,13 +22,14 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.units import lasted, size, some
+from cuwheel.support import masking, quoting
+from cuwheel.support.units import lasted, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.measuring.trials_file import Plan
+    from cuwheel.proving.measuring.trials_file import Plan
     from cuwheel.report.document import Block
 
 _FAILURES, _OUTPUT_LINES, _KERNELS, _LABEL = 3, 6, 5, 14

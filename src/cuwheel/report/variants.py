@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Facts, Heading, Row, Table
-from cuwheel.units import file_name, size
+from cuwheel.support.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.changes.stamp.variants import VariantSet, VariantWheel
     from cuwheel.delivery.variants import PublishedVariant
     from cuwheel.report.document import Block
-    from cuwheel.stamping.variants import VariantSet, VariantWheel
 
 
 def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:

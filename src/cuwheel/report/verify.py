@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec
-from cuwheel.finding import SEVERITIES, Finding, gravest_first
+from cuwheel.proving.outcomes import Verified
+from cuwheel.proving.runner import loaded
 from cuwheel.report.document import (
     Column,
     Document,
@@ -21,17 +21,17 @@ from cuwheel.report.document import (
     Verbatim,
     last_lines,
 )
-from cuwheel.units import size
-from cuwheel.verifying.outcomes import Verified
-from cuwheel.verifying.runner import loaded
+from cuwheel.support import codec
+from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
+from cuwheel.support.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.compat.verdict import Verdict
+    from cuwheel.proving.outcomes import Installation, Result
+    from cuwheel.proving.wheels import Proven
     from cuwheel.report.document import Block
-    from cuwheel.verifying.outcomes import Installation, Result
-    from cuwheel.verifying.wheels import Proven
+    from cuwheel.verdicts.verdict import Verdict
 
 _LINES = 12
 _EVIDENCE = 3

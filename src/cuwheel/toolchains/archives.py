@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files, resolver
 from cuwheel.errors import UnavailableError
-from cuwheel.network import addresses
+from cuwheel.network import addresses, resolver
+from cuwheel.support import files
 from cuwheel.toolchains.toolchain import Archive
 
 if TYPE_CHECKING:

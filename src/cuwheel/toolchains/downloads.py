@@ -8,10 +8,10 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-from cuwheel import files, log
 from cuwheel.errors import MalformedError, NetworkError, UnreadableError
 from cuwheel.network import transfer
 from cuwheel.network.addresses import local_path
+from cuwheel.support import files, log
 from cuwheel.toolchains.store import DOWNLOADS, Store
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import quoting
 from cuwheel.errors import UnavailableError
+from cuwheel.support import quoting
 from cuwheel.toolchains import archives, downloads, lock, provide, providers
 from cuwheel.toolchains.toolchain import Recipe
 

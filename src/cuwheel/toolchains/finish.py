@@ -6,9 +6,9 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from cuwheel import process
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
+from cuwheel.support import process
 from cuwheel.toolchains import stub
 
 if TYPE_CHECKING:

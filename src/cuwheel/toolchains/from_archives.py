@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log
+from cuwheel.support import log
 from cuwheel.toolchains import downloads, finish, store, unpack
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Installed

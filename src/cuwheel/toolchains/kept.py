@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from cuwheel import journal, log, system_calls
+from cuwheel.support import log, system_calls
 from cuwheel.toolchains import store
+from cuwheel.wheel import journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

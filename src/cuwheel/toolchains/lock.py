@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, decode, files, locking, system_calls
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
+from cuwheel.support import codec, decode, files, locking, system_calls
 from cuwheel.toolchains import downloads
 from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
 

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from cuwheel import quoting
 from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.support import quoting
 from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:

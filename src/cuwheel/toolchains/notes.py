@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits
-from cuwheel.finding import Finding
 from cuwheel.machine.world import World
+from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log
 from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
+from cuwheel.support import log
 from cuwheel.toolchains import archives, host_compiler, lock, msvc, providers, settings
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.from_archives import Workplace

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import quoting
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolchains
+from cuwheel.support import quoting
 from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:

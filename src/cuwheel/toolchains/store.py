@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec, files, locking, log, system_calls
 from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.support import codec, files, locking, log, system_calls
 from cuwheel.toolchains.toolchain import Installed
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from cuwheel import codec, files
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
 from cuwheel.network import addresses
+from cuwheel.support import codec, files
 
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]

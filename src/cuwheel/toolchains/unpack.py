@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import zstandard
 
-from cuwheel import confined, log
-from cuwheel.confined import place_of_member
 from cuwheel.errors import MalformedError
+from cuwheel.support import confined, log
+from cuwheel.support.confined import place_of_member
 from cuwheel.toolchains import debian_layout
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import process
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection.survey import survey
+from cuwheel.support import process
 from cuwheel.toolchains import commands, settings
 
 if TYPE_CHECKING:

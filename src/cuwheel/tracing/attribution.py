@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.compat.choose import CudaError
+from cuwheel.device_code.demangle import demangled
 from cuwheel.facts import errors
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.demangle import demangled
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
 from cuwheel.tracing.driver_log import DriverLog
 from cuwheel.tracing.events import Event, text
 from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
+from cuwheel.verdicts.choose import CudaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

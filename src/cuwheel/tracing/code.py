@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log
-from cuwheel.compat import choose as choosing
-from cuwheel.compat import drivers, entries
-from cuwheel.compat.choose import Code
+from cuwheel.device_code import cubin
+from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection import cubin
-from cuwheel.inspection.libraries import Survey
-from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import log
 from cuwheel.tracing.events import text
+from cuwheel.verdicts import choose as choosing
+from cuwheel.verdicts import drivers, entries
+from cuwheel.verdicts.choose import Code
 from cuwheel.wheel import installed
 
 if TYPE_CHECKING:
-    from cuwheel.compat.choose import Choice
-    from cuwheel.inspection.libraries import Container, Library
+    from cuwheel.device_code.libraries import Container, Library
     from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu
+    from cuwheel.verdicts.choose import Choice
 
 _ELF_ABI_AT, _ELF_FLAGS_AT = 8, 48
 

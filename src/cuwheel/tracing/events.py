@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files, own_c, process, system_calls
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.support import files, own_c, process, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log
-from cuwheel.compat import drivers, matrix
-from cuwheel.compat.choose import SYMBOL_NOT_FOUND
+from cuwheel.device_code.demangle import demangled
+from cuwheel.device_code.kernels import kernels as all_kernels
+from cuwheel.device_code.kernels import of_container
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import errors
-from cuwheel.inspection.demangle import demangled
-from cuwheel.inspection.kernels import kernels as all_kernels
-from cuwheel.inspection.kernels import of_container
+from cuwheel.support import log
+from cuwheel.support.units import size
 from cuwheel.tracing.code import chosen, machine
 from cuwheel.tracing.events import text
-from cuwheel.units import size
+from cuwheel.verdicts import drivers, matrix
+from cuwheel.verdicts.choose import SYMBOL_NOT_FOUND
 from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.kernels import CodeKernels
+    from cuwheel.device_code.kernels import CodeKernels
     from cuwheel.tracing.code import Image
     from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files, process
 from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.support import files, process
 from cuwheel.tracing import preload_library
 from cuwheel.wheel import installed
 

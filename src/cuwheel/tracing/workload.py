@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, decode, files
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
+from cuwheel.support import codec, decode, files
+from cuwheel.support.units import file_name
 from cuwheel.tracing.traced import LibraryUse, Load, Process
-from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

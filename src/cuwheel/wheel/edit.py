@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import files
 from cuwheel.errors import MalformedError, UsageError
+from cuwheel.support import files
 from cuwheel.wheel import headers, record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
 from cuwheel.wheel.zip_writer import DEFAULT_LEVEL, Traits, ZipWriter

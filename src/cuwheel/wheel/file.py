@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from cuwheel.buffer import Buffer
-    from cuwheel.finding import Finding
+    from cuwheel.support.buffer import Buffer
+    from cuwheel.support.finding import Finding
     from cuwheel.wheel.metadata import Distribution
     from cuwheel.wheel.record import Digest
     from cuwheel.wheel.zip_reader import Member

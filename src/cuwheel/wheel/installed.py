@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel import files
+from cuwheel.support import files
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import normalised
 

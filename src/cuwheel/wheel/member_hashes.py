@@ -7,8 +7,8 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cuwheel import log
 from cuwheel.errors import MalformedError
+from cuwheel.support import log
 from cuwheel.wheel.metadata import record_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files
+from cuwheel.support import files
 from cuwheel.wheel.metadata import record_rows
 
 if TYPE_CHECKING:

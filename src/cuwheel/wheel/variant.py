@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import codec
 from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec
-from cuwheel.finding import Finding
-from cuwheel.units import some
+from cuwheel.support import codec
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,16 +8,16 @@ import zipfile
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from cuwheel.buffer import BufferFile, FileBuffer, MemoryBuffer, SliceBuffer
 from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
-from cuwheel.finding import Finding
+from cuwheel.support.buffer import BufferFile, FileBuffer, MemoryBuffer, SliceBuffer
+from cuwheel.support.finding import Finding
 from cuwheel.wheel.inflate import InflatedBuffer, NoCapture, Packed, all_of, pieces, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.buffer import Buffer
+    from cuwheel.support.buffer import Buffer
     from cuwheel.wheel.inflate import Capture
 
 IN_MEMORY = 1 << 24

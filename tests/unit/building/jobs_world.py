@@ -11,17 +11,17 @@ from cuwheel.building.order import Order
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
 from cuwheel.machine.resources import Share
+from cuwheel.network.venvs import Python
 from cuwheel.toolchains import settings
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain
-from cuwheel.venvs import Python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from cuwheel.building.job import Job
-    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 PYTHON = Python(path="/usr/bin/python3.11", version="3.11.2", found_via="a test")
 

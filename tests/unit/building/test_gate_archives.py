@@ -11,7 +11,7 @@ import pytest
 from cuwheel.building.gate_archives import Archives, words_of
 from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
-from tests.unit.inspection import build
+from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ def test_what_calls_name_is_looked_into_first(root: Path) -> None:
 
 
 def test_words_of_response_files_count_even_if_a_quote_is_left_open() -> None:
-    from cuwheel.recording.calls import ResponseFile
+    from cuwheel.building.recording.calls import ResponseFile
 
     texts = {"a.rsp": '-lone "two words"', "b.rsp": "-lthree 'open", "c.rsp": None}
     files = tuple(ResponseFile(path=name, text=text) for name, text in texts.items())

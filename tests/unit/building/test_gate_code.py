@@ -8,11 +8,11 @@ import pytest
 
 from cuwheel.building import gate, gate_units
 from cuwheel.building.gate_values import Wanted
+from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection.survey import survey
 from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
-from tests.unit.inspection import build
+from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -287,7 +287,7 @@ def test_the_reason_is_a_list_of_the_build_system(tmp_path: Path) -> None:
 
 
 def test_the_reason_is_in_a_response_file(tmp_path: Path) -> None:
-    from cuwheel.recording.calls import ResponseFile
+    from cuwheel.building.recording.calls import ResponseFile
 
     asked = ResponseFile(path="flags.rsp", text='--generate-code=arch=compute_80,code=sm_80 "-I/a b"')
     calls = record(call(7, "-c add.cu @flags.rsp", response_files=(asked,)))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures import malformed, systems
 from tests.unit.building.wheels import found, judge, rules, wheel
-from tests.unit.inspection import build
+from tests.unit.device_code import build
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import files
 from cuwheel.building import build_tools, jobs, workspace
 from cuwheel.building.job import Built, Project
 from cuwheel.building.tables import Table
@@ -13,6 +12,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
 from cuwheel.facts.arch import Arch
 from cuwheel.machine import resources
+from cuwheel.support import files
 from cuwheel.toolchains.store import Store
 from tests.unit.building import jobs_world as world
 

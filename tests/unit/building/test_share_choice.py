@@ -8,11 +8,11 @@ import pytest
 
 from cuwheel.building import share_choice
 from cuwheel.building.request import BuildRequest
-from cuwheel.planning import plans
-from cuwheel.planning.settings import Wishes
+from cuwheel.verdicts.planning import plans
+from cuwheel.verdicts.planning.settings import Wishes
 
 if TYPE_CHECKING:
-    from cuwheel.planning.plan import Job
+    from cuwheel.verdicts.planning.plan import Job
 
 THREE = plans.make(["8.0", "8.9", "9.0"], ("13.0",), Wishes(native=True)).jobs
 ONE = plans.make(["9.0"], ("13.0",), Wishes(native=True, ptx=False)).jobs

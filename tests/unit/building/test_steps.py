@@ -11,11 +11,11 @@ from cuwheel.building import build_tools, finishing, source
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.results import MadeWheel
 from cuwheel.building.steps import Steps
-from cuwheel.diagnose import failed_job
+from cuwheel.device_code.libraries import Survey
+from cuwheel.diagnosis import failed_job
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
-from cuwheel.inspection.libraries import Survey
+from cuwheel.network.venvs import Python
 from cuwheel.toolchains import provide
-from cuwheel.venvs import Python
 from tests.unit.building import jobs_world as world
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_git", lambda *_: None)
     monkeypatch.setattr(build_tools, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
-    monkeypatch.setattr("cuwheel.venvs.find_python", _python)
+    monkeypatch.setattr("cuwheel.network.venvs.find_python", _python)
     monkeypatch.setattr(provide, "provide", _provide)
 
 
@@ -222,7 +222,7 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
             raise UnavailableError(f"Python {version} was not found", hint=f"uv python install {version}")
         return _python()
 
-    monkeypatch.setattr("cuwheel.venvs.find_python", missing)
+    monkeypatch.setattr("cuwheel.network.venvs.find_python", missing)
     monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
     with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
         steps(tmp_path, {"python": ("3.10", "3.12")}).decide({})

@@ -7,8 +7,8 @@ import pytest
 from cuwheel.building.requirements import torch_release
 from cuwheel.facts import torch
 from cuwheel.facts.arch import Arch
-from cuwheel.planning import plans
-from cuwheel.planning.settings import Wishes
+from cuwheel.verdicts.planning import plans
+from cuwheel.verdicts.planning.settings import Wishes
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import venvs
 from cuwheel.building import variables
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
+from cuwheel.network import venvs
 from tests.fixtures import systems
 from tests.unit.building import jobs_world as world
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.building import gate
+from cuwheel.building.recording.calls import Call, Record
 from cuwheel.building.tables import GateTable
+from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection.survey import survey
-from cuwheel.recording.calls import Call, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.finding import Finding
+    from cuwheel.support.finding import Finding
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 TAG = "py3-none-linux_x86_64"

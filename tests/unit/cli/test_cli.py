@@ -11,8 +11,8 @@ from cuwheel.cli import frame, main
 from cuwheel.machine import probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.verbs import VERBS
-from tests.unit.compat.machines import MACHINES
+from cuwheel.support.verbs import VERBS
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cuwheel.building.recording.session import Progress
 from cuwheel.building.run import _Work
 from cuwheel.cli import progress
-from cuwheel.recording.session import Progress
 
 
 def test_in_a_log_a_line_once_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.machine import probe
 from cuwheel.report.answer import SCHEMAS, to_json
-from tests.unit.compat.machines import MACHINES
-from tests.unit.slimming.packages import BIN, FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot
+from tests.unit.changes.slim.packages import BIN, FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from pathlib import Path

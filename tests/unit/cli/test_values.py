@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame, main
-from cuwheel.verbs import VERBS
+from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

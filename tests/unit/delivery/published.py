@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
-from cuwheel import files
 from cuwheel.delivery.catalogue import Listed, Store
-from cuwheel.inspection import wheel_facts
+from cuwheel.device_code import wheel_facts
+from cuwheel.support import files
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import manifest, small_wheel
 

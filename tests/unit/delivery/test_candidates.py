@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import resolver
 from cuwheel.delivery import candidates
 from cuwheel.delivery.candidates import Places
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
-from cuwheel.network import client, index_settings
-from cuwheel.process import Completed
+from cuwheel.network import client, index_settings, resolver
+from cuwheel.support.process import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +117,7 @@ def test_what_is_not_a_name_with_versions(text: str) -> None:
 
 
 def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuwheel.resolver.public_index", lambda: "https://public.test/simple")
+    monkeypatch.setattr("cuwheel.network.resolver.public_index", lambda: "https://public.test/simple")
 
     def places(**options: object) -> Places:
         return candidates.places(index_settings.read(), **options)  # type: ignore[arg-type]
@@ -142,7 +141,7 @@ def test_the_public_index_is_uvs_where_uv_is_and_no_pip_is_looked_for(monkeypatc
         ran.append(command)
         return Completed(command=(), status=0, stdout="[default: https://public.test/simple]", stderr="", seconds=0)
 
-    monkeypatch.setattr("cuwheel.process.run", run)
-    monkeypatch.setattr("cuwheel.venvs.uv", lambda: "/bin/uv")
+    monkeypatch.setattr("cuwheel.support.process.run", run)
+    monkeypatch.setattr("cuwheel.network.venvs.uv", lambda: "/bin/uv")
     assert resolver.public_index.__wrapped__() == "https://public.test/simple"
     assert [command[0] for command in ran] == ["/bin/uv"]

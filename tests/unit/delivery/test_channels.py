@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.delivery import arrivals, channels
-from cuwheel.inspection import description
-from cuwheel.inspection.description import Description, MergedPart
+from cuwheel.device_code import description
+from cuwheel.device_code.description import Description, MergedPart
 from tests.fixtures import manifest, small_wheel
 from tests.unit.delivery.published import cuda_wheel, wheel
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cuwheel
-from cuwheel import api, codec
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery.index_folder import JOURNAL, Journal
 from cuwheel.errors import UnreadableError
+from cuwheel.support import codec
 from tests.unit.delivery.published import cuda_wheel, wheel
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import journal
 from cuwheel.delivery.environment_copy import Copy
 from cuwheel.errors import UsageError
+from cuwheel.wheel import journal
 from tests.integration.install_world import lost
 
 if TYPE_CHECKING:

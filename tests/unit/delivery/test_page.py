@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from cuwheel.delivery import page, page_data, page_verdicts, update
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
-from cuwheel.inspection import wheel_facts
-from cuwheel.inspection.description import Description
+from cuwheel.device_code import wheel_facts
+from cuwheel.device_code.description import Description
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.device_code.wheel_facts import WheelFacts
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028"

@@ -11,9 +11,9 @@ import pytest
 
 import cuwheel
 from cuwheel import api
+from cuwheel.changes.stamp import variants
 from cuwheel.delivery import transaction
 from cuwheel.errors import MalformedError
-from cuwheel.stamping import variants
 from cuwheel.wheel import variant
 from tests.fixtures.variant_wheels import TAG, labelled, plain, says
 from tests.unit.delivery.published import names, page, state
@@ -77,7 +77,7 @@ def test_the_answer_says_where_each_wheel_stands(tmp_path: Path) -> None:
 def test_find_prefers_a_plain_wheel_to_a_variant_that_is_no_better(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cuwheel.resolver.public_index", lambda: "https://public.test/simple")
+    monkeypatch.setattr("cuwheel.network.resolver.public_index", lambda: "https://public.test/simple")
     found = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["7.5"])
     assert found.candidates[0].file == f"pkg-1.0-{TAG}.whl"
     better = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["10.0"])  # only CUDA 13.0 has it

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from cuwheel import codec
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support import codec
 
 
 class Pair(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.machine.world import World
-from cuwheel.process import Completed
+from cuwheel.support.process import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

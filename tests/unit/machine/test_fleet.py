@@ -9,7 +9,7 @@ from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet, named, profile
 from cuwheel.machine.fleet import Machine, Refinement
-from tests.unit.compat.machines import MACHINES
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from pathlib import Path

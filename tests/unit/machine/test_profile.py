@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import codec
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.machine import privacy, profile
-from tests.unit.compat.machines import MACHINES
+from cuwheel.support import codec
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from pathlib import Path

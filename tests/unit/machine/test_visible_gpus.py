@@ -11,7 +11,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import named, probe
 from cuwheel.machine.profile import Gpu, Variable
-from tests.unit.compat.machines import MACHINES
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile

@@ -6,10 +6,8 @@ from typing import Any
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
-from cuwheel.diagnose.diagnosis import Cause, Evidence, Failure
+from cuwheel.diagnosis.diagnosis import Cause, Evidence, Failure
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.finding import Finding
-from cuwheel.planning.plan import Served
 from cuwheel.report.build import (
     ArchBytes,
     Build,
@@ -22,7 +20,9 @@ from cuwheel.report.build import (
     Tools,
     Wheel,
 )
+from cuwheel.support.finding import Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
+from cuwheel.verdicts.planning.plan import Served
 
 EVIL = "src/<script>document.title='owned'</script>\"onload=\"x.cu"
 _SUM = "a1b2c3d4" * 8

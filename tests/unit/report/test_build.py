@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import codec, units
-from cuwheel.diagnose.failed_job import described as failure_of
+from cuwheel.building.recording.calls import Phase
+from cuwheel.diagnosis.failed_job import described as failure_of
 from cuwheel.errors import UnreadableError
-from cuwheel.recording.calls import Phase
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
 from cuwheel.report.build_timeline import blocks, calls_of
+from cuwheel.support import codec, units
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 

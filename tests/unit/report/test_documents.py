@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.compat.coverage import Coverage
-from cuwheel.compat.matrix import judge_all
-from cuwheel.finding import Finding
-from cuwheel.inspection.compare import compare
-from cuwheel.inspection.libraries import Library, Survey
+from cuwheel.device_code.compare import compare
+from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.report import documents, html, terminal
 from cuwheel.report.check import Check, targets_of
 from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
-from cuwheel.units import file_name, size
-from tests.unit.compat.libraries import code, library
-from tests.unit.compat.subjects import library as subject
-from tests.unit.compat.subjects import machine, survey
+from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name, size
+from cuwheel.verdicts.coverage import Coverage
+from cuwheel.verdicts.matrix import judge_all
+from tests.unit.verdicts.libraries import code, library
+from tests.unit.verdicts.subjects import library as subject
+from tests.unit.verdicts.subjects import machine, survey
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from cuwheel.repairing import deciding
-from cuwheel.repairing.decision import Wish
+from cuwheel.changes.repair import deciding
+from cuwheel.changes.repair.decision import Wish
 from cuwheel.report import documents, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.report.repair import Repair, wheel_of
@@ -36,8 +36,8 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "no-env"))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("cuwheel.repairing.search._SYSTEM", ())
-    monkeypatch.setattr("cuwheel.repairing.search._LD_CONF", str(tmp_path / "none"))
+    monkeypatch.setattr("cuwheel.changes.repair.search._SYSTEM", ())
+    monkeypatch.setattr("cuwheel.changes.repair.search._LD_CONF", str(tmp_path / "none"))
 
 
 def answered(folder: Path, needed: Sequence[str], wish: Wish) -> Repair:

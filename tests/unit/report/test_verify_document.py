@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.finding import Finding
+from cuwheel.proving.outcomes import Check, Installation, Result, Verified
 from cuwheel.report import documents, html, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.report.verify import Kit, Verify
-from cuwheel.verifying.outcomes import Check, Installation, Result, Verified
+from cuwheel.support.finding import Finding
 
 CHECK = Check(name="run", kind="python", text="", origin="configuration", gpu=True, timeout=1, memory=1)
 PASSED = Result(name="import x", kind="import", origin="wheel", outcome="passed", seconds=1.25, version="1.0")

@@ -8,7 +8,7 @@ import pytest
 from cuwheel.errors import NoHostCompilerError, ToolError
 from cuwheel.facts.toolkits import find_toolkit
 from cuwheel.machine.world import World
-from cuwheel.process import Completed
+from cuwheel.support.process import Completed
 from cuwheel.toolchains import host_compiler
 from tests.unit.machine.fake import FakeMachine
 

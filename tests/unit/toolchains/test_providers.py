@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import process, venvs
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.machine.world import World
-from cuwheel.process import Completed
+from cuwheel.network import venvs
+from cuwheel.support import process
+from cuwheel.support.process import Completed
 from cuwheel.toolchains import archives, provide, providers
 from cuwheel.toolchains.providers import index, redist, system
 from cuwheel.toolchains.request import ToolchainRequest

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.binary.decisions import SlimOptions
+from cuwheel.changes.binaries.decisions import SlimOptions
+from cuwheel.changes.slim import wheel
+from cuwheel.changes.slim.request import SlimRequest
+from cuwheel.changes.slim.task import Task
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.slimming import wheel
-from cuwheel.slimming.request import SlimRequest
-from cuwheel.slimming.task import Task
 from cuwheel.wheel import record, zip_writer
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, deflated
-from tests.unit.slimming.packages import FOO, PER_CUDA, make_wheel, wrong_members
+from tests.unit.changes.slim.packages import FOO, PER_CUDA, make_wheel, wrong_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -279,7 +279,7 @@ def test_record_keeps_what_it_does_not_change() -> None:
     ],
 )
 def test_licences_that_restrict_changes_are_reported(text: str, reported: bool) -> None:  # noqa: FBT001
-    from cuwheel.slimming import licence
+    from cuwheel.changes.slim import licence
 
     assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if reported else [])
 

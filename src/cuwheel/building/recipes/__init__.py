@@ -17,9 +17,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import codec, decode
 from cuwheel.building import config
 from cuwheel.errors import FactsError
+from cuwheel.support import codec, decode
 from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from cuwheel import codec, process
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
+from cuwheel.support import codec, process
 from cuwheel.toolchains import finish
 from cuwheel.toolchains import from_archives as _workplace
 from cuwheel.toolchains.store import size_of

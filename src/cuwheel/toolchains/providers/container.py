@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import process
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
+from cuwheel.support import process
 from cuwheel.toolchains import commands
 from cuwheel.toolchains import from_archives as _workplace
 from cuwheel.toolchains.finish import version_in

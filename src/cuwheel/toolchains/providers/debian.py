@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import process
 from cuwheel.errors import UnavailableError, UnreadableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
+from cuwheel.support import process
 from cuwheel.toolchains import archives, from_archives
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import log
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import log
 from cuwheel.toolchains import archives, from_archives
 from cuwheel.toolchains.toolchain import Recipe
 

@@ -8,11 +8,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cuwheel import codec
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
+from cuwheel.support import codec
 from cuwheel.toolchains import archives, downloads, from_archives
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe

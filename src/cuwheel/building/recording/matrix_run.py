@@ -1,0 +1,236 @@
+"""Runs the cells of a matrix, each recorded into a folder of its own; one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.building.recording import cache_server, layout, reader, session
+from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
+from cuwheel.machine.toolkits import nvcc_in
+from cuwheel.support import codec, files, log, process
+from cuwheel.toolchains import provide, settings
+from cuwheel.toolchains.request import ToolchainRequest
+from cuwheel.toolchains.toolchain import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
+    from cuwheel.building.recording.matrix import Configuration, Plan
+
+# `not-run`: its toolkit, its cache or its clean source could not be had; `problem` says why.
+Result: TypeAlias = Literal["succeeded", "failed", "timeout", "not-run"]
+
+_KILLED = -9
+_NOT_STARTED = 127
+_CLEAN_S = 600.0
+_TAIL = 4096  # bytes of what a failed command printed
+# What takes compiler caches out of the way: ccache's, cargo's and CMake's manuals.
+_NO_CACHE = {
+    "CCACHE_DISABLE": "1",
+    "RUSTC_WRAPPER": "",
+    "CMAKE_C_COMPILER_LAUNCHER": "",
+    "CMAKE_CXX_COMPILER_LAUNCHER": "",
+    "CMAKE_CUDA_COMPILER_LAUNCHER": "",
+}
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """How a cell ended. `record`, `log`: its folder and the command's whole output; empty where it was not run.
+
+    `cache_hits`: of a compiler cache, where one was on.
+    """
+
+    configuration: str
+    fingerprint: str
+    result: Result
+    status: int | None = None
+    seconds: float = 0.0
+    calls: int = 0
+    failed_calls: int = 0
+    cache_hits: int | None = None
+    problem: str = ""
+    record: str = ""
+    log: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In words, for the log."""
+        return f"{self.result} after {self.seconds:.1f} s" if self.result != "not-run" else f"not run: {self.problem}"
+
+
+def fingerprint(plan: Plan, configuration: Configuration) -> str:
+    """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
+    whole = (configuration, plan.clean, plan.leave_out, plan.timeout, str(plan.source))
+    return files.sha256_of(codec.encode(whole))[:16]
+
+
+def folder_name(plan: Plan, configuration: Configuration) -> str:
+    number = plan.configurations.index(configuration) + 1
+    words = "".join(each if each.isalnum() or each in ".-" else "-" for each in configuration.name)
+    return f"{number:03}-{'-'.join(filter(None, words.split('-')))[:60]}"
+
+
+def run_all(
+    plan: Plan, folder: Path, finished: Container[str], environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Iterator[tuple[int, Run]]:
+    """Each configuration whose fingerprint is not among the finished ones, by its place in the plan."""
+    with log.progress("configurations", len(plan.configurations)) as progress:
+        for index, each in enumerate(plan.configurations):
+            progress.show(each.name)
+            if fingerprint(plan, each) in finished:
+                log.info("%s: finished by an earlier run", each.name)
+            else:
+                ended = run(plan, each, folder / folder_name(plan, each), environ, wish)
+                log.info("%s: %s", each.name, ended.outcome)
+                yield index, ended
+            progress.advance()
+
+
+def run(
+    plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Run:
+    """In `to`, which is made anew: the record, the log, and a copy of the source where one is made."""
+    bare = Run(configuration=configuration.name, fingerprint=fingerprint(plan, configuration), result="not-run")
+    server: cache_server.Server | None = None
+    with contextlib.ExitStack() as stack:
+        try:
+            _make_anew(to)
+            setting = _environment(configuration, environ)
+            source = _source(plan, to, setting)
+            cwd = _inside(source, configuration.directory)
+            wish = wish or session.Wish()
+            if configuration.cache == "on":
+                server = stack.enter_context(cache_server.serving(to.parent / "sccache", to / "sccache.log", setting))
+                setting, wish = setting | server.environ, replace(wish, launcher=(server.client,))
+        except CuwheelError as error:
+            return replace(bare, problem=error.message)
+        began = time.monotonic()
+        result, status = _recorded(configuration.command, to, cwd, setting, wish, plan.timeout)
+        seconds = time.monotonic() - began
+        hits = server.hits() if server else None
+    record = reader.read(to / "record")
+    if source != plan.source and result == "succeeded":
+        shutil.rmtree(source, ignore_errors=True)  # of one that failed it is kept, to run its calls again
+    return replace(
+        bare,
+        result=result,
+        status=status,
+        seconds=round(seconds, 3),
+        calls=len(record.calls),
+        failed_calls=sum(call.failed for call in record.calls),
+        cache_hits=hits,
+        record=str(to / "record"),
+        log=str(to / "output.log"),
+    )
+
+
+def _make_anew(to: Path) -> None:
+    try:
+        if to.exists():
+            shutil.rmtree(to)
+        to.mkdir(parents=True)
+    except OSError as error:
+        raise UnreadableError.from_os(error, to) from error
+
+
+def _recorded(
+    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], wish: session.Wish, timeout: float
+) -> tuple[Result, int | None]:
+    output = to / "output.log"
+    with session.recording(to / "record", command, environ, cwd, wish) as recording:
+        try:
+            status = process.follow(recording.command, output=output, timeout=timeout, env=recording.environ, cwd=cwd)
+        except ToolTimeoutError:
+            recording.finish(_KILLED)
+            return "timeout", None
+        except ToolError as error:
+            recording.finish(_NOT_STARTED)
+            with output.open("a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(error.message + "\n")
+            return "failed", _NOT_STARTED
+        recording.finish(status)
+    return ("failed" if status else "succeeded"), status
+
+
+# Where, and with what
+
+
+def _environment(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, str]:
+    setting = {name: value for name, value in environ.items() if name not in configuration.unset}
+    if configuration.toolkit:
+        setting = settings.applied(_toolkit(configuration.toolkit), setting)
+    if configuration.cache == "off":
+        setting |= _NO_CACHE
+    return setting | configuration.environment
+
+
+def _toolkit(wanted: str) -> tuple[Setting, ...]:
+    """A folder as it is; a version from the machine or the cache, or installed into it."""
+    if "/" not in wanted and "\\" not in wanted:
+        made = provide.provide(ToolchainRequest(wanted))
+        if made.prefix:
+            raise UnavailableError(f"CUDA {wanted} is in a container, but the command is not")
+        return made.settings
+    nvcc = nvcc_in(Path(wanted))
+    if nvcc is None:
+        raise UnavailableError(f"{wanted} is not a CUDA toolkit: it has no nvcc in its bin folder")
+    roots = (Setting(name=name, value=wanted) for name in ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"))
+    return (
+        *roots,
+        Setting(name="CUDACXX", value=str(nvcc)),
+        Setting(name="PATH", value=str(nvcc.parent), how="prepend"),
+    )
+
+
+def _source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
+    """The project's folder, cleaned; or a copy of it."""
+    if not plan.clean:
+        return _copy(plan, to)
+    output = to / "clean.log"
+    status = process.follow(plan.clean, output=output, timeout=_CLEAN_S, env=environ, cwd=plan.source)
+    if status:
+        raise ToolError(
+            plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(output, _TAIL)
+        )
+    return plan.source
+
+
+def _copy(plan: Plan, to: Path) -> Path:
+    left_out = shutil.ignore_patterns(*plan.leave_out)
+    own = to.parent.resolve()
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        # Neither what this very matrix writes, nor sockets and the like.
+        odd = {name for name in names if _is_odd(Path(folder, name)) or Path(folder, name).resolve() == own}
+        return odd | left_out(folder, names)
+
+    target = to / layout.COPY
+    try:
+        shutil.copytree(plan.source, target, symlinks=True, ignore=ignored)
+    except (OSError, shutil.Error) as error:
+        raise UnreadableError(plan.source, f"cannot be copied: {error}") from error
+    return target
+
+
+def _is_odd(path: Path) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _inside(source: Path, directory: str) -> Path:
+    place = source / directory
+    if not place.is_dir():
+        raise UnreadableError(place, "no such folder")
+    return place

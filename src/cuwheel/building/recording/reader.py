@@ -1,0 +1,343 @@
+"""A record's folder, read. It may come from anybody: cut lines, garbage and other people's paths are expected."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import errno
+import json
+import os
+import re
+import signal
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from cuwheel.building.recording import layout
+from cuwheel.building.recording.calls import (
+    Call,
+    CallState,
+    Inner,
+    Record,
+    ResponseFile,
+    ToolKind,
+    phases,
+    phases_inside,
+)
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.support import foreign_paths, masking, system_calls
+from cuwheel.support.units import uncoloured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_HEAD = 64 << 20
+MAX_LINE = 64 << 20  # of a call with a hundred thousand arguments
+MAX_CALLS = 1_000_000
+MAX_OUTPUT = 64 << 20
+MAX_PHASES = 1 << 20
+MAX_TAIL = 1 << 20  # shims keep half of it
+_KINDS: dict[str, ToolKind] = {"nvcc": "nvcc", "compiler": "compiler", "linker": "linker", "cache": "cache"}
+_SECOND = 1e9
+_CODE_PAGE = re.compile(r"cp\d{3,5}")
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+
+
+def read(folder: Path | str) -> Record:
+    folder = Path(folder)
+    head = _head(folder)
+    environment = _strings(_json(folder / layout.ENVIRONMENT, MAX_HEAD))
+    masked = head.get("masked") is not False
+    reading = _Reading(folder, masked=masked)
+    reading.read()
+    return Record(
+        folder=str(folder),
+        command=tuple(_texts(head.get("command"))),
+        cwd=_text(head.get("cwd")),
+        began=_text(head.get("began")),
+        seconds=reading.seconds,
+        status=reading.status,
+        environment=environment,
+        masked=masked,
+        system=_text(head.get("system", "")),
+        way=_text(head.get("way", "")),
+        encoding=_encoding(head.get("encoding")),
+        calls=tuple(reading.calls()),
+        damaged=reading.damaged,
+    )
+
+
+def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, str]:
+    """What a call printed. Where both streams went to one place, all of it is in the first, in its order."""
+    folder = Path(record.folder)
+    out, err = (_kept(folder, name, limit, record.encoding) for name in (call.stdout, call.stderr))
+    return (masking.text(out), masking.text(err)) if record.masked else (out, err)
+
+
+def command_output(record: Record) -> str:
+    """The end of what the recorded command itself printed, without colours; nothing where that was not kept."""
+    text = _kept(Path(record.folder), layout.COMMAND_OUTPUT, MAX_TAIL, record.encoding)
+    return uncoloured(masking.text(text) if record.masked else text)
+
+
+def printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:
+    """Both streams as one text to read: errors first come to stderr, what they are about is often on stdout."""
+    out, err = output(record, call, limit)
+    return uncoloured(out + ("\n" if out and err and not out.endswith("\n") else "") + err)
+
+
+def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
+    """Only a plain file of the record's own folder: a name in a record is anybody's word.
+
+    `encoding`: of what is not UTF-8, as compilers on Windows print their messages.
+    """
+    if not name:
+        return ""
+    parts = name.split("/")
+    if len(parts) != 2 or parts[0] not in layout.FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
+        return ""
+    try:
+        with _plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
+            data = system_calls.read_up_to(file, limit)
+    except (OSError, ValueError):
+        return ""
+    with contextlib.suppress(UnicodeDecodeError):
+        return data.decode()
+    return data.decode(encoding, errors="replace")
+
+
+def _encoding(value: object) -> str:
+    """A code page of Windows that Python knows; anything else in a record is not taken for one."""
+    if isinstance(value, str) and _CODE_PAGE.fullmatch(value):
+        with contextlib.suppress(LookupError):
+            return codecs.lookup(value).name
+    return "utf-8"
+
+
+def _plain(path: Path, flags: int = 0) -> BinaryIO:
+    """A pipe would keep us waiting, and a device has no end."""
+    handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE | flags)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def _head(folder: Path) -> dict[str, Any]:
+    path = folder / layout.HEAD
+    if not path.is_file():
+        raise UnreadableError(
+            folder, "is not a record: it has no record.json", hint="make one with: cuwheel record -- COMMAND"
+        )
+    head = _json(path, MAX_HEAD)
+    schema = _text(head.get("schema"))
+    if not schema.startswith("cuwheel.calls/"):
+        raise MalformedError(path, "is not a valid record.json", hint="make a record with: cuwheel record -- COMMAND")
+    if schema != layout.SCHEMA:
+        raise NewerSchemaError(path, schema, layout.SCHEMA)
+    return head
+
+
+def _json(path: Path, limit: int) -> dict[str, Any]:
+    try:
+        with _plain(path) as file:
+            value = json.loads(system_calls.read_up_to(file, limit))
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(path, "is damaged: it is not JSON", hint="record the build again") from error
+    return value if isinstance(value, dict) else {}
+
+
+class _Reading:
+    """The lines of the calls, gathered by the id of the call that they are about."""
+
+    def __init__(self, folder: Path, *, masked: bool) -> None:
+        self._folder, self._masked = folder, masked
+        self._begun: dict[str, dict[str, Any]] = {}
+        self._ended: dict[str, dict[str, Any]] = {}
+        self._hits: dict[str, bool] = {}
+        self._inner: dict[str, list[dict[str, Any]]] = {}
+        self._inner_count = 0
+        self._refused: list[dict[str, Any]] = []
+        self.damaged = 0
+        self.status: int | None = None
+        self.seconds: float | None = None
+
+    def read(self) -> None:
+        try:
+            with _plain(self._folder / layout.CALLS) as file:
+                for line in _lines(file):
+                    self._heed(line)
+        except OSError as error:
+            raise UnreadableError.from_os(error, self._folder / layout.CALLS) from error
+
+    def _heed(self, line: bytes | None) -> None:
+        try:
+            event = json.loads(line or b"")
+            kind, id_ = event["event"], event.get("id", "")
+            if len(self._begun) + len(self._refused) >= MAX_CALLS or not isinstance(id_, str):
+                self.damaged += 1
+            elif kind == "start":
+                self._begun.setdefault(id_, event)
+            elif kind == "end":
+                self._ended.setdefault(id_, event)
+            elif kind == "not-started":
+                self._refused.append(event)
+            elif kind == "inner" and self._inner_count < MAX_CALLS:
+                self._inner.setdefault(id_, []).append(event)
+                self._inner_count += 1
+            elif kind == "cache":
+                self._hits[id_] = event["hit"] is True
+            elif kind == "finish":
+                self.status, self.seconds = _integer(event.get("status")), _seconds(event.get("ended"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self.damaged += 1
+
+    def calls(self) -> Iterator[Call]:
+        begun = [*self._begun.values(), *self._not_found()]
+        begun.sort(key=lambda event: (_seconds(event.get("began")) or 0.0, _text(event.get("id"))))
+        for number, event in enumerate(begun, 1):
+            yield self._call(number, event)
+
+    def _not_found(self) -> Iterator[dict[str, Any]]:
+        """Some callers try each folder of PATH in turn: such a search is one call, which failed for its best reason."""
+        last: dict[tuple[object, ...], dict[str, Any]] = {}
+        for event in self._refused:
+            search = (_integer(event.get("pid")), _text(event.get("name")), repr(event.get("words")))
+            if search not in last or _integer(last[search].get("errno")) in _NOT_THERE:
+                last[search] = event
+        ran = {(_integer(event.get("pid")), _text(event.get("name"))) for event in self._begun.values()}
+        for key, event in last.items():
+            if key[:2] not in ran:
+                yield event
+
+    def _call(self, number: int, event: dict[str, Any]) -> Call:
+        id_ = _text(event.get("id"))
+        end = self._ended.get(id_, {})
+        refused = _integer(event.get("errno") if event["event"] == "not-started" else end.get("errno"))
+        status, signal_ = _integer(end.get("status")), _integer(end.get("signal"))
+        began = _seconds(event.get("began")) or 0.0
+        cwd = self._text_of(event.get("cwd"))
+        program = self._text_of(event.get("program"))
+        kind = _text(event.get("tool"))
+        timed = _text(event.get("phases"))
+        inner = tuple(self._inner_of(id_))
+        return Call(
+            number=number,
+            id=id_,
+            tool=_KINDS.get(kind, "compiler"),
+            name=_text(event.get("name")),
+            program=program if event.get("searched") is True else foreign_paths.joined(cwd, program),
+            words=tuple(map(self._text_of, _texts(event.get("words")))),
+            ran=tuple(map(self._text_of, _texts(event.get("ran")))),
+            cwd=cwd,
+            parent=self._text_of(event.get("parent")),
+            changed=self._variables(event.get("changed")),
+            unset=tuple(_texts(event.get("unset"))),
+            began=began,
+            ended=_seconds(end.get("ended")) if end else began if refused else None,
+            state=_state(status, signal_, refused),
+            status=status,
+            signal=signal_,
+            problem=_problem(event, refused),
+            stdout=_text(event.get("stdout")),
+            stderr=_text(event.get("stderr")),
+            response_files=tuple(self._response_files(event.get("response_files"))),
+            phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else phases_inside(inner),
+            inner=inner,
+            cache_hit=self._hit(id_, kind),
+            memory=_integer(end.get("memory")),
+        )
+
+    def _text_of(self, value: object) -> str:
+        return masking.text(_text(value)) if self._masked else _text(value)
+
+    def _variables(self, value: object) -> dict[str, str]:
+        found = _strings(value)
+        return masking.variables(found) if self._masked else found
+
+    def _response_files(self, value: object) -> Iterator[ResponseFile]:
+        for each in value if isinstance(value, list) else []:
+            if isinstance(each, dict) and isinstance(each.get("path"), str):
+                text = each.get("text")
+                yield ResponseFile(
+                    path=self._text_of(each["path"]),
+                    text=self._text_of(text) if isinstance(text, str) else None,
+                    encoding="utf-16" if each.get("encoding") == "utf-16" else "utf-8",
+                )
+
+    def _inner_of(self, id_: str) -> Iterator[Inner]:
+        for event in self._inner.get(id_, ()):
+            yield Inner(
+                name=_text(event.get("name")),
+                program=self._text_of(event.get("program")),
+                words=tuple(map(self._text_of, _texts(event.get("words")))),
+                began=_seconds(event.get("began")) or 0.0,
+                ended=_seconds(event.get("ended")) or 0.0,
+                status=_integer(event.get("status")) or 0,
+            )
+
+    def _hit(self, id_: str, kind: str) -> bool | None:
+        if id_ in self._hits or kind != "cache":
+            return self._hits.get(id_)
+        text = _kept(self._folder, f"cache/{id_}.txt", MAX_PHASES)
+        if not text:
+            return None
+        return "direct_cache_hit" in text or "preprocessed_cache_hit" in text
+
+
+def _lines(file: Any) -> Iterator[bytes | None]:  # noqa: ANN401 - a binary file
+    """Lines that end; None for one that is cut, or too long to be read."""
+    while line := file.readline(MAX_LINE):
+        if line.endswith(b"\n"):
+            yield line
+            continue
+        yield None
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE)
+
+
+def _state(status: int | None, signal_: int | None, refused: int | None) -> CallState:
+    if refused:
+        return "not-started"
+    if signal_ is not None:
+        return "signalled"
+    return "started" if status is None else "failed" if status else "succeeded"
+
+
+def _problem(event: dict[str, Any], refused: int | None) -> str:
+    if not refused:
+        return ""
+    reason = os.strerror(refused) if abs(refused) < 1 << 31 else f"error {refused}"
+    return f"{reason} (in any folder of PATH)" if event.get("searched") is True else reason
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {name: text for name, text in value.items() if isinstance(name, str) and isinstance(text, str)}
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else None
+
+
+def _seconds(value: object) -> float | None:
+    number = _integer(value)
+    return None if number is None else number / _SECOND

@@ -1,0 +1,333 @@
+"""Prepares a recorded call to run again: in the environment it had, or in the current one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.building.recording import layout, options, outputs, words
+from cuwheel.building.recording.calls import ResponseFile
+from cuwheel.building.recording.culprits import Outcome
+from cuwheel.building.recording.differences import Situation
+from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.machine.toolkits import nvcc_in
+from cuwheel.machine.variables import cargo_variables
+from cuwheel.machine.world import World
+from cuwheel.support import masking, process
+from cuwheel.support.units import file_name, uncoloured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cuwheel.building.recording.calls import Call, Record
+
+_NOT_STARTED = 127  # as shells tell that a program could not be started
+_RECORDER = "CUWHEEL_RECORD"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+_JOBSERVERS = ("MAKEFLAGS", "CARGO_MAKEFLAGS", "MFLAGS")
+_JOBSERVER = re.compile(r"\s*--jobserver-(?:auth|fds)=\S+")
+_ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
+_ERROR = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|not found|denied|killed)\b", re.IGNORECASE)
+_PLACES = re.compile(r"\S*[/\\]\S*|\d+|0x[0-9a-f]+")
+_LONGEST_ERROR = 300
+_LONGEST_LINE = 100_000  # well below what Linux takes
+
+
+class Masked(Struct, frozen=True, kw_only=True):
+    """A variable whose value the record does not hold; `restored`: the caller's own was taken."""
+
+    name: str
+    restored: bool
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """`notes`: what could not be as it was."""
+
+    situation: Situation
+    response_files: tuple[ResponseFile, ...]
+    masked: tuple[Masked, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """`written`: each output as the call named it, and where it goes. `restored`: response files from the record."""
+
+    command: tuple[str, ...]
+    environ: dict[str, str]
+    cwd: Path
+    written: tuple[tuple[str, str], ...] = ()
+    restored: tuple[str, ...] = ()
+
+
+def environment(record: Record, call: Call) -> dict[str, str]:
+    """All variables of a call, as the record has them."""
+    kept = {name: value for name, value in record.environment.items() if name not in call.unset}
+    environ = kept | call.changed
+    environ.pop(_RECORDER, None)
+    return environ
+
+
+def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
+    """As it was, as far as a record can tell: secrets are taken from the caller, and passing things left out."""
+    environ = environment(record, call)
+    notes = list(_drop_what_passed(environ))
+    masked = []
+    for name, value in list(environ.items()):
+        if record.masked and masking.MASK in value:
+            masked.append(Masked(name=name, restored=name in caller))
+            del environ[name]
+            if name in caller:
+                environ[name] = caller[name]
+    if any(masking.MASK in word for word in call.words):
+        notes.append("an argument holds a masked secret, which cannot be restored")
+    if "-" in options.inputs(call.words, call.tool):
+        notes.append("it reads standard input, which a record does not contain")
+    return Prepared(
+        situation=Situation(
+            label=f"{_name(record)}:{call.number}",
+            tool=call.tool,
+            program=call.program,
+            words=call.ran or call.words,
+            cwd=call.cwd,
+            environ=environ,
+        ),
+        response_files=call.response_files,
+        masked=tuple(sorted(masked, key=lambda each: each.name)),
+        notes=tuple(notes),
+    )
+
+
+def _name(record: Record) -> str:
+    """Of its folder; in a matrix every record is called the same, and the configuration's folder tells."""
+    folder = Path(record.folder).absolute()
+    return folder.parent.name if copy_of(record) else folder.name
+
+
+def copy_of(record: Record) -> Path | None:
+    """The copy of the project that a record of a matrix was made in. That of a configuration that succeeded is gone."""
+    copy = Path(os.path.realpath(record.folder)).parent / layout.COPY
+    return copy if Path(os.path.realpath(record.cwd)).is_relative_to(copy) else None
+
+
+def moved_into(prepared: Prepared, copy: Path, record: Record) -> Prepared:
+    """A call of a record that was made in another copy of the same project, as it would have been in this one."""
+    given = Path(record.folder).absolute().parent / layout.COPY  # a build may name it by a link
+    names = {re.escape(str(each)) for each in (given, copy_of(record)) if each}
+    there = re.compile(f"(?:{'|'.join(names)})(?![\\w.-])")
+    situation = prepared.situation
+
+    def led(text: str) -> str:
+        return there.sub(lambda _: str(copy), text)
+
+    moved = replace(
+        situation,
+        program=led(situation.program),
+        words=tuple(map(led, situation.words)),
+        cwd=led(situation.cwd),
+        environ={name: led(value) for name, value in situation.environ.items()},
+    )
+    return replace(prepared, situation=moved)
+
+
+def _drop_what_passed(environ: dict[str, str]) -> Iterator[str]:
+    """What belonged to that moment: the jobserver of a make that has ended, folders for temporary files since gone."""
+    for name in _JOBSERVERS:
+        if name in environ:
+            environ[name] = _JOBSERVER.sub("", environ[name])
+    for name in _TEMPORARY:
+        if name in environ and not Path(environ[name]).is_dir():
+            yield f"{name} is not set: {environ.pop(name)} is gone"
+
+
+def here(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
+    """In the caller's environment, with the compiler of that name that the caller would run."""
+    before = recorded(record, call, caller)
+    environ = dict(caller)
+    situation = replace(
+        before.situation,
+        label="here",
+        environ=environ,
+        program=_own_program(call, environ) or call.program,
+    )
+    return Prepared(situation=situation, response_files=call.response_files)
+
+
+def _own_program(call: Call, environ: Mapping[str, str]) -> str | None:
+    """First on PATH, as somebody types it; else where CUDA's variables lead."""
+    name = file_name(call.name)
+    found = World(environ=environ, cwd=Path.cwd()).which_all(name)
+    if found:
+        # The same program under another path is not a difference.
+        return call.program if _same_file(found[0], call.program) else str(found[0])
+    if call.tool == "nvcc":
+        roots = (nvcc_in(Path(environ[root])) for root in _ROOTS if environ.get(root))
+        places = (environ.get("CUDACXX", ""), *map(str, filter(None, roots)))
+        return next((place for place in places if place and os.access(place, os.X_OK)), None)
+    return None
+
+
+def _same_file(one: Path, other: str) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
+    """Everything in place to run it; `scratch`: what it writes goes to a folder that is removed afterwards."""
+    situation = prepared.situation
+    refuse_impossible(situation)
+    cwd = Path(situation.cwd)
+    if not cwd.is_absolute() or not cwd.is_dir():
+        raise UnreadableError(
+            cwd,
+            "the folder this call ran in no longer exists",
+            hint="pip removes its build folders (its --no-clean keeps them); use --directory to run it elsewhere",
+        )
+    with tempfile.TemporaryDirectory(prefix="cuwheel-replay-") as name:
+        if scratch:
+            yield _led_away(prepared, Path(name))
+            return
+        given, restored = _with_response_files(situation, prepared.response_files, Path(name))
+        yield Ready(command=(situation.program, *given), environ=situation.environ, cwd=cwd, restored=restored)
+
+
+def _led_away(prepared: Prepared, folder: Path) -> Ready:
+    """Response files may say where to write: their words are taken in, where a command line can hold them."""
+    situation = prepared.situation
+    texts = {file.path: file.text for file in prepared.response_files}
+    given = tuple(words.expanded(situation.words, texts))
+    restored = tuple(texts)
+    if sum(map(len, given)) + len(given) > _LONGEST_LINE:
+        given, restored = _with_response_files(situation, prepared.response_files, folder)
+    place = folder / "out"
+    place.mkdir()
+    led = outputs.redirected(given, situation.tool, str(place), situation.program)
+    if led.leaks:
+        raise UsageError(
+            f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
+            f"overwrite the build's files",
+            hint="replay without --scratch overwrites them; --diff --no-runs only compares",
+        )
+    for option in options.parse(led.words, situation.tool):
+        if option.name in ("--output-directory", "--keep-dir") and option.value:
+            Path(option.value).mkdir(exist_ok=True)
+    return Ready(
+        command=(situation.program, *led.words),
+        environ=situation.environ,
+        cwd=Path(situation.cwd),
+        written=led.written,
+        restored=restored,
+    )
+
+
+def refuse_impossible(situation: Situation) -> None:
+    """A record is anybody's word: not all that can be written there can be run."""
+    texts = (situation.program, situation.cwd, *situation.words, *situation.environ, *situation.environ.values())
+    if not situation.program or any("\0" in text for text in texts):
+        raise MalformedError(situation.label, "its record is damaged: the program name is not valid")
+    if any(not name or "=" in name for name in situation.environ):
+        raise MalformedError(situation.label, "its record is damaged: a variable name is not valid")
+
+
+def _with_response_files(
+    situation: Situation, files: Sequence[ResponseFile], folder: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where one has changed or vanished since, all are written anew from the record, and the words lead there."""
+    changed = [file.path for file in files if file.text is not None and _text(situation.cwd, file) != file.text]
+    if not changed:
+        return situation.words, ()
+    places = {file.path: str(folder / f"{index}.rsp") for index, file in enumerate(files) if file.text is not None}
+
+    mentioned = re.compile("(?<=@)(" + "|".join(map(re.escape, places)) + r")(?=[\s\"']|$)")
+
+    def led(text: str) -> str:
+        return mentioned.sub(lambda match: places[match[1]], text)
+
+    for file in files:
+        if file.text is not None:
+            # A file may name another one of them.
+            Path(places[file.path]).write_bytes(led(file.text).encode(file.encoding, _errors(file)))
+    given = []
+    for option in options.parse(situation.words, situation.tool):
+        if option.name == options.RESPONSE:
+            given.append(led(option.words[0]))
+        elif option.name == "--options-file" and option.value:
+            given += ["--options-file", ",".join(places.get(path, path) for path in option.value.split(","))]
+        else:
+            given += option.words
+    return tuple(given), tuple(changed)
+
+
+def _text(cwd: str, file: ResponseFile) -> str | None:
+    try:
+        return Path(cwd, file.path).read_bytes().decode(file.encoding, _errors(file))
+    except (OSError, UnicodeError):
+        return None
+
+
+def _errors(file: ResponseFile) -> str:
+    return "surrogateescape" if file.encoding == "utf-8" else "replace"
+
+
+def trial(prepared: Prepared, timeout: float) -> Callable[[Situation], Outcome]:
+    """For `culprits.find`: runs a situation, writing nothing where the build did, and says how it ended."""
+
+    def run(situation: Situation) -> Outcome:
+        with ready(replace(prepared, situation=situation), scratch=True) as made:
+            try:
+                done = process.run(made.command, timeout=timeout, check=False, env=made.environ, cwd=made.cwd)
+            except ToolTimeoutError:
+                return Outcome(status=None, error="out of time", seconds=timeout)
+            except ToolError as error:
+                return Outcome(status=_NOT_STARTED, error=error.message, sign=sign(error.message))
+        # A compiler's message may be on either stream, cl's and nvcc's own on the first.
+        first = first_error(done.stderr + done.stdout) if done.status else ""
+        return Outcome(status=done.status, error=first, sign=sign(first), seconds=done.seconds)
+
+    return run
+
+
+def first_error(output: str) -> str:
+    lines = [line.strip() for line in uncoloured(output).splitlines() if line.strip()]
+    return next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")[:_LONGEST_ERROR]
+
+
+def sign(error: str) -> str:
+    """An error without what differs from run to run: paths and numbers."""
+    return " ".join(_PLACES.sub("", error).split())
+
+
+def same_call(record: Record, call: Call) -> Call | None:
+    """The call of another record that did the same job: of the same tool, on the same inputs, or near to it."""
+    wanted = {file_name(path) for path in options.inputs(call.words, call.tool)}
+    best, likeness = None, 0.0
+    for each in record.calls:
+        if each.tool != call.tool:
+            continue
+        inputs = {file_name(path) for path in options.inputs(each.words, each.tool)}
+        if not wanted & inputs:
+            continue
+        same = len(wanted & inputs) / len(wanted | inputs)
+        shared = len(set(each.words) & set(call.words)) / max(len(set(each.words) | set(call.words)), 1)
+        if same + shared > likeness:
+            best, likeness = each, same + shared
+    return best
+
+
+def cargo_origins(record: Record, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that have the value that a .cargo/config.toml of the build's folder sets, and the file."""
+    world = World(environ=environ, cwd=Path(record.cwd))
+    return {
+        variable.name: variable.found_via
+        for variable, _ in cargo_variables(world)
+        if environ.get(variable.name) == variable.value
+    }

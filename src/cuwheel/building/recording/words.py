@@ -1,0 +1,210 @@
+"""The words of a compiler's command line: which program, what files, for which architectures."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.support.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+# The same names as in shim/tools.h; a test holds the two together.
+TOOLS = {
+    **dict.fromkeys(("nvcc",), "nvcc"),
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "c89", "c99"), "compiler"),
+    **dict.fromkeys(("nvc", "nvc++", "icx", "icpx", "gfortran", "cicc", "cudafe++", "ptxas"), "compiler"),
+    **dict.fromkeys(("fatbinary", "nvlink", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "lld", "mold"), "linker"),
+    **dict.fromkeys(("collect2", "ar", "gcc-ar", "llvm-ar"), "linker"),
+    **dict.fromkeys(("ccache", "sccache"), "cache"),
+}
+# Of programs for Windows alone: elsewhere a `link` is another thing.
+WINDOWS_TOOLS = {
+    **dict.fromkeys(("cl", "clang-cl"), "compiler"),
+    **dict.fromkeys(("link", "lib", "lld-link"), "linker"),
+}
+_VERSION = re.compile(r"-[0-9.]+$")
+_TRIPLE = re.compile(r".+-.*-(?=[^-]*$)")
+_LONGEST_NAME = 128
+
+_SOURCE = re.compile(r"\.(?:cu|c|cc|cpp|cxx|c\+\+|C|i|ii|gpu|ptx|s|S|f|f90|m|mm|cubin|fatbin)$")
+_LINKED = re.compile(r"\.(?:o|obj|a|lib|so(?:\.[0-9.]+)?)$")
+_GENCODE = ("-gencode", "--generate-code")
+_ARCH = ("-arch", "--gpu-architecture")
+_CODE = ("-code", "--gpu-code")
+_OUTPUT = ("-o", "--output-file")
+_COMPILING = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w", "-ptx", "-cubin", "-fatbin", "-S", "-E")
+_FILES = ("--options-file", "-optf")
+# Options whose value is the next word, which is not a file to compile.
+_TAKING = frozenset(
+    """
+    -o --output-file -odir --output-directory -D -U -I -L -l -include -isystem -idirafter -iquote -MF -MT -MQ -x -T -z
+    -u -Xcompiler --compiler-options -Xlinker --linker-options -Xarchive --archive-options -Xptxas --ptxas-options
+    -Xnvlink --nvlink-options -Xcudafe --cudafe-options -Xfatbinary --fatbinary-options -Xnvvm --nvvm-options -ccbin
+    --compiler-bindir -arch -code -gencode --gpu-architecture --gpu-code --generate-code -Xclang -Xpreprocessor
+    -Xassembler --options-file -optf --threads -t -maxrregcount -std --std -soname -rpath -h -target
+    """.split()  # noqa: SIM905 - a list of fifty words reads as one
+)
+# Options of cl and link, with either sign: what is written (/Fo, /Fe, /OUT), whether it compiles, and any other.
+_MICROSOFT = re.compile(
+    r"(?i:[-/](?:Fo|Fe|OUT):?(?P<output>.+)|(?P<compiles>[-/]c)$|/(?!/)[A-Za-z?][^\\/]*$|[-/]F[aimpR].*|/[A-Z]+:.*)"
+)
+_DEFAULT_TARGET = re.compile(r"sm_(\w+)")
+
+
+class Parsed(NamedTuple):  # not a struct: the shim in Python runs without packages
+    """`archs`: what code is made for, as nvcc names it (`sm_90a`, `compute_90`); empty where no flag says."""
+
+    inputs: tuple[str, ...]
+    output: str
+    archs: tuple[str, ...]
+    compiles: bool
+
+
+def tool(program: str) -> str | None:
+    """The kind of tool that a program of this name is; None for anything else."""
+    name = program.rsplit("/", 1)[-1]
+    tools = TOOLS
+    if is_windows_program(program):
+        name, tools = file_name(program).lower().removesuffix(".exe"), TOOLS | WINDOWS_TOOLS
+    if len(name) > _LONGEST_NAME:
+        return None
+    if name in tools:
+        return tools[name]
+    name = _VERSION.sub("", name)
+    return tools.get(_TRIPLE.sub("", name))
+
+
+def is_windows_program(name: str) -> bool:
+    return name[-4:].lower() == ".exe"
+
+
+def label(name: str, given: Sequence[str]) -> str:
+    """A call in two words: `nvcc kernels.cu`."""
+    inputs = parse(given).inputs
+    more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
+    return readable(f"{name} {file_name(inputs[0])}{more}" if inputs else name)
+
+
+def readable(text: str) -> str:
+    """Bytes that are no text as escapes: in answers and on terminals they have no place."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None, *, windows: bool = False) -> Parsed:
+    """`files`: the texts of response files by their names, whose words count too. `windows`: of a program there."""
+    reading = _Reading(windows=windows)
+    every = list(expanded(given, files or {}, windows=windows))
+    index = 0
+    while index < len(every):
+        word = every[index]
+        option, joined, value = word.partition("=")
+        index += 1
+        if not joined and word in _TAKING:
+            value = every[index] if index < len(every) else ""
+            index += 1
+        reading.take(word, option, value)
+    sources = [word for word in reading.inputs if _SOURCE.search(word)]
+    archs = (*_chosen(reading.arch, reading.codes), *reading.gencodes)
+    return Parsed(
+        inputs=tuple(sources or reading.inputs),
+        output=reading.output,
+        archs=tuple(dict.fromkeys(archs)),
+        compiles=reading.compiles or bool(sources),
+    )
+
+
+class _Reading:
+    def __init__(self, *, windows: bool) -> None:
+        self._windows = windows
+        self.inputs: list[str] = []
+        self.gencodes: list[str] = []
+        self.codes: list[str] = []
+        self.arch: str | None = None
+        self.output = ""
+        self.compiles = False
+
+    def take(self, word: str, option: str, value: str) -> None:
+        if self._windows and (match := _MICROSOFT.match(word)):
+            self.output = match["output"] or self.output
+            self.compiles |= bool(match["compiles"])
+        elif option in _GENCODE:
+            self.gencodes += _codes_of(value)
+        elif option in _ARCH:
+            self.arch = value
+        elif option in _CODE:
+            self.codes = _split(value)
+        elif option in _OUTPUT:
+            self.output = value
+        elif word in _COMPILING:
+            self.compiles = True
+        elif not word.startswith(("-", "@")) and (_SOURCE.search(word) or _LINKED.search(word)):
+            self.inputs.append(word)
+
+
+def expanded(
+    given: Iterable[str], files: Mapping[str, str | None], depth: int = 4, *, windows: bool = False
+) -> Iterator[str]:
+    """The words, with those of response files in place of their names."""
+    named = False
+    for word in given:
+        option, joined, value = word.partition("=")
+        names: tuple[str, ...] = ()
+        if named or (joined and option in _FILES):
+            names = tuple((word if named else value).split(","))
+            named = False
+        elif word in _FILES:
+            named = True
+            continue
+        elif word.startswith("@"):
+            names = (word[1:],)
+        known = [text for name in names if (text := files.get(name)) is not None]
+        if known and depth:
+            for text in known:
+                split = split_windows_text(text) if windows else split_text(text)
+                yield from expanded(split, files, depth - 1, windows=windows)
+        elif not names or not known:
+            yield word
+
+
+_TEXT_WORD = re.compile(r"""(?:\\.|"(?:\\.|[^"\\])*"?|'[^']*'?|[^\s"'\\])+""", re.DOTALL)
+_UNQUOTED = re.compile(r"""\\(.)|["']""", re.DOTALL)
+
+
+def split_text(text: str) -> list[str]:
+    """The words of a response file. Quotes that nobody closed go to its end."""
+    return [_UNQUOTED.sub(lambda match: match[1] or "", word) for word in _TEXT_WORD.findall(text)]
+
+
+_WINDOWS_WORD = re.compile(r"""(?:[^\s"\\]|\\+"?|"(?:[^"\\]|\\+"?)*"?)+""")
+_SLASHES = re.compile(r'(\\*)("?)')
+
+
+def split_windows_text(text: str) -> list[str]:
+    """By Microsoft's rules: a backslash means something before a quote alone."""
+
+    def unquoted(match: re.Match[str]) -> str:
+        if not match[2]:
+            return match[1]
+        kept = "\\" * (len(match[1]) // 2)
+        return kept + '"' if len(match[1]) % 2 else kept
+
+    return [_SLASHES.sub(unquoted, word) for word in _WINDOWS_WORD.findall(text)]
+
+
+def _codes_of(value: str) -> list[str]:
+    """`arch=compute_90,code=[sm_90,compute_90]` → both codes; without a code the architecture itself."""
+    head, _, codes = value.strip("'\"").partition(",code=")
+    return _split(codes) or ([head.removeprefix("arch=")] if head else [])
+
+
+def _split(value: str) -> list[str]:
+    return [each for each in re.split(r"[\s,]+", value.strip("'\"[]\\")) if each]
+
+
+def _chosen(arch: str | None, codes: list[str]) -> list[str]:
+    if arch is None or codes:
+        return codes
+    match = _DEFAULT_TARGET.fullmatch(arch)
+    return [arch, f"compute_{match[1]}"] if match else [arch]

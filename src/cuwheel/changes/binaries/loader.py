@@ -1,0 +1,186 @@
+"""What the dynamic loader goes by: program headers and the dynamic section, and whether section headers agree.
+
+Loaders never look at section headers, but rewriting uses them, so everything that depends on one is checked here
+against what is loaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+from cuwheel.changes.binaries import references
+from cuwheel.device_code import dynamic
+from cuwheel.device_code.elf import (
+    PT_DYNAMIC,
+    PT_INTERP,
+    PT_LOAD,
+    PT_NOTE,
+    SHT_DYNAMIC,
+    SHT_DYNSYM,
+    SHT_HASH,
+    SHT_NOBITS,
+    SHT_NOTE,
+    SHT_RELA,
+    SHT_STRTAB,
+)
+from cuwheel.errors import MalformedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.device_code.elf import Elf, Header, Segment
+    from cuwheel.support.buffer import Buffer
+
+_ALLOC, _TLS = 0x2, 0x400
+_PT_PHDR, _PT_TLS = 6, 7
+_AT_ONCE = 1 << 20
+_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
+_RELA, _RELASZ, _VERDEF, _VERNEED = 7, 8, 0x6FFFFFFC, 0x6FFFFFFE
+MOVABLE_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM, _RELA, _VERDEF, _VERNEED})
+SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM = 0x6FFFFFF6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_TAG_OF = {
+    SHT_HASH: _HASH,
+    SHT_STRTAB: _STRTAB,
+    SHT_DYNSYM: _SYMTAB,
+    SHT_GNU_HASH: _GNU_HASH,
+    SHT_VERSYM: _VERSYM,
+    SHT_VERDEF: _VERDEF,
+    SHT_VERNEED: _VERNEED,
+    SHT_RELA: _RELA,
+}
+# Entries of the dynamic section that hold addresses: PLTGOT, RELA, INIT, FINI, JMPREL, INIT_ARRAY, FINI_ARRAY,
+# PREINIT_ARRAY, RELR, VERDEF, VERNEED, and those that may move.
+_ADDRESSES = MOVABLE_TAGS | {3, 12, 13, 23, 25, 26, 32, 36}
+# Tables of relocations: where, how long, and the type of their section.
+_RELOCATIONS = ((_RELA, _RELASZ, SHT_RELA), (23, 2, SHT_RELA), (36, 35, references.SHT_RELR))
+_NOTE = struct.Struct("<III")
+_LINKERS = b"GNU\0"
+_PATCHELF_FILLS = b"XZ\0"  # by version
+
+
+def must_agree(elf: Elf, changing: Sequence[Header]) -> None:
+    """Raises MalformedError where what is loaded is not what the section headers say of the parts that matter."""
+    name = elf.buffer.name
+    loads = sorted((each for each in elf.segments if each.type == PT_LOAD), key=lambda each: each.address)
+    if any(two.address < one.address + one.memory_size for one, two in itertools.pairwise(loads)):
+        raise MalformedError(name, "its segments overlap in memory")
+    tags = list(dynamic.tags(elf))
+    for header in changing:
+        end = header.offset + header.size
+        for each in elf.segments:
+            if each.type == PT_LOAD and each.offset <= header.offset < _end(each):
+                if header.address - header.offset != each.address - each.offset:
+                    raise MalformedError(name, f"{header.name} is not loaded where its section header says")
+            elif each.type and each.type != PT_LOAD and each.offset < end and header.offset < _end(each):
+                raise MalformedError(name, f"a program header of type {each.type:#x} covers device code")
+        for tag, value in tags:
+            if tag in _ADDRESSES and header.address <= value < header.address + header.size:
+                raise MalformedError(name, f"its dynamic section points into its device code, at {value:#x}")
+    _relocations_agree(elf, dict(tags))
+
+
+def must_have_all_segments(elf: Elf, start: int, end: int) -> None:
+    """Raises MalformedError where the count of program headers is not true: what is rewritten by it does not load.
+
+    `start`, `end`: of their table, by that count.
+    """
+    name, count = elf.buffer.name, len(elf.segments)
+    if any(each.type == _PT_PHDR and each.file_size != end - start for each in elf.segments):
+        raise MalformedError(name, f"it claims {count} program headers, and its table of them has another size")
+    there = [each for each in elf.headers if each.type not in (0, SHT_NOBITS) and each.size]
+    if any(each.offset < end and start < each.offset + each.size for each in there):
+        raise MalformedError(name, f"it claims {count} program headers, which reach into a section")
+    loads = [each for each in elf.segments if each.type == PT_LOAD]
+    if any(each.memory_size < each.file_size or _end(each) > elf.buffer.size for each in loads):
+        raise MalformedError(name, "a segment is larger than what there is of it")
+    for section in (each for each in there if each.flags & _ALLOC):
+        if not any(each.offset <= section.offset and section.offset + section.size <= _end(each) for each in loads):
+            raise MalformedError(name, f"it claims {count} program headers, and none of them loads {section.name}")
+    kinds = {each.type for each in elf.segments}
+    if any(each.type == SHT_DYNAMIC for each in there) and PT_DYNAMIC not in kinds:
+        raise MalformedError(name, f"it claims {count} program headers, and none of them is for its dynamic section")
+    if any(each.flags & _TLS for each in elf.headers) and _PT_TLS not in kinds:
+        raise MalformedError(name, f"it claims {count} program headers, and none of them is for its threads' data")
+
+
+def _relocations_agree(elf: Elf, tags: dict[int, int]) -> None:
+    """Every relocation that the loader applies must be in a table that is searched for pointers."""
+    for place, size, kind in _RELOCATIONS:
+        start, end = tags.get(place, 0), tags.get(place, 0) + tags.get(size, 0)
+        for each in sorted(elf.headers, key=lambda each: each.address):
+            if each.flags & _ALLOC and each.type == kind and each.address <= start < each.address + each.size:
+                start = each.address + each.size
+        if start < end:
+            raise MalformedError(elf.buffer.name, f"no section header describes the relocations at {start:#x}")
+    if _SYMTAB in tags and not any(
+        each.type == SHT_DYNSYM and each.address == tags[_SYMTAB] == loaded_at(elf, each.offset) for each in elf.headers
+    ):
+        raise MalformedError(elf.buffer.name, "its dynamic symbols are not where its section headers say")
+
+
+def finds(elf: Elf, section: Header) -> bool:
+    """Whether the loader finds a section through the dynamic section or a program header, and code has no other way.
+
+    Notes of the linker's own are such; what another put into a note, code beside it may read.
+    """
+    if section.address != loaded_at(elf, section.offset):
+        return False
+    if (tag := _TAG_OF.get(section.type)) is not None:
+        tags = dict(dynamic.tags(elf))
+        whole = tag != _RELA or tags.get(_RELASZ) == section.size  # some linkers count those of the calls with them
+        return whole and tags.get(tag) == section.address
+    kind = PT_NOTE if section.type == SHT_NOTE else PT_INTERP
+    end = section.offset + section.size
+    covered = any(each.type == kind and each.offset <= section.offset and end <= _end(each) for each in elf.segments)
+    return covered and (kind == PT_INTERP or _by_linker(elf.buffer, section.offset, end))
+
+
+def _by_linker(buffer: Buffer, at: int, end: int) -> bool:
+    while at + _NOTE.size <= end:
+        owner, size, _ = _NOTE.unpack(buffer.read(at, _NOTE.size))
+        if owner != len(_LINKERS) or buffer.read(at + _NOTE.size, owner) != _LINKERS:
+            return False
+        at += _NOTE.size + owner + -(-size // 4) * 4
+        if at < end and end - at < _NOTE.size + len(_LINKERS):
+            return is_blank(buffer, at, end)
+    return at >= end
+
+
+def is_pointed_into(elf: Elf, start: int, end: int) -> bool:
+    """Whether a relocation, or an entry of the dynamic section that is not known to move, names a part of the file."""
+    low = loaded_at(elf, start)
+    if low is None:
+        return True
+    ranges = [(low, low + end - start)]
+    others = (value for tag, value in dynamic.tags(elf) if tag in _ADDRESSES - MOVABLE_TAGS)
+    return any(low <= value < low + end - start for value in others) or any(references.pointers(elf, ranges))
+
+
+def is_free(elf: Elf, start: int, end: int) -> bool:
+    """Whether nothing needs a part of the file that no section is at.
+
+    It is blank, or has what patchelf fills the places with from which it moved sections, and nothing points there.
+    """
+    if is_blank(elf.buffer, start, end):
+        return True
+    return is_blank(elf.buffer, start, end, _PATCHELF_FILLS) and not is_pointed_into(elf, start, end)
+
+
+def is_blank(buffer: Buffer, start: int, end: int, filling: bytes = b"\0") -> bool:
+    """Whether nothing but zeros, or `filling`, stands there: what no table tells of may be needed all the same."""
+    end = min(end, buffer.size)
+    pieces = (buffer.read(at, min(_AT_ONCE, end - at)) for at in range(start, end, _AT_ONCE))
+    return not any(piece.strip(filling) for piece in pieces)
+
+
+def loaded_at(elf: Elf, offset: int) -> int | None:
+    for each in elf.segments:
+        if each.type == PT_LOAD and each.offset <= offset < _end(each):
+            return offset - each.offset + each.address
+    return None
+
+
+def _end(segment: Segment) -> int:
+    return segment.offset + segment.file_size

@@ -1,0 +1,50 @@
+"""What is asked of `cuwheel graft`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuwheel.errors import UsageError
+from cuwheel.support.request_checks import as_paths, freeze
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraftRequest:
+    """The wheel or library `base` with the device code of `donors` too; or, with `split`, a wheel per architecture.
+
+    `output`: a folder, or the file itself. `force`: where nothing proves that they fit. `version`: of the new wheel.
+    `platform`: of `name==version`, the wheel for this one. `add`: architectures to build from `source` as the donor,
+    beside one of the base's as the witness, for its libraries of `cuda` (one version or several; the newest of the
+    base's). `drop_signature`: also change signed Windows binaries.
+    """
+
+    base: str | Path = field(kw_only=False)
+    donors: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
+    output: Path | None = None
+    split: bool = False
+    force: bool = False
+    version: str | None = None
+    platform: str | None = None
+    dry_run: bool = False
+    add: Sequence[str] = ()
+    source: str | Path | None = None
+    cuda: str | Sequence[str] | None = None
+    drop_signature: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "donors", as_paths(self.donors))
+        freeze(self, "add")
+        object.__setattr__(self, "cuda", (self.cuda,) if isinstance(self.cuda, str) else tuple(self.cuda or ()))
+        if bool(self.add) != (self.source is not None) or (self.add and (self.donors or self.split)):
+            raise UsageError("--add needs --source, and takes neither donors nor --split")
+        if self.split and (self.donors or self.force):
+            raise UsageError("--split takes one wheel, and neither donors nor --force")
+        if not self.split and not self.donors and not self.add:
+            raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT")
+
+    @property
+    def given(self) -> tuple[str | Path, ...]:
+        """The donors, however many."""
+        return as_paths(self.donors)

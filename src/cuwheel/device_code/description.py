@@ -1,0 +1,205 @@
+"""`cuwheel.json` in a dist-info folder: what a wheel was built from, with what, and which GPUs it serves.
+
+It travels with the wheel and stays when the wheel is installed. Nothing of the building machine is in it, and no time:
+the same sources and tools give the same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.support import codec, decode, files
+from cuwheel.support.finding import Finding
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.wheel.file import WheelFile
+
+NAME = "cuwheel.json"
+SCHEMA: Final = "cuwheel.wheel/1"
+_LIMIT = 1 << 20
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    """Capabilities by how the wheel serves them. `future`: also GPUs later than all that were known."""
+
+    native: tuple[str, ...] = ()
+    jit: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    future: bool = False
+
+
+class PlannedFor(Struct, frozen=True, kw_only=True):
+    """A machine that the plan was made for, and the entry of the list that serves it."""
+
+    machine: str
+    capability: str
+    how: str
+    by: str
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """Something that went in: its name without a folder, and its content."""
+
+    file: str
+    sha256: str
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """`nvcc` and `host_compiler` as they call themselves: `13.0.88`, `gcc 12.2.0`."""
+
+    provider: str
+    release: str
+    nvcc: str
+    platform: str
+    host_compiler: str | None = None
+    archives: tuple[File, ...] = ()
+
+
+class MergedPart(Struct, frozen=True, kw_only=True):
+    """What was built for one CUDA version, of a wheel that several were merged into."""
+
+    cuda: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    toolchain: Tools | None = None
+
+
+class BuildRecord(Struct, frozen=True, kw_only=True):
+    """What decides, beside sources and tools, whether two builds give code that fits together: hashes, SHA-256.
+
+    `flags`: of every variable, command and option, places on the building machine apart. `installed`: of the names and
+    versions of what was installed to build. `listed`: the architectures that it was configured for.
+    """
+
+    flags: str
+    installed: str
+    listed: tuple[str, ...]
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it.
+
+    `merged`: the wheels that it was made of; `cuda` then names all their versions, and each has its own tools.
+    """
+
+    schema: Literal["cuwheel.wheel/1"] = SCHEMA
+    cuwheel: str = __version__
+    cuda: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    coverage: Reach = Reach()
+    plan: tuple[PlannedFor, ...] = ()
+    toolchain: Tools | None = None
+    sources: str = ""
+    python: str | None = None
+    requires: tuple[str, ...] = ()
+    merged: tuple[MergedPart, ...] = ()
+    build: BuildRecord | None = None
+
+
+def encoded(described: Description) -> bytes:
+    """As it stands in the wheel. A file is named without the folder that it lay in."""
+    described = replace(
+        described,
+        toolchain=_plain(described.toolchain),
+        merged=tuple(replace(each, toolchain=_plain(each.toolchain)) for each in described.merged),
+    )
+    return codec.indented(described)
+
+
+def _plain(tools: Tools | None) -> Tools | None:
+    if tools is None:
+        return None
+    plain = tuple(replace(each, file=each.file.replace("\\", "/").rpartition("/")[2]) for each in tools.archives)
+    return replace(tools, archives=plain)
+
+
+def read(target: str | Path, *, env: Path | None = None) -> Description | None:
+    """Of a wheel, a dist-info folder or an installed distribution; None where cuwheel did not build it.
+
+    Raises where there is one that cannot be understood.
+    """
+    path = Path(target)
+    if env is None and path.suffix == ".whl" and path.is_file():
+        from cuwheel.wheel.file import WheelFile  # noqa: PLC0415 - zipfile costs 15 ms
+
+        with WheelFile(path) as wheel:
+            return of_wheel(wheel)
+    if env is None and path.is_dir():
+        return _of_folder(path)
+    from cuwheel.device_code import source  # noqa: PLC0415 - a name must be looked for
+
+    return _of_folder(source.installed_info(str(target), env=env))
+
+
+def of(found: Survey, target: str | Path, *, env: Path | None = None) -> tuple[Description | None, tuple[Finding, ...]]:
+    """What a surveyed target says; one that cannot be understood is a finding, and not the end."""
+    return _or_finding(lambda: read(target, env=env)) if found.kind in ("wheel", "distribution") else (None, ())
+
+
+def of_open(wheel: WheelFile) -> tuple[Description | None, tuple[Finding, ...]]:
+    """The same of a wheel that is open, wherever its bytes are."""
+    return _or_finding(lambda: of_wheel(wheel))
+
+
+def _or_finding(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
+    try:
+        return read(), ()
+    except CuwheelError as error:
+        unreadable = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
+        return None, (unreadable,)
+
+
+def words(described: Description) -> Iterator[str]:
+    """A line or two for people."""
+    listed = ", ".join((*described.archs, *described.ptx))
+    yield f"built by cuwheel {described.cuwheel} with CUDA {described.cuda} for {listed or 'no architecture'}"
+    for part in described.merged:
+        listed = ", ".join((*part.archs, *part.ptx))
+        yield f"merged: CUDA {part.cuda} for {listed}" + (f", nvcc {part.toolchain.nvcc}" if part.toolchain else "")
+    if tools := described.toolchain:
+        compiler = f", {tools.host_compiler}" if tools.host_compiler else ""
+        sources = f"; sources sha256 {described.sources[:16]}…" if described.sources else ""
+        yield f"nvcc {tools.nvcc} ({tools.provider}){compiler}{sources}"
+
+
+def of_wheel(wheel: WheelFile) -> Description | None:
+    name = wheel.info + NAME
+    if name not in wheel.members:
+        return None
+    if (size := wheel.sizes[name]) > _LIMIT:
+        raise MalformedError(wheel.path, f"its {NAME} has {size:,} bytes: too large for a description")
+    text = wheel.text(name)
+    if text is None:
+        raise MalformedError(wheel.path, f"its {NAME} cannot be read", hint="download the wheel again")
+    return parse(text.encode(), f"{wheel.path}: {NAME}")
+
+
+def _of_folder(info: Path) -> Description | None:
+    path = info / NAME
+    data = files.read_if_present(path, _LIMIT, "a description")
+    return None if data is None else parse(data, str(path))
+
+
+def parse(data: bytes, name: str) -> Description:
+    """What somebody's file says."""
+    try:
+        found = codec.decode(data, dict[str, object])
+    except msgspec.DecodeError as error:
+        raise MalformedError(name, f"is not a description of a wheel: {error}") from error
+    decode.refuse_newer(found, SCHEMA, name)
+    problems: list[str] = []
+    result = decode.convert(found, Description, NAME, problems)
+    if result is None:
+        raise MalformedError(name, f"is not a description of a wheel: {'; '.join(problems[:3])}")
+    return result

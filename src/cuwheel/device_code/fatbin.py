@@ -1,0 +1,337 @@
+"""Fat binaries: containers and their entries, read from their headers and, of PTX, the first lines.
+
+The layout is undocumented and was measured on real files. A damaged container costs itself and a
+finding; the walk goes on at the next one. Every byte is looked at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+
+from cuwheel.device_code import limits
+from cuwheel.device_code import payload as payloads
+from cuwheel.device_code.libraries import DeviceCode, Entry
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.device_code.libraries import Compression, Kind
+    from cuwheel.facts.arch import ArchKind, Suffix
+
+MAGIC = struct.pack("<I", 0xBA55ED50)
+CONTAINER = struct.Struct("<IHHQ")
+ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
+_ALIGNMENT = 8
+_VERSION = 1
+# Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
+_HEADER_LIMIT = 1 << 16
+_LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
+_MOST_CONTAINERS, _MOST_ENTRIES = 300_000, 300_000  # the most seen are 24,454 and 27,000
+_MOST_TEXTS = 100_000  # of PTX that is looked into, 0.1 ms each; the most seen are 8,183
+_FINDINGS_LIMIT = 20  # a section of noise must not become a report of a million lines
+
+KIND_PTX, KIND_CUBIN, KIND_LTO = 1, 2, 8
+_KINDS: dict[int, tuple[Kind, ArchKind]] = {
+    KIND_PTX: ("ptx", "compute"),
+    KIND_CUBIN: ("cubin", "sm"),
+    KIND_LTO: ("lto-ir", "lto"),
+}
+FLAG_DEBUG = 0x2
+FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
+FLAG_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
+FLAG_ATTRIBUTES = 0x1000000  # the options block holds numbers, not text
+_PTX_VERSION = re.compile(rb"^[ \t]*\.version[ \t]+(\d{1,3})\.(\d{1,3})\b", re.MULTILINE | re.ASCII)
+_FLAGS_OF_RAW_ROWS = FLAG_SPECIFIC | FLAG_FAMILY
+_FLAGS_OF_ROWS = _FLAGS_OF_RAW_ROWS | FLAG_LZ4 | FLAG_ZSTD
+
+
+class RawEntry(NamedTuple):
+    """An entry as the walk keeps it: its place, and its header as unpacked. A library has thousands."""
+
+    row: int  # of those that are alike
+    offset: int
+    kind: int
+    version: int
+    header_size: int
+    payload: int
+    compressed: int
+    options_at: int
+    minor: int
+    major: int
+    arch: int
+    identifier_at: int
+    identifier_size: int
+    flags: int
+    reserved: int
+    uncompressed: int
+
+    @property
+    def payload_offset(self) -> int:
+        return self.offset + self.header_size
+
+    @property
+    def stored(self) -> int:
+        """The payload's bytes without padding, as far as the header tells."""
+        return self.compressed or self.payload
+
+    @property
+    def real(self) -> int:
+        return self.uncompressed if self.compressed else self.payload
+
+
+# What entries of one row have in common: section, linked, kind, architecture, flags, ISA.
+_Key: TypeAlias = tuple[str, bool, int, int, int, int, int]
+
+
+class RawContainer(NamedTuple):
+    section: str
+    offset: int
+    size: int  # header included; of a damaged one, as far as it was understood
+    entries: tuple[RawEntry, ...]
+
+
+class Walk(Struct):
+    """Everything found so far in one file, over all of its sections."""
+
+    buffer: Buffer
+    containers: list[RawContainer] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    _keys: dict[_Key, int] = field(default_factory=dict)
+    _texts: int = 0
+    _differing: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    _count: int = 0
+    _suppressed: int = 0
+
+    def section(self, name: str, start: int, end: int, *, linked: bool) -> None:
+        """Walk the containers in [start, end), resynchronising behind damage."""
+        position = start
+        while position + CONTAINER.size <= end:
+            if self._full():
+                break
+            head = self.buffer.read(position, CONTAINER.size)
+            magic, version, header_size, size = CONTAINER.unpack(head)
+            if head[:4] == MAGIC and header_size >= CONTAINER.size:
+                if version != _VERSION:
+                    self._complain(name, position, f"the container has version {version}, but only {_VERSION} is known")
+                stop, sound = self._container(name, position, header_size, size, end, linked=linked)
+                position = stop if sound else self._next_magic(stop, end)
+            elif magic == 0 and (behind := self._after_padding(position, end)) > position:
+                position = behind
+            else:
+                self._complain(name, position, "bytes that are not a container")
+                position = self._next_magic(position + 1, end)
+
+    def single(self, name: str, at: int, end: int) -> int:
+        """Walk the one container that stands at `at`; where it ends."""
+        if self._full():
+            return end
+        _, _, header_size, size = CONTAINER.unpack(self.buffer.read(at, CONTAINER.size))
+        return self._container(name, at, header_size, size, end, linked=True)[0]
+
+    def device_code(self) -> tuple[DeviceCode, ...]:
+        counts, stored, real, debug = ([0] * len(self._keys) for _ in range(4))
+        for container in self.containers:
+            for entry in container.entries:
+                row = entry.row
+                counts[row] += 1
+                stored[row] += entry.header_size + entry.payload
+                real[row] += entry.uncompressed if entry.compressed else entry.payload
+                debug[row] += entry.flags & FLAG_DEBUG != 0
+        return tuple(map(_row, self._keys, counts, stored, real, debug))
+
+    def entries(self) -> tuple[Entry, ...]:
+        rows = self.device_code()
+        return tuple(
+            self._entry(rows[raw.row], index, raw)
+            for index, container in enumerate(self.containers)
+            for raw in container.entries
+        )
+
+    def _full(self) -> bool:
+        if len(self.containers) < _MOST_CONTAINERS and self._count < _MOST_ENTRIES:
+            return False
+        limits.met(
+            f"{_MOST_CONTAINERS:,} containers or {_MOST_ENTRIES:,} entries", "the rest of the device code was not read"
+        )
+        return True
+
+    def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> tuple[int, bool]:
+        """Keep one container; where to go on, and whether something sound is known to stand there."""
+        stop = at + header + size
+        entries, position = self._entries(name, at + header, min(stop, end), linked=linked)
+        self._count += len(entries)
+        self.containers.append(RawContainer(name, at, position - at, tuple(entries)))
+        if position == stop:
+            return stop, True
+        if len(entries) >= _MOST_ENTRIES:
+            self._full()
+        elif position < min(stop, end):
+            self._complain(name, at, f"entry {len(entries)} at {position:#x} is not valid")
+        else:
+            self._complain(name, at, "the container is longer than its section")
+        sound = stop == end or (stop < end and self._goes_on(stop, end))
+        return (stop, True) if sound else (max(position, at + 1), False)
+
+    def _goes_on(self, at: int, end: int) -> bool:
+        """Whether a container or padding stands at `at`."""
+        return self.buffer.read(at, min(4, end - at)) in (MAGIC, bytes(min(4, end - at)))
+
+    def _entries(self, section: str, at: int, stop: int, *, linked: bool) -> tuple[list[RawEntry], int]:
+        """The entries from `at` on, and where they end: before `stop` if one is not valid."""
+        entries: list[RawEntry] = []
+        read, unpack, keys = self.buffer.read, ENTRY.unpack, self._keys
+        new = tuple.__new__  # what RawEntry._make does, less a call for each of thousands
+        while at + ENTRY.size <= stop and len(entries) < _MOST_ENTRIES:
+            fields = unpack(read(at, ENTRY.size))
+            kind, _, header, payload, compressed, _, minor, major, arch, _, _, flags, _, _ = fields
+            following: int = at + header + payload
+            if following > stop or compressed > payload or not ENTRY.size <= header <= _HEADER_LIMIT:
+                break
+            if not _LOWEST_ARCH <= arch <= _HIGHEST_ARCH:
+                break
+            flags &= _FLAGS_OF_ROWS if compressed else _FLAGS_OF_RAW_ROWS
+            if kind == KIND_PTX:
+                major, minor = self._isa(at, header, compressed or payload, flags, (major, minor))
+            else:
+                major = minor = 0
+            row = keys.setdefault((section, linked, kind, arch, flags, major, minor), len(keys))
+            entries.append(new(RawEntry, (row, at, *fields)))
+            at = following
+        return entries, at
+
+    def _isa(self, at: int, header: int, stored: int, flags: int, header_isa: tuple[int, int]) -> tuple[int, int]:
+        """The ISA that the PTX states, by which the driver goes; where that cannot be read, what its entry says."""
+        self._texts += 1
+        if self._texts > _MOST_TEXTS:
+            limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of the rest is taken from their entries")
+            return header_isa
+        text = payloads.start(self.buffer, at + header, stored, compression_of(flags))
+        match = _PTX_VERSION.search(text)
+        if match is None:
+            return header_isa
+        stated = int(match[1]), int(match[2])
+        if stated != header_isa:
+            self._differing.setdefault((_version(header_isa), _version(stated)), []).append(at)
+        return stated
+
+    def suppressed(self) -> Iterator[Finding]:
+        """Damage beyond what is listed place by place."""
+        if self._suppressed:
+            yield Finding(
+                rule="fatbin-damaged",
+                severity="error",
+                message=f"{self._suppressed:,} more damaged places in fat binaries",
+                fix="build or download the file again",
+            )
+
+    def differences(self) -> Iterator[Finding]:
+        """PTX whose entries say another ISA than its text."""
+        for (header_isa, stated), places in self._differing.items():
+            yield Finding(
+                rule="ptx-version-differs",
+                severity="note",
+                message=f"PTX entries ({len(places):,}) say ISA {header_isa}, and their text says {stated}: the driver "
+                "goes by the text",
+                evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
+                fix="none needed; no compiler writes this, so the file was changed after it was built",
+            )
+
+    def _entry(self, row: DeviceCode, container: int, raw: RawEntry) -> Entry:
+        head = self.buffer.read(raw.offset, raw.header_size)
+        return Entry(
+            container=container,
+            section=row.section,
+            offset=raw.offset,
+            kind=row.kind,
+            arch=row.arch,
+            linked=row.linked,
+            compression=row.compression,
+            ptx_isa=row.ptx_isa,
+            cubin_abi=raw.minor if row.kind == "cubin" else None,
+            header_size=raw.header_size,
+            bytes=raw.payload,
+            compressed_bytes=raw.compressed,
+            real_bytes=raw.real,
+            debug=bool(raw.flags & FLAG_DEBUG),
+            flags=raw.flags,
+            options=_options(head, raw),
+            identifier=_text(head, raw.identifier_at, raw.identifier_size),
+        )
+
+    def _after_padding(self, position: int, end: int) -> int:
+        """Behind the zeros at `position`, at a multiple of the alignment."""
+        while position < end:
+            chunk = self.buffer.read(position, min(SCAN_CHUNK, end - position))
+            rest = chunk.lstrip(b"\0")
+            if rest:
+                return position + (len(chunk) - len(rest)) // _ALIGNMENT * _ALIGNMENT
+            position += len(chunk)
+        return end
+
+    def _next_magic(self, position: int, end: int) -> int:
+        return next((at for at in find(self.buffer, MAGIC, position, end) if at % 4 == 0), end)
+
+    def _complain(self, section: str, offset: int, problem: str) -> None:
+        if len(self.findings) >= _FINDINGS_LIMIT:
+            self._suppressed += 1
+            return
+        self.findings.append(
+            Finding(
+                rule="fatbin-damaged",
+                severity="error",
+                message=f"a fat binary in {section or 'the file'} is damaged: {problem}",
+                evidence=(f"offset {offset:#x}",),
+                fix="build or download the file again",
+            )
+        )
+
+
+def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCode:
+    section, linked, kind_number, number, flags, major, minor = key
+    kind, arch_kind = _KINDS.get(kind_number, ("unknown", "sm"))
+    return DeviceCode(
+        kind=kind,
+        arch=Arch(Capability.from_number(number), _suffix(flags), arch_kind),
+        section=section,
+        linked=linked,
+        compression=compression_of(flags),
+        ptx_isa=_version((major, minor)) if kind == "ptx" else None,
+        count=count,
+        bytes=stored,
+        real_bytes=real,
+        debug_count=debug,
+    )
+
+
+def _version(numbers: tuple[int, int]) -> str:
+    return f"{numbers[0]}.{numbers[1]}"
+
+
+def _suffix(flags: int) -> Suffix:
+    if flags & FLAG_SPECIFIC:
+        return "a"
+    return "f" if flags & FLAG_FAMILY else ""
+
+
+def compression_of(flags: int) -> Compression:
+    if flags & FLAG_ZSTD:
+        return "zstd"
+    return "lz4" if flags & FLAG_LZ4 else "none"
+
+
+def _options(head: bytes, raw: RawEntry) -> str:
+    """What the compiler was told. The block starts with the place and the length of the text."""
+    if raw.flags & FLAG_ATTRIBUTES or not ENTRY.size <= raw.options_at <= len(head) - 8:
+        return ""
+    return _text(head, *struct.unpack_from("<II", head, raw.options_at)).strip()
+
+
+def _text(head: bytes, offset: int, size: int) -> str:
+    return head[offset : offset + size].split(b"\0", 1)[0].decode("utf-8", "replace") if offset else ""

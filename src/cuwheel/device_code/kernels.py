@@ -1,0 +1,226 @@
+"""Which kernels are in which cubin, what each needs, and where one that is asked for is missing."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cuwheel.device_code import cubin, library, payload, source
+from cuwheel.device_code.demangle import demangled
+from cuwheel.device_code.libraries import Entry, Kind
+from cuwheel.device_code.survey import is_library
+from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.facts.arch import Arch
+from cuwheel.support import log
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from cuwheel.device_code.source import Item
+    from cuwheel.support.buffer import Buffer
+
+_IDENTIFIER = re.compile(r"[\w$*?]+", re.ASCII)
+
+
+class Kernel(Struct, frozen=True, kw_only=True):
+    """None where the code does not record it. Spilled registers are part of the stack."""
+
+    name: str
+    demangled: str  # the name itself where it could not be read
+    registers: int | None
+    shared_bytes: int | None
+    stack_bytes: int | None
+    code_bytes: int | None
+
+
+class CodeKernels(Struct, frozen=True, kw_only=True):
+    """The kernels of one cubin or one PTX, as far as they were asked for."""
+
+    library: str
+    container: int | None
+    section: str
+    kind: Kind
+    arch: Arch
+    linked: bool
+    offset: int
+    kernels: tuple[Kernel, ...]
+
+
+class Presence(Struct, frozen=True, kw_only=True):
+    """One kernel in one library, by architecture.
+
+    `missing`: its own fat binary has code for these, without it. `elsewhere`: the library has code for these,
+    but in other fat binaries only. A GPU that needs either gets another of the `present`, or none.
+    """
+
+    library: str
+    name: str
+    demangled: str
+    present: tuple[str, ...]
+    missing: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+
+
+class Kernels(Struct, frozen=True, kw_only=True):
+    target: str
+    pattern: str | None
+    code: tuple[CodeKernels, ...]  # without those that hold nothing asked for
+    presence: tuple[Presence, ...]
+    absent_from: tuple[str, ...]  # libraries with device code and none of the kernels asked for
+    unread: int  # pieces of LTO-IR, whose kernels nobody but NVIDIA's linker can name
+    findings: tuple[Finding, ...]
+
+
+class _Found(Struct):
+    library: str
+    entry: Entry
+    kernels: tuple[cubin.Kernel, ...]
+
+
+def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None = None) -> Kernels:
+    """All kernels of `target`, or those whose name, mangled or plain, contains or matches `pattern`."""
+    where = source.find(target, env=env)
+    findings = list(where.findings)
+    found: list[_Found] = []
+    try:
+        items = where.items if where.kind == "file" else [each for each in where.items if is_library(each, findings)]
+        with log.progress("reading kernels", sum(item.size for item in items)) as progress:
+            for item in items:
+                found += _of_item(item, progress.advance, findings, alone=where.kind == "file")
+    finally:
+        where.close()
+    return _answer(where.target, pattern, found, findings)
+
+
+def of_container(path: str | Path, index: int) -> tuple[str, ...]:
+    """The names of the kernels in one container of a file, counted from 0 over the whole file."""
+    where = source.find(path)
+    try:
+        buffer = where.items[0].open(lambda _: None)
+        try:
+            entries = [each for each in library.read(buffer, detail="entries").entries if each.container == index]
+            return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
+        finally:
+            buffer.close()
+    finally:
+        where.close()
+
+
+def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding], *, alone: bool) -> Iterator[_Found]:
+    try:
+        buffer = item.open(advance)
+    except CuwheelError as error:
+        if alone:
+            raise
+        findings.append(source.unread(item.path, error))
+        return
+    try:
+        entries = library.read(buffer, detail="entries").entries
+    except CuwheelError as error:
+        if alone:
+            raise
+        findings.append(source.unread(item.path, error))
+        entries = ()
+    for entry in entries:
+        try:
+            yield _Found(item.path, entry, _names(buffer, entry))
+        except MalformedError as error:
+            findings.append(source.unread(item.path, error))
+    buffer.close()
+
+
+def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
+    if entry.kind not in ("cubin", "ptx"):
+        return ()
+    stored = entry.compressed_bytes or entry.bytes
+    data = payload.read(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
+    return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read(buffer.name, data).kernels()
+
+
+def _answer(target: str, pattern: str | None, found: list[_Found], findings: list[Finding]) -> Kernels:
+    every = {kernel.name for each in found for kernel in each.kernels}
+    readable: Mapping[str, str] = {}
+    if pattern is None:
+        wanted = every
+    elif _IDENTIFIER.fullmatch(pattern):  # identifiers stand in mangled names as they are
+        wanted = {name for name in every if _matches(pattern, name)}
+    else:
+        readable = demangled(every)
+        wanted = {name for name in every if _matches(pattern, name) or _matches(pattern, readable.get(name, name))}
+    readable = readable or demangled(wanted)
+    code = tuple(_code(each, wanted, readable) for each in found if not wanted.isdisjoint(k.name for k in each.kernels))
+    libraries = dict.fromkeys(each.library for each in found)
+    having = {each.library for each in code}
+    return Kernels(
+        target=target,
+        pattern=pattern,
+        code=code,
+        presence=tuple(_presence(found, wanted, readable)),
+        absent_from=tuple(each for each in libraries if each not in having),
+        unread=sum(each.entry.kind not in ("cubin", "ptx") for each in found),
+        findings=tuple(findings),
+    )
+
+
+def _matches(pattern: str, name: str) -> bool:
+    if any(each in pattern for each in "*?"):
+        return fnmatch.fnmatchcase(name, f"*{pattern}*")  # part of a name, as without wildcards
+    return pattern in name
+
+
+def _code(found: _Found, wanted: set[str], readable: Mapping[str, str]) -> CodeKernels:
+    entry = found.entry
+    return CodeKernels(
+        library=found.library,
+        container=entry.container,
+        section=entry.section,
+        kind=entry.kind,
+        arch=entry.arch,
+        linked=entry.linked,
+        offset=entry.offset,
+        kernels=tuple(
+            Kernel(
+                name=each.name,
+                demangled=readable.get(each.name, each.name),
+                registers=each.registers,
+                shared_bytes=each.shared_bytes,
+                stack_bytes=each.stack_bytes,
+                code_bytes=each.code_bytes,
+            )
+            for each in found.kernels
+            if each.name in wanted
+        ),
+    )
+
+
+def _presence(found: list[_Found], wanted: set[str], readable: Mapping[str, str]) -> Iterator[Presence]:
+    archs: dict[str, dict[str, None]] = {}  # of a library
+    own: dict[tuple[str, int], dict[str, None]] = {}  # of a container
+    present: dict[tuple[str, str], dict[str, None]] = {}
+    homes: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    for each in found:
+        if not each.kernels:  # such as the empty code of a device link: it lacks nothing
+            continue
+        home = (each.library, each.entry.offset if each.entry.container is None else each.entry.container)
+        archs.setdefault(each.library, {})[each.entry.arch] = None
+        own.setdefault(home, {})[each.entry.arch] = None
+        for kernel in each.kernels:
+            if kernel.name in wanted:
+                present.setdefault((each.library, kernel.name), {})[each.entry.arch] = None
+                homes.setdefault((each.library, kernel.name), set()).add(home)
+    for (path, name), where in present.items():
+        beside = {arch for home in homes[path, name] for arch in own[home]}
+        absent = [arch for arch in archs[path] if arch not in where]
+        yield Presence(
+            library=path,
+            name=name,
+            demangled=readable.get(name, name),
+            present=tuple(where),
+            missing=tuple(arch for arch in absent if arch in beside),
+            elsewhere=tuple(arch for arch in absent if arch not in beside),
+        )

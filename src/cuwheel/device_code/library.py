@@ -1,0 +1,347 @@
+"""One file into one `Library`: by what its first bytes are, not by its name."""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuwheel.device_code import (
+    archive,
+    dynamic,
+    elf,
+    fatbin,
+    hidden,
+    kernelless,
+    limits,
+    loose,
+    objects,
+    parts,
+    pe,
+    provenance,
+    saving,
+    torch_symbols,
+    wrappers,
+)
+from cuwheel.device_code.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
+from cuwheel.device_code.libraries import (
+    Container,
+    Cudart,
+    DeviceCode,
+    FileType,
+    Format,
+    Library,
+    Platform,
+    Registration,
+)
+from cuwheel.device_code.loose import Loose
+from cuwheel.device_code.relocations import ElfPointers
+from cuwheel.errors import MalformedError
+from cuwheel.support.buffer import Buffer
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.device_code.libraries import Detail, Search
+
+NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
+_CXX11 = "__cxx11"
+_CXX = "_ZNSs"  # the old string: only code that passes strings tells the two apart
+
+
+class _Draft(Struct, kw_only=True):
+    """What is known so far. Each reader fills what its format tells; the rest keeps its default."""
+
+    buffer: Buffer
+    walk: fatbin.Walk
+    format: Format
+    machine: str
+    type: FileType = "other"
+    sections: tuple[Section, ...] = ()
+    dynamic: dynamic.Dynamic = field(default_factory=dynamic.Dynamic)
+    needed: tuple[str, ...] = ()
+    registration: Registration = NOTHING
+    interpreter: str | None = None
+    cxx11_abi: bool | None = None
+    build_id: str | None = None
+    host_compiler: str | None = None
+    cudart: Cudart | None = None
+    platform: Platform | None = None
+    toolkits: tuple[str, ...] = ()
+    rows: tuple[DeviceCode, ...] = ()
+    torch_symbols: tuple[str, ...] = ()
+    signed: bool = False
+    loose: list[Loose] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def recognise(buffer: Buffer) -> Format | None:
+    """What the file is, if it is anything that may hold device code."""
+    start = buffer.read(0, min(buffer.size, 20))
+    if start[:4] == elf.MAGIC:
+        return "cubin" if start[18:20] == elf.MACHINE_CUDA.to_bytes(2, "little") else "elf"
+    if start[:4] == fatbin.MAGIC:
+        return "fatbin"
+    if start[:8] == archive.MAGIC:
+        return "archive"
+    if start[:2] == pe.MAGIC and pe.is_pe(buffer):
+        return "pe"
+    return "ptx" if loose.is_ptx(buffer) else None
+
+
+def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
+    """`search`: where device code outside its own sections is looked for. Raises MalformedError."""
+    form = recognise(buffer)
+    if form is None:
+        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary, a cubin nor PTX")
+    with limits.collected() as met:
+        found = _finish(_READERS[form](buffer, search=search), detail)
+    return replace(found, findings=(*found.findings, *met)) if met else found
+
+
+def _elf(buffer: Buffer, *, search: Search) -> _Draft:
+    file = elf.read(buffer)
+    draft = _Draft(
+        buffer=buffer,
+        walk=fatbin.Walk(buffer),
+        format="elf",
+        machine=file.machine_name,
+        type=file.file_type,
+        sections=file.sections(),
+        dynamic=dynamic.read(file),
+        interpreter=elf.interpreter(file),
+        host_compiler=provenance.host_compiler(file),
+        build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
+    )
+    draft.needed = draft.dynamic.needed
+    _device_code(draft, search=search)
+    _register(draft, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
+    if draft.type != "relocatable":  # which has yet to be linked with one
+        registers = provenance.registration_of(file, has_wrappers=bool(draft.registration.wrappers))
+        draft.cudart = provenance.cudart(draft.needed, registers, draft.toolkits)
+    draft.platform = provenance.platform(draft.machine, (*draft.dynamic.runpath, *draft.dynamic.rpath))
+    if dynamic.mentions(file, _CXX11):
+        draft.cxx11_abi = True
+    elif dynamic.mentions(file, _CXX):
+        draft.cxx11_abi = False
+    if draft.type != "relocatable":
+        draft.torch_symbols = torch_symbols.imported(file, draft.dynamic.soname)
+    return draft
+
+
+def _pe(buffer: Buffer, *, search: Search) -> _Draft:
+    file = pe.read(buffer)
+    draft = _Draft(
+        buffer=buffer,
+        walk=fatbin.Walk(buffer),
+        format="pe",
+        machine=file.machine,
+        type=file.file_type,
+        sections=file.sections,
+        needed=file.needed,
+        signed=file.signed,
+    )
+    _device_code(draft, search=search)
+    _register(draft, file)
+    registers = "own" if draft.registration.wrappers else None
+    draft.cudart = provenance.cudart(file.needed, registers, draft.toolkits)
+    return draft
+
+
+def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
+    del search  # all of it is device code
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft.walk.section("", 0, buffer.size, linked=not provenance.is_relocatable(buffer))
+    draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
+    _complete(draft)
+    return draft
+
+
+def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
+    del search
+    found = loose.read(buffer, "", 0, buffer.size)
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=[found])
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft.type = "executable" if found.linked else "relocatable"
+    draft.toolkits = (found.toolkit,) if found.toolkit else ()
+    return draft
+
+
+def _ptx(buffer: Buffer, *, search: Search) -> _Draft:
+    del search
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="ptx", machine="cuda", loose=[loose.ptx(buffer)])
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    return draft
+
+
+def _archive(buffer: Buffer, *, search: Search) -> _Draft:
+    """A static archive as one library: the sections of all its members, where they are in the archive."""
+    del search
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="archive", machine="unknown", type="relocatable")
+    sections: list[Section] = []
+    pointers = archive.Pointers()
+    for member in archive.members(buffer):
+        try:
+            file = elf.read(member.buffer)
+        except MalformedError as error:
+            draft.findings.append(_broken_member(member.buffer.name, error))
+            continue
+        draft.machine = file.machine_name
+        draft.host_compiler = draft.host_compiler or provenance.host_compiler(file)
+        shifted = archive.shifted(file.sections(), member.offset)
+        pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
+        sections += shifted
+    draft.sections = tuple(sections)
+    _device_code(draft, search="data")
+    _register(draft, pointers)
+    return draft
+
+
+_READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cubin": _cubin, "ptx": _ptx}
+
+
+def _device_code(draft: _Draft, *, search: Search) -> None:
+    """What is in the sections made for it, then what hides elsewhere."""
+    apart, overlapping = disjoint(draft.sections)
+    if overlapping:
+        draft.findings.append(_overlap(overlapping))
+    for section in apart:
+        if section.name in FATBIN_SECTIONS:
+            end = section.offset + section.size
+            draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
+    found = hidden.search(draft.buffer, apart, where=search)
+    walked = []
+    end = 0
+    for hit in found.containers:  # in order: one inside another was walked with it, or is its payload
+        if hit.offset >= end:
+            end = draft.walk.single(hit.section, hit.offset, hit.end)
+            walked.append(hit)
+    cubins = tuple(_loose_cubins(draft, found.cubins))
+    draft.findings += hidden.findings(hidden.Hidden(tuple(walked), cubins, found.amd))
+    _complete(draft)
+
+
+def _loose_cubins(draft: _Draft, hits: Sequence[hidden.Hit]) -> Iterator[hidden.Hit]:
+    """Keep those that stand in no container, nor in one another."""
+    starts = sorted(each.offset for each in draft.walk.containers)
+    ends = {each.offset: each.offset + each.size for each in draft.walk.containers}
+    behind = 0
+    for hit in hits:
+        index = bisect.bisect_right(starts, hit.offset)
+        if hit.offset < behind or (index and hit.offset < ends[starts[index - 1]]):
+            continue
+        end = min(hit.end, starts[index]) if index < len(starts) else hit.end
+        try:
+            read = loose.unpacked if hit.compressed else loose.read
+            if (cubin := read(draft.buffer, hit.section, hit.offset, end)) is None:
+                continue
+            draft.loose.append(cubin)
+        except MalformedError as error:
+            draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
+            continue
+        behind = hit.offset + draft.loose[-1].size
+        yield hit
+
+
+def _complete(draft: _Draft) -> None:
+    """With all containers walked: the rows, and who wrote the cubins."""
+    draft.rows = draft.walk.device_code()
+    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.rows)
+    draft.findings += problems
+
+
+def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
+    apart, _ = disjoint(draft.sections)
+    draft.registration, problems = wrappers.read(draft.buffer, apart, draft.walk.containers, pointers)
+    draft.findings += problems
+
+
+def _finish(draft: _Draft, detail: Detail) -> Library:
+    rows = (*saving.estimated(draft.walk, draft.rows), *loose.rows(draft.loose))
+    return Library(
+        path=draft.buffer.name,
+        format=draft.format,
+        type=draft.type,
+        machine=draft.machine,
+        size=draft.buffer.size,
+        soname=draft.dynamic.soname,
+        needed=draft.needed,
+        rpath=draft.dynamic.rpath,
+        runpath=draft.dynamic.runpath,
+        interpreter=draft.interpreter,
+        glibc=draft.dynamic.ceiling("GLIBC"),
+        glibcxx=draft.dynamic.ceiling("GLIBCXX"),
+        cxxabi=draft.dynamic.ceiling("CXXABI"),
+        cxx11_abi=draft.cxx11_abi,
+        build_id=draft.build_id,
+        host_compiler=draft.host_compiler,
+        cudart=draft.cudart,
+        toolkits=draft.toolkits,
+        platform=draft.platform,
+        device_linked=_device_linked(draft.registration, rows),
+        device_code=rows,
+        parts=parts.measure(draft.buffer.size, draft.sections, rows, _places(draft)),
+        registration=draft.registration,
+        containers=_containers(draft) if detail != "rows" else (),
+        entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
+        findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
+        torch_symbols=draft.torch_symbols,
+        signed=draft.signed,
+    )
+
+
+def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
+    yield from ((each.offset, each.offset + each.size) for each in draft.walk.containers)
+    yield from ((each.offset, each.offset + each.size) for each in draft.loose)
+
+
+def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bool:
+    """Every shared library that nvcc links has a wrapper for linked code; most have nothing in it."""
+    linked = any(each.version == wrappers.VERSION_LINKED for each in registration.wrappers)
+    defined = any(each.startswith("def ") for each in registration.module_ids)
+    return linked and (defined or any(not row.linked for row in rows))
+
+
+def _containers(draft: _Draft) -> tuple[Container, ...]:
+    host = objects.Host(draft.buffer, draft.sections)
+    named = [each.container for each in draft.registration.wrappers if each.version == wrappers.VERSION_LINKED]
+    linked = tuple(each for each in named if each is not None)
+    symbols = objects.symbols(draft.walk, draft.rows, host, linked)
+    absent = objects.absent(draft.walk, draft.rows, host, linked, symbols)
+    kernelless_ones, managed = kernelless.find(draft.walk, draft.rows, host, linked)
+    return tuple(
+        Container(
+            section=each.section,
+            offset=each.offset,
+            size=each.size,
+            code=tuple(entry.row for entry in each.entries),
+            symbols=symbols.get(index),
+            without_kernels=index in kernelless_ones,
+            absent=absent.get(index, ()),
+            managed=index in managed,
+        )
+        for index, each in enumerate(draft.walk.containers)
+    )
+
+
+def _overlap(sections: Sequence[Section]) -> Finding:
+    return Finding(
+        rule="sections-overlap",
+        severity="warning",
+        message="its sections overlap, which no linker does; their contents were read once",
+        evidence=tuple(f"{each.name} at {each.offset:#x}" for each in sections[:5]),
+        fix="build or download the file again",
+    )
+
+
+def _broken_member(name: str, error: MalformedError) -> Finding:
+    return Finding(
+        rule="member-damaged",
+        severity="error",
+        message=f"{name} cannot be read: {error.problem}",
+        fix="build or download the file again",
+    )

@@ -1,0 +1,53 @@
+"""Limits that keep a hostile file from costing hours or gigabytes. Reaching one is reported, never silent.
+
+The readers are many and deep, so the caller that reads a file collects what they ran into; else it is logged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeVar
+
+from cuwheel.support import log
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+T = TypeVar("T")
+_collected: ContextVar[list[Finding] | None] = ContextVar("limits_met", default=None)
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[Finding]]:
+    """The limits that are met inside the block, each once."""
+    found: list[Finding] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
+
+
+def first(found: Sequence[T], most: int, what: str, rest: str) -> Sequence[T]:
+    """As many as may be looked at. `what`: `libraries are loaded`; `rest`: what becomes of the others."""
+    if len(found) > most:
+        met(f"{most} of {len(found):,} {what}", rest)
+    return found[:most]
+
+
+def met(limit: str, consequence: str) -> None:
+    """`limit`: what there is too much of, and how much is read. `consequence`: what the answer lacks for it."""
+    found = _collected.get()
+    if found is None:  # nobody makes a finding of it
+        log.warning("%s: %s", consequence, limit)
+        return
+    finding = Finding(
+        rule="limit-met",
+        severity="warning",
+        message=f"{consequence}: {limit}",
+        fix="if this is a real file, please report it: the limits should fit every real file",
+    )
+    if finding not in found:
+        found.append(finding)

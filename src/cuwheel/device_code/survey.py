@@ -1,0 +1,202 @@
+"""A target into its `Survey`: every library in it, a broken one being a finding and not the end."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.device_code import elf, library, pe, source, torch_symbols
+from cuwheel.device_code.libraries import Survey
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
+from cuwheel.facts import packages
+from cuwheel.support import log
+from cuwheel.support.buffer import MemoryBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cuwheel.device_code.libraries import Detail, Library, PythonLoad, Search
+    from cuwheel.device_code.source import Item, Source
+    from cuwheel.support.finding import Finding
+    from cuwheel.wheel.file import WheelFile
+
+_WORKERS = 2
+
+
+def survey(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    detail: Detail = "rows",
+    search: Search = "data",
+    python: bool = True,
+) -> Survey:
+    """What is in `target`. `env`: the environment where a distribution is installed.
+
+    `detail` lists containers and entries too. `search`: where device code outside its own sections is looked
+    for; "nowhere" shows all the same whether all is well. `python`: whether the package's Python is read for what it
+    loads, which only a verdict or a facts file asks for, and only with containers.
+    """
+    found = source.find(target, env=env)
+    try:
+        return _survey(found, detail, search=search, python=python)
+    finally:
+        found.close()
+
+
+def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
+    """Of a wheel that is open already, and stays so."""
+    return _survey(source.of_wheel(wheel), detail, search="data", python=True)
+
+
+def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> Survey:
+    if found.kind == "file":
+        libraries = [_read(found.items[0], detail, lambda _: None, search=search).library]
+        findings: list[Finding] = []
+    else:
+        libraries, findings = _read_all(found, detail, search=search)
+    imported, loads = _loaded(found, libraries) if python and detail != "rows" else ((), ())
+    return Survey(
+        target=found.target,
+        kind=found.kind,
+        size=found.size,
+        distribution=found.distribution,
+        libraries=tuple(libraries),
+        findings=(*found.findings, *findings),
+        imported=imported,
+        python_loads=loads,
+        loads_as=_loads_as(found, libraries),
+        variant=found.variant,
+    )
+
+
+def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...], tuple[PythonLoad, ...]]:
+    """By its Python. Asked only where it can change an answer: one library with device code is judged by itself."""
+    if sum(bool(each.device_code) for each in libraries) <= 1:
+        return (), ()
+    from cuwheel.device_code import imports, loads  # noqa: PLC0415 - ast costs some milliseconds
+
+    name = found.distribution.name if found.distribution else None
+    certain = imports.of_package(found.texts, name, [each.path for each in libraries])
+    others = [each.path for each in libraries if each.path not in certain.loaded and each.format in ("elf", "pe")]
+    return certain.loaded, loads.of_libraries(found.texts, others, certain.files)
+
+
+def _loads_as(found: Source, libraries: list[Library]) -> str | None:
+    """By the files beside the libraries among which a package chooses."""
+    if found.distribution is None:  # and the table of packages need not be read
+        return None
+    name = found.distribution.name
+    profile = packages.find_profile(name)
+    if profile is None or profile.recognised_by is None:
+        return None
+    paths = [each.path.replace("\\", "/") for each in libraries]
+    for folder in sorted({posixpath.dirname(each) for each in paths if packages.made_for(profile, each)}):
+        if release := packages.shown_release(name, _beside(found, folder)):
+            return release
+    return None
+
+
+def _beside(found: Source, folder: str) -> Callable[[str], str]:
+    def read(file: str) -> str:
+        name = posixpath.join(folder, file)
+        return (found.texts.read(name) or "") if name in found.texts.names else ""
+
+    return read
+
+
+def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Library], list[Finding]]:
+    """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
+    findings: list[Finding] = []
+    items = [item for item in found.items if is_library(item, findings)]
+    read: dict[str, _Read] = {}
+    broken: list[CuwheelError] = []
+    lock, stop = threading.Lock(), threading.Event()
+    with log.progress("reading", sum(item.size for item in items)) as progress:
+
+        def advance(count: int) -> None:
+            if stop.is_set():
+                raise _StoppedError
+            with lock:
+                progress.advance(count)
+
+        def work(item: Item) -> None:
+            try:
+                read[item.path] = _read(item, detail, advance, search=search)
+            except _StoppedError:
+                return
+            except CuwheelError as error:
+                if _is_of_the_line(item, error):
+                    broken.append(error)
+                    stop.set()
+                else:
+                    findings.append(source.unread(item.path, error))
+
+        # The largest first, or one worker would be left with it at the end.
+        _in_parallel(work, sorted(items, key=lambda item: -item.size), stop)
+    if broken:
+        raise broken[0]
+    inside = {name for each in read.values() for name in each.torch_defined}
+    libraries = torch_symbols.from_outside([read[path].library for path in sorted(read)], inside)
+    return libraries, sorted(findings, key=lambda each: each.message)
+
+
+class _Read(NamedTuple):
+    """`torch_defined`: symbols in torch's namespaces that the others may take from this one."""
+
+    library: Library
+    torch_defined: frozenset[str] = frozenset()
+
+
+def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _Read:
+    buffer = item.open(advance)
+    try:
+        found = library.read(buffer, detail=detail, search=search)
+        gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
+        return _Read(found, torch_symbols.defined(elf.read(buffer)) if gives else frozenset())
+    finally:
+        buffer.close()
+
+
+def is_library(item: Item, findings: list[Finding]) -> bool:
+    try:
+        head = item.head()
+    except CuwheelError as error:
+        if _is_of_the_line(item, error):
+            raise
+        findings.append(source.unread(item.path, error))
+        return False
+    if elf.is_foreign(head) or pe.is_foreign(head):
+        findings.append(source.foreign(item.path))
+        return False
+    try:
+        return library.recognise(MemoryBuffer(item.path, head)) is not None
+    except MalformedError:  # a PE header beyond the first bytes: decided when it is read
+        return True
+
+
+def _is_of_the_line(item: Item, error: CuwheelError) -> bool:
+    """Whether the way to the bytes failed, and not the file: the next attempt may read it."""
+    return isinstance(error, NetworkError) or (isinstance(item, source.ZipItem) and isinstance(error, UnreadableError))
+
+
+class _StoppedError(Exception):
+    """Somebody pressed Ctrl-C, or another library cannot be read: whoever waits for the rest waits in vain."""
+
+
+def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threading.Event) -> None:
+    if len(items) <= 1 or sys.platform == "emscripten":  # a browser has no threads
+        for item in items:
+            work(item)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, and one file needs none
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        try:
+            list(pool.map(work, items))
+        except BaseException:
+            stop.set()
+            raise

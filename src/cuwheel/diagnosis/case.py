@@ -1,0 +1,49 @@
+"""What is to be explained: a log, or a recorded call. Values alone: most who explain have no record."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from cuwheel.building.recording.calls import CallState
+from cuwheel.diagnosis.diagnosis import Evidence
+from cuwheel.diagnosis.text import Log
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it.
+
+    `steers`: it is known to lead compilers.
+    """
+
+    name: str
+    value: str | None
+    changed: bool
+    steers: bool
+    origin: str = ""
+
+
+class RecordedCall(Struct, frozen=True, kw_only=True):
+    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed.
+
+    `blame`: what `replay --diff` found to make the difference, where it was run.
+    """
+
+    record: str
+    number: int
+    command: str
+    directory: str
+    state: CallState
+    status: int | None
+    ended: str
+    output: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    blame: str = ""
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """What is to be explained: one log, or several of which the first counts most."""
+
+    logs: tuple[Log, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    call: RecordedCall | None = None
+    tried: tuple[Evidence, ...] = ()

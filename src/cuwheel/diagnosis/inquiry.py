@@ -1,0 +1,130 @@
+"""What is explained: a log, a recorded call or a text, with what is known of the machine and of a wheel."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
+
+from cuwheel.building.recording import target
+from cuwheel.diagnosis import nearest, text
+from cuwheel.diagnosis.case import Case
+from cuwheel.diagnosis.diagnosis import Diagnosis
+from cuwheel.diagnosis.explain import explain
+from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.machine import fleet
+from cuwheel.support import masking
+from cuwheel.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cuwheel.diagnosis.diagnosis import Cause
+    from cuwheel.diagnosis.text import Log
+    from cuwheel.machine.profile import MachineProfile
+
+
+class Inquiry(Struct, frozen=True, kw_only=True):
+    """`lines`: of the log; `unread`: those in the middle of one too long to read; `prose`: those that somebody wrote
+    and no program printed. `similar`: ids of causes.
+    """
+
+    case: Case
+    diagnosis: Diagnosis
+    lines: int
+    unread: int
+    prose: int
+    verdicts: tuple[Verdict, ...]
+    similar: tuple[str, ...]
+
+
+def inquire(
+    log: str | Path | BinaryIO,
+    machine: MachineProfile | None = None,
+    *,
+    wheel: str | Path | None = None,
+    gpu: str | None = None,
+    building: bool = False,
+) -> Inquiry:
+    """`wheel`: one at hand, on the disk. `building`: it failed inside of `cuwheel build`, whose options then help."""
+    case = _recorded(log) if isinstance(log, (str, Path)) else None
+    case = case or Case(logs=(_read(log),))
+    verdicts = _verdicts(wheel, gpu, machine) if wheel else ()
+    facts = {**case.facts, **dict(_facts(gpu))}
+    for read in case.logs:  # the first that tells something
+        found = explain(read, machine, facts, verdicts, building=building)
+        if found.causes:
+            break
+    return Inquiry(
+        case=case,
+        diagnosis=found,
+        lines=read.total,
+        unread=read.truncated,
+        prose=read.prose,
+        verdicts=verdicts,
+        similar=() if found.causes else nearest.nearest(case.logs[0]),
+    )
+
+
+def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
+    """Of what a program printed. Secrets of the environment are not quoted."""
+    read = text.read(io.BytesIO(printed.encode(errors="surrogateescape")))
+    found = explain(read, facts=facts, building=building)
+    return masking.within(found.causes, lambda each: masking.known(each, os.environ))
+
+
+def _recorded(log: str | Path) -> Case | None:
+    """The case of a record; None where the path names none, as for most: then nothing of records is imported."""
+    folder, number = target.split(log)
+    if not Path(folder).is_dir():
+        return None
+    from cuwheel.building.recording import compilers, reader, rerun  # noqa: PLC0415
+    from cuwheel.diagnosis import recorded  # noqa: PLC0415
+
+    record = reader.read(folder)
+    call = target.chosen(record, number)
+    last_words = recorded.last_words(record, call) if number is None else ()
+    if call is None or last_words:
+        return Case(logs=last_words or (text.parse(""),), tried=recorded.tried(record))
+    origins = rerun.cargo_origins(record, rerun.environment(record, call))
+    return Case(
+        logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
+        facts={**({"system": record.system} if record.system else {}), **compilers.reported_versions(record, call)},
+        call=recorded.described(record, call, origins),
+        tried=recorded.tried(record),
+    )
+
+
+def _read(log: str | Path | BinaryIO) -> Log:
+    if not isinstance(log, (str, Path)):
+        return text.read(log)
+    try:
+        with Path(log).open("rb") as file:
+            return text.read(file)
+    except OSError as error:
+        raise UnreadableError.from_os(error, log) from error
+
+
+def _facts(gpu: str | None) -> Iterator[tuple[str, str]]:
+    """A GPU by any of its names, or a capability; an unknown one is an error here as everywhere."""
+    if gpu:
+        machine = fleet.from_gpu(gpu)
+        yield "gpu", machine.gpu or gpu
+        if machine.capability:
+            yield "capability", machine.capability
+
+
+def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None) -> tuple[Verdict, ...]:
+    from cuwheel.device_code.survey import survey  # noqa: PLC0415
+    from cuwheel.verdicts import matrix  # noqa: PLC0415 - few have a wheel at hand
+
+    if gpu:
+        machines: tuple[fleet.Machine, ...] = (fleet.from_gpu(gpu),)
+    elif machine:
+        machines = fleet.from_profile(machine)
+    else:
+        raise UsageError("--wheel needs a machine to check for", hint="add --gpu NAME, --on PROFILE or --here")
+    return tuple(matrix.judge_all(survey(wheel, detail="containers"), machines))

@@ -1,0 +1,351 @@
+"""What is known of the case: versions in the log, the machine's profile, and what the tables conclude from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.diagnosis.rows import Situation
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import gpus, libraries, packages, toolchains, toolkits, versions
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.machine.profile import MachineProfile
+from cuwheel.support import quoting
+from cuwheel.verdicts.machine_rules import view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cuwheel.diagnosis.rows import Readings
+    from cuwheel.diagnosis.search import Search
+    from cuwheel.facts.gpus import Gpu
+    from cuwheel.facts.rows.toolkits import Toolkit
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    """`line` is where the log says it; 0 where the machine's profile does."""
+
+    name: str
+    value: str
+    line: int
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    versions: tuple[Version, ...]
+    situations: frozenset[Situation]
+    profile: MachineProfile | None = None
+
+    def version(self, name: str) -> str | None:
+        return next(iter(self.values(name)), None)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """All that were found, those to be believed first."""
+        return tuple(each.value for each in self.versions if each.name == name)
+
+    def with_versions(self, held: dict[str, str]) -> Known:
+        """With what the signatures of a cause hold, which goes before everything else."""
+        own = tuple(Version(name=name, value=value, line=0) for name, value in held.items())
+        return replace(self, versions=(*own, *self.versions))
+
+    @property
+    def toolkit(self) -> Toolkit | None:
+        """The row of the nvcc that was used."""
+        nvcc = self.version("nvcc")
+        return view.row(nvcc) if nvcc else None
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The one that is named, if the tables know it."""
+        try:
+            return gpus.find_gpu(name) if (name := self.version("gpu")) else None
+        except UnknownNameError:
+            return None
+
+    @property
+    def is_jetson(self) -> bool | None:
+        """By the GPU, as it is named or by its capability; None where that is not known, or could be both."""
+        if self.gpu:
+            return self.gpu.tegra is not None
+        capability = self.capability
+        boards = {gpu.tegra is not None for gpu in gpus.all_gpus() if gpu.capability == capability}
+        return boards.pop() if len(boards) == 1 else None
+
+    @property
+    def capability(self) -> Capability | None:
+        """Of the GPU: as it was said, or as its name tells."""
+        try:
+            if named := self.version("capability"):
+                return Capability.parse(named)
+        except UnknownNameError:
+            return None
+        return self.gpu.capability if self.gpu else None
+
+    def filled(self) -> dict[str, str]:
+        """What a fix may have in braces."""
+        return {**{each.name: each.value for each in reversed(self.versions)}, **dict(_conclusions(self))}
+
+
+def gather(
+    search: Search,
+    readings: Readings,
+    profile: MachineProfile | None,
+    facts: Mapping[str, str] | None = None,
+    *,
+    building: bool = False,
+) -> Known:
+    """The facts given, then the log, then the profile: the log tells what was so when it failed."""
+    found = {(name, value): Version(name=name, value=value, line=0) for name, value in (facts or {}).items()}
+    situations: set[Situation] = {"build"} if building else set()
+    for reading in readings.reading:
+        for hit in (hit for text in reading.any for hit in search.hits(text)):
+            if reading.means:
+                situations.add(reading.means)
+            if value := hit.held.get("value", "").strip(" .,"):
+                version = Version(name=reading.name, value=value, line=search.log.numbers[hit.line])
+                found.setdefault((reading.name, value), version)
+    if not any(name == "gpu" for name, _ in found):
+        found |= {("gpu", each.value): each for each in _named_gpu(search)}
+    if profile:
+        for name, value in _of_profile(profile):
+            found.setdefault((name, value), Version(name=name, value=value, line=0))
+        situations.update(_situations_of(profile))
+    known = Known(versions=tuple(found.values()), situations=frozenset(situations), profile=profile)
+    return replace(known, situations=_settled(known))
+
+
+def _settled(known: Known) -> frozenset[Situation]:
+    """A GPU that is known says whether it is a Jetson; Windows' own folders are seen from within WSL too."""
+    situations = set(known.situations)
+    if known.is_jetson is not None:
+        situations.discard("jetson")
+        situations.update(("jetson",) if known.is_jetson else ())
+    if "wsl" in situations:
+        situations.discard("windows")
+    return frozenset(situations)
+
+
+def _named_gpu(search: Search) -> Iterator[Version]:
+    """The one GPU that the log names as programs do, with its maker or its brand."""
+    named = {}
+    for gpu in gpus.all_gpus():
+        texts = (f"NVIDIA {gpu.name}{{b}}", *((f"{{b}}{gpu.name}{{b}}",) if " " in gpu.name else ()))
+        for hit in (hit for text in texts for hit in search.hits(text)):
+            named[gpu.name] = Version(name="gpu", value=gpu.name, line=search.log.numbers[hit.line])
+    whole = [each for name, each in named.items() if not any(name in other for other in named if other != name)]
+    if len(whole) == 1:
+        yield whole[0]
+
+
+def _of_profile(profile: MachineProfile) -> Iterator[tuple[str, str]]:
+    toolkit, torch = view.toolkit_in_use(profile), profile.framework("torch")
+    cuda = toolkit.version if toolkit and toolkit.version else toolkits.newest_toolkit().version
+    compiler = view.host_compiler(profile, cuda)
+    place = profile.system.distribution or profile.system.os
+    facts = {
+        "system": f"{place.value} {profile.system.cpu.value}",
+        "nvcc": toolkit.version if toolkit else None,
+        compiler[0].kind if compiler else "gcc": compiler[0].version if compiler else None,
+        "torch": torch.version if torch else None,
+        "torch_cuda": torch.cuda if torch else None,
+        "python": profile.python.version if profile.python else None,
+        "driver": profile.driver.version,
+        "driver_cuda": profile.driver.cuda,
+        "gpu": profile.gpus[0].name if profile.gpus else None,
+        "capability": profile.gpus[0].capability if profile.gpus else None,
+        "glibc": profile.system.glibc.value if profile.system.glibc else None,
+        "l4t": profile.system.l4t.value if profile.system.l4t else None,
+    }
+    yield from ((name, value) for name, value in facts.items() if value)
+    yield from ((tool.name, tool.version) for tool in profile.tools if tool.name in ("cmake", "ninja"))
+
+
+def _situations_of(profile: MachineProfile) -> Iterator[Situation]:
+    system = profile.system
+    if system.os.value == "Windows":
+        yield "windows"
+    elif system.os.value == "Darwin":
+        yield "macos"
+    else:
+        yield "linux"
+        if view.prefers_apt(profile):
+            yield "apt"
+    if system.wsl:
+        yield "wsl"
+    if system.l4t:
+        yield "jetson"
+    if system.container:
+        yield "container"
+    if system.cpu.value.lower() in ("aarch64", "arm64"):
+        yield "arm64"
+
+
+def _conclusions(known: Known) -> Iterator[tuple[str, str]]:
+    for conclude in _CONCLUSIONS:
+        yield from conclude(known)
+
+
+def _of_toolkit(known: Known) -> Iterator[tuple[str, str]]:
+    row = known.toolkit
+    if row is None:
+        return
+    yield "nvcc", row.version
+    limits = row.host_compilers
+    if limits.gcc_max:
+        yield "gcc_max", str(limits.gcc_max)
+    if limits.clang_max:
+        yield "clang_max", str(limits.clang_max)
+    if limits.msc_ver_max:
+        yield "msc_ver_max", str(limits.msc_ver_max)
+    if floor := toolkits.minor_compat_floor(row.major):
+        yield "driver_floor", floor
+    yield "newest_arch", f"sm_{row.architectures[-1]}"
+
+
+def _of_compiler(known: Known) -> Iterator[tuple[str, str]]:
+    """The first toolkit that takes the compiler: the other way out."""
+    gcc = known.version("gcc")
+    rows = [row for row in toolkits.all_toolkits() if gcc and (row.host_compilers.gcc_max or 0) >= versions.major(gcc)]
+    if rows:
+        yield "cuda_for_gcc", rows[0].version
+
+
+def _of_arch(known: Known) -> Iterator[tuple[str, str]]:
+    text = known.version("arch")
+    arch = parsed_arch(text) if text else None
+    if arch is None:
+        return
+    yield "arch", f"sm_{arch.number}"
+    if rows := toolkits.toolkits_supporting(arch):
+        yield "cuda_first", rows[0].version
+        yield "cuda_last", rows[-1].version
+
+
+def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
+    capability = known.capability
+    if capability is None:
+        return
+    yield "capability", str(capability)
+    yield "gpu_arch", f"sm_{capability.number}"
+    if rows := toolkits.toolkits_supporting(Arch(capability)):
+        yield "cuda_for_gpu", _compiling(rows)
+
+
+def _compiling(rows: Sequence[Toolkit]) -> str:
+    """`12.8 or later`: the toolkits of `rows`, in words. Those before the table's first are not known."""
+    first, last = rows[0].version, rows[-1].version
+    if rows[-1] is toolkits.all_toolkits()[-1]:
+        return f"{first} or later"
+    return f"{last} or earlier" if rows[0] is toolkits.all_toolkits()[0] else f"{first} to {last}"
+
+
+def _of_library(known: Known) -> Iterator[tuple[str, str]]:
+    """The package of the index that brings a library that was not found."""
+    name = known.version("library")
+    row = libraries.known_library(name) if name else None
+    if row and row.packages and not row.from_driver:
+        yield "library_package", row.packages[-1].name
+        if row.majors:
+            yield "library_cuda", str(row.majors[-1])
+
+
+def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
+    cuda, tag = known.version("torch_cuda"), known.version("torch_cu")
+    row = view.row(cuda or f"cu{tag}") if cuda or tag else None
+    if row:
+        yield "torch_cuda", row.version
+        yield "torch_cu", "cu" + row.version.replace(".", "")
+
+
+def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
+    """The toolkit that was meant, and the one that was found instead."""
+    for name, value in (("cuda_wanted", known.version("wanted")), ("cuda_found", known.version("found"))):
+        row = view.row(value if "." in value else f"cu{value}") if value else None
+        if row:
+            yield name, row.version
+
+
+def _of_missing(known: Known) -> Iterator[tuple[str, str]]:
+    """The part of the toolkit that a header or a library which was not found belongs to."""
+    wanted = (known.version("missing_part") or "").lower()
+    names = [each.name for each in toolchains.all_components() if wanted.startswith(each.name.lower())]
+    if wanted and names:
+        component = max(names, key=len)
+        yield "component", component
+        if component in (known.version("toolkit_parts") or "").split():
+            yield "component_there", component  # what was not found is looked for elsewhere
+
+
+def _of_module(known: Known) -> Iterator[tuple[str, str]]:
+    """The distribution that brings a module which was not found; not one for a module of the project itself."""
+    module = (known.version("missing_module") or "").partition(".")[0]
+    if not module:
+        return
+    yield "missing_module", module
+    distribution = packages.distribution_of_module(module)
+    if module in (known.version("own_modules") or "").split():
+        yield "own_module", module
+    elif distribution:
+        yield "module_distribution", quoting.shown([distribution])
+    elif distribution is None:
+        yield "same_named_distribution", module
+
+
+def _of_python(known: Known) -> Iterator[tuple[str, str]]:
+    if python := known.version("python"):
+        yield "python_minor", versions.minor(python) if "." in python else f"{python[0]}.{python[1:]}"
+
+
+def _of_standard(known: Known) -> Iterator[tuple[str, str]]:
+    row = toolchains.cxx_standard(known.version("standard") or "")
+    if row:
+        yield "gcc_for_standard", str(row.gcc)
+
+
+def _of_tables(_known: Known) -> Iterator[tuple[str, str]]:
+    """What holds of every log."""
+    newest = toolkits.newest_toolkit()
+    majors = (newest.major - 1, newest.major)
+    floors = ((each, toolkits.minor_compat_floor(each)) for each in majors)
+    yield "newest_cuda", newest.version
+    yield "cuda_major", str(newest.major)
+    yield "cuda_major_before", str(newest.major - 1)
+    yield "driver_floors", ", ".join(f"{floor} or later for CUDA {major}" for major, floor in floors if floor)
+
+
+_CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
+    _of_toolkit,
+    _of_compiler,
+    _of_arch,
+    _of_gpu,
+    _of_library,
+    _of_torch,
+    _of_wanted,
+    _of_missing,
+    _of_module,
+    _of_python,
+    _of_standard,
+    _of_tables,
+)
+# Under these names, whatever the log says; a test sees that no other is concluded.
+CONCLUDED = frozenset(
+    {
+        "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc", "cuda_for_gpu",
+        "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted",
+        "driver_floor", "driver_floors", "gcc_for_standard", "gcc_max", "gpu_arch", "library_cuda",
+        "library_package", "missing_module", "module_distribution", "msc_ver_max", "newest_arch", "newest_cuda",
+        "nvcc", "own_module", "python_minor", "same_named_distribution", "torch_cu",
+        "torch_cuda",
+    }
+)  # fmt: skip
+
+
+ALWAYS = frozenset({"newest_cuda", "cuda_major", "cuda_major_before", "driver_floors"})  # known without any log
+
+
+def parsed_arch(text: str) -> Arch | None:
+    try:
+        return Arch.parse(text)
+    except UnknownNameError:
+        return None

@@ -1,0 +1,252 @@
+"""Notes, to-do lists, READMEs and tutorials speak of errors too, and nothing failed there: prose is told from output.
+
+A document is taken for prose only where people's writing shows (markup, sentences that ask, advise or tell) and
+outweighs what programs print. Even then a log inside it, in a code block or on lines of its own, is a log.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cuwheel.support import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+TABLE = Path(__file__).with_name("register.toml")
+_JUDGED = 400  # lines at either end by which a document is judged
+_LONGEST = 400  # letters of a line that are looked at: enough to tell who wrote it
+_TITLE = 2  # words
+_SHORTEST_TITLE = 3  # letters
+_SENTENCE = 5  # words
+_MESSAGE = 2  # lines of a program's own message that may explain and advise
+_SENTENCES = 4  # without an error among them: no log says so much and nothing else
+_FENCE = re.compile(
+    r"(?:\s*(?:[-*+]\s+)?(`{3,})\s*([\w+#-]*)[^`]*| {0,3}(~{3,}) ?([\w+#-]*)\s*"
+    r"|\s*(?:<details>)?\s*<(?:/code></)?/?pre>(?:<code[^>]*>)?\s*)"
+)
+_QUOTE = re.compile(r"^(?:> ?){1,2}(?!>)")  # a mail's; not Python's prompt
+_INDENTED = re.compile(r"(?: {4}|\t)\s*\S")
+# Markup that no tool prints: boxes to tick, what is to be done, comments, links, pictures, directives, tables.
+_MARKUP = re.compile(
+    r"\s*(?:[-*+•]|\d{1,2}[.)])\s+\[[ xX~-]\]\s|\s*\[[ xX]\]\s+\w|\s*[☐☑☒✅❌✓✗]\s"
+    r"|\s*(?:[-*+]\s+)?(?:\*\*)?(?i:to-?dos?|fixme|action items?)\b[\s:)*]|\s*\.\. \w+::|\s*<!--"
+    r"|\s*<(?:details|summary|p |h\d|br|img)|.*\[[^\]\n]{1,80}\]\(\S{1,300}\)|.*!\[|\s*\|?(?:\s*:?-{3,}:?\s*\|){1,}"
+)
+_HEADING = re.compile(r"#{1,6} (?!R\d)[\w`\"'\[(*]|={3,}\s*$")
+_BULLET = re.compile(
+    r"\s*(?:[-*+•–—]|\d{1,2}[.)]|[a-z]\)|\d{4}-\d\d-\d\d:?(?! \d\d:)|(?i:day|week|step|item) \d{1,3}:)\s+"
+    r"(?=[\w`*\"'(\[])"
+)
+_ITEM = re.compile(rf"{_BULLET.pattern}|\s*\|.*\|\s*$")  # of a list, or a row of a table
+_EMPHASIS = re.compile(
+    r"``[^`\n]{1,200}``|\*\*[^*\n]{1,200}\*\*|(?<![\w`])`[^`\n]{1,200}`(?![\w`])|(?<!\w)_[^_\n]{2,80}_(?!\w)"
+)
+_MACHINE = re.compile(
+    r"(?<!\w)--?\w|[/\\\[\]{}=<>|;$%^]|: |\w[(]|0x|\.\w{2,4}\b"
+)  # what a note of a few words does without
+_SENTENCE_END = re.compile(r"(?<=[a-z\d)\"'][.?!]) +(?=[A-Z])")
+_WORD = re.compile(r"[A-Za-z][A-Za-z']*")
+
+
+class Words(Struct, frozen=True, kw_only=True):
+    """register.toml."""
+
+    asks: tuple[str, ...]
+    before_asking: tuple[str, ...]
+    speaks: tuple[str, ...]
+    speaks_exactly: tuple[str, ...]
+    advises: tuple[str, ...]
+    labels: tuple[str, ...]
+    little: frozenset[str]
+    code: frozenset[str]
+    printed: tuple[str, ...]
+
+
+class _Signs(Struct, frozen=True, kw_only=True):
+    asks: re.Pattern[str]
+    personal: re.Pattern[str]
+    speaks: re.Pattern[str]
+    advises: re.Pattern[str]
+    label: re.Pattern[str]
+    printed: re.Pattern[str]
+    little: frozenset[str]
+    code: frozenset[str]
+
+
+@cache
+def _signs() -> _Signs:
+    words = decode.own_table(TABLE, Words)
+    return _Signs(
+        asks=re.compile(
+            rf"(?i:(?:(?:{_any(words.before_asking)}) )?(?:{_any(words.asks)})\b(?!:| \.\.\.|…))",
+        ),
+        personal=re.compile(rf"(?<![\w\[])(?:{_any(words.speaks_exactly)})(?![\w\]])"),
+        speaks=re.compile(
+            rf"(?<![\w\[])(?:{_any(words.speaks_exactly)})(?![\w\]])|\b(?i:{_any(words.speaks)})(?!\w)"
+            r"|(?<![\w.-])@[a-z]\w+\b(?![ /]*[=/])"
+        ),
+        advises=re.compile(rf"\b(?i:{_any(words.advises)})(?!\w)|[?]\s*$"),
+        label=re.compile(
+            rf"\s*(?:\*\*|__)?(?i:(?:{_any(words.labels)})(?:\*\*|__)?(?:\s*[:,](?:\s|$)| (?:for|of|on) |\s*\(?\d|\s*$"
+            r"| [A-Z]+-\d)|(?:dear|hi|hello|hey) \w+,|as an? \w+ i want )",
+        ),
+        printed=re.compile(rf"\s*(?:[│|] |# )?(?:{'|'.join(words.printed)})"),
+        little=words.little,
+        code=words.code,
+    )
+
+
+def _any(texts: tuple[str, ...]) -> str:
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+
+
+def prose(numbered: Sequence[tuple[int, str]]) -> frozenset[int]:
+    """Indexes of the lines that somebody wrote and no program printed; none where it is a log."""
+    if not numbered or not _by_people(numbered):
+        return frozenset()
+    kept = set[int]()
+    for block in _blocks([_bare(line) for _, line in numbered]):
+        kept.update(block)
+    return frozenset(set(range(len(numbered))) - kept)
+
+
+def _by_people(numbered: Sequence[tuple[int, str]]) -> bool:
+    lines = [_bare(line) for _, line in (*numbered[:_JUDGED], *numbered[max(_JUDGED, len(numbered) - _JUDGED) :])]
+    fenced = list(_fenced(lines))
+    outside = list(dict.fromkeys(line for line, inside in fenced if not inside and line.strip()))
+    if not outside:
+        return False
+    printed = sum(is_printed(line) and not _ITEM.match(line) for line in outside)
+    titles = sum(map(_underlines, outside[1:], outside))
+    parts = [part for line in outside for part in ([line] if is_printed(line) else _SENTENCE_END.split(line))]
+    # Tools emphasise too, a little: that alone is one sign and no more.
+    emphasis = any(map(_EMPHASIS.search, parts))
+    markup = sum(map(_markup, parts)) + titles + 2 * any(each for _, each in fenced)
+    spoken = sum(map(_speaks, parts))
+    sentences = sum(map(_is_sentence, parts))
+    if markup + emphasis > 1:
+        return max(markup + emphasis, spoken, sentences) > printed
+    if printed:
+        return False
+    if not any(map(_signs().personal.search, outside)):
+        # A message that gives a reason and then advice speaks twice: what counts is the lines that do.
+        spoken = max(0, sum(map(_speaks, outside)) - _MESSAGE)
+        emphasis = False
+    mostly_words = spoken > 1 or sentences + spoken > _SENTENCES
+    if (mostly_words and 2 * max(spoken, sentences) >= len(parts)) or (markup + emphasis and spoken):
+        return True
+    return _is_list(outside, markup + emphasis + spoken)
+
+
+def _is_list(lines: Sequence[str], signs: int) -> bool:
+    """Items below one another, or a few words on each line; and a script, which is written too."""
+    items = [line for line in lines if (bullet := _BULLET.match(line)) and line[bullet.end()].isalpha()]
+    bare = [line for line in lines if _BULLET.match(line) or not _MACHINE.search(line)]
+    return (
+        (len(items) > 1 and 2 * len(items) >= len(lines) and not any(line.endswith(":") for line in lines))
+        or (bool(signs) and 1 < len(lines) == len(bare))
+        or lines[0].startswith("#!")
+    )
+
+
+def _is_titled(line: str) -> bool:
+    return len(_WORD.findall(line)) > _TITLE
+
+
+def _bare(line: str) -> str:
+    return _QUOTE.sub("", line[:_LONGEST])
+
+
+def is_printed(line: str) -> bool:
+    return bool(_signs().printed.match(line))
+
+
+def _underlines(line: str, title: str) -> bool:
+    differ = abs(len(line) - len(title.strip()))
+    return not line.strip("-=~") and len(line) > _SHORTEST_TITLE > differ
+
+
+def _markup(line: str) -> int:
+    """How surely a line is markup: 2 where one such line is enough."""
+    if _MARKUP.match(line):
+        return 2
+    if is_printed(line):
+        return 0
+    if _signs().label.match(line):
+        return 1
+    bullet = _BULLET.match(line)
+    rest = line[bullet.end() :] if bullet else line
+    words = _WORD.findall(rest)
+    if _HEADING.match(line) and (len(words) > 1 or line.startswith("##")):
+        return 1
+    if len(words) <= _TITLE:
+        return 0
+    signs = _signs()
+    item = bullet and (signs.asks.match(rest) or signs.speaks.search(rest) or signs.advises.search(rest))
+    return int(bool(item))
+
+
+def _speaks(line: str) -> bool:
+    if is_printed(line):
+        return False
+    bullet = _BULLET.match(line)
+    rest = line[bullet.end() :] if bullet else line.strip()
+    return _is_titled(rest) and bool(_signs().asks.match(rest) or _signs().speaks.search(rest))
+
+
+def _is_sentence(line: str) -> bool:
+    words = _WORD.findall(line.lower())
+    if len(words) < _SENTENCE or is_printed(line):
+        return False
+    return sum(word in _signs().little for word in words) * 4 >= len(words)
+
+
+def _fenced(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it stands in a code block; the fences themselves are in it."""
+    inside = ""
+    for line in lines:
+        mark = _fence(line)[0]
+        yield line, bool(inside or mark)
+        if mark and (not inside or inside == mark):
+            inside = "" if inside else mark
+
+
+def _fence(line: str) -> tuple[str, str]:
+    """What a line begins or ends a code block with, and the language; nothing where it is no fence."""
+    match = _FENCE.fullmatch(line)
+    if match is None:
+        return "", ""
+    return (match[1] or match[3] or "pre")[:3], (match[2] or match[4] or "").lower()
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[range]:
+    """What programs printed: code blocks, indented ones and lines that show it."""
+    index = 0
+    while index < len(lines):
+        mark, language = _fence(lines[index])
+        if mark:
+            end = next((each for each in range(index + 1, len(lines)) if _fence(lines[each])[0] == mark), len(lines))
+            block, following, is_code = range(index + 1, end), end + 1, language in _signs().code
+        elif _INDENTED.match(lines[index]) and not (index and lines[index - 1].strip()):
+            following = _end_of_indented(lines, index)
+            block, is_code = range(index, following), True
+        else:
+            block, following, is_code = range(index, index + 1), index + 1, True
+        text = [lines[each] for each in block if lines[each].strip()]
+        written = not mark and len(block) == 1 and any(_ITEM.match(each) or _markup(each) for each in text)
+        if text and not written and (not is_code or any(map(is_printed, text))):
+            yield block
+        index = following
+
+
+def _end_of_indented(lines: Sequence[str], start: int) -> int:
+    for index in range(start, len(lines)):
+        if lines[index].strip() and not _INDENTED.match(lines[index]):
+            return index
+    return len(lines)

@@ -1,0 +1,173 @@
+"""A cause as its file in `causes/` describes it. What each key means is written in docs/contributing.md."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuwheel.support import decode
+
+_NAMED = re.compile(r"<@([\w-]+)>")
+_ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words of many programs, for all causes
+Situation: TypeAlias = Literal[
+    "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
+    "cargo", "cmake", "build"
+]  # fmt: skip
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """One way in which a cause shows itself: any of these texts in a line.
+
+    `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
+    must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so.
+    """
+
+    weight: float
+    any: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.any, *texts_of_errors(self.errors)) if self.errors else self.any
+
+
+class FactChange(Struct, frozen=True, kw_only=True):
+    """How a fact (see `known`) raises or lowers the confidence of a cause that was found."""
+
+    when: str
+    change: float
+    says: str = ""
+
+
+class Fix(Struct, frozen=True, kw_only=True):
+    """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
+
+    `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
+    has one of these texts, and then goes before those for any. `holds`: facts (see `conditions`) that must be so.
+    """
+
+    text: str
+    source: str
+    shown: tuple[str, ...] = ()
+    unless_known: tuple[str, ...] = ()
+    when: tuple[Situation, ...] = ()
+    unless: tuple[Situation, ...] = ()
+    holds: tuple[str, ...] = ()
+
+
+class Example(Struct, frozen=True, kw_only=True):
+    """A log that must be explained by this cause first. `also`: causes that may stand beside it."""
+
+    log: str
+    also: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """lists.toml: what the texts of several causes have in common. `texts`: whole ones, named `"@name"`."""
+
+    lists: dict[str, tuple[str, ...]]
+    texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def spelled(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        found = [each for text in texts for each in (self.texts.get(text[1:], (text,)) if text[:1] == "@" else (text,))]
+        return tuple(map(self._spelled, found))
+
+    def _spelled(self, text: str) -> str:
+        if "<@" not in text:
+            return text
+        return _NAMED.sub(
+            lambda match: f"<{'|'.join(self.lists[match[1]])}>" if match[1] in self.lists else match[0], text
+        )
+
+
+class CauseFile(Struct, frozen=True, kw_only=True):
+    """`explained_by`: causes that make this one a mere consequence where both are found.
+
+    `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause.
+    `lists`: choices that several of its texts have, which write `<@name>` for one. Those of all files: lists.toml.
+    """
+
+    title: str
+    family: str
+    why: str
+    ways_out: tuple[str, ...]
+    source: tuple[str, ...]
+    signature: tuple[Signature, ...]
+    fix: tuple[Fix, ...]
+    example: tuple[Example, ...] = ()
+    explained_by: tuple[str, ...] = ()
+    ruled_out_by: tuple[str, ...] = ()
+    fact: tuple[FactChange, ...] = ()
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def spelled_out(self, shared: Shared) -> CauseFile:
+        """With the lists, its own and those of all, in the places of their names."""
+        lists = Shared(lists={**shared.lists, **self.lists}, texts=shared.texts)
+        signatures = tuple(
+            replace(
+                each, any=lists.spelled(each.any), needs=lists.spelled(each.needs), unless=lists.spelled(each.unless)
+            )
+            for each in self.signature
+        )
+        fixes = tuple(replace(each, shown=lists.spelled(each.shown)) if each.shown else each for each in self.fix)
+        return replace(self, signature=signatures, fix=fixes, lists={})
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """A way out that does not mend what failed. `when`, `unless`: the situations in which it is one."""
+
+    id: str
+    title: str
+    text: str
+    source: str
+    general: str = ""
+    when: tuple[Situation, ...] = ()
+    unless: tuple[Situation, ...] = ()
+
+
+class Ways(Struct, frozen=True, kw_only=True):
+    """ways_out.toml, the best first where nothing else decides."""
+
+    way: tuple[Way, ...]
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """How a version, or another fact, is read off a log: the hole `value` of the first of these texts that is there.
+
+    `means`: the situation that such a line shows, where it shows one. `inner`: of use here, of no interest to people.
+    """
+
+    name: str
+    any: tuple[str, ...]
+    means: Situation | None = None
+    inner: bool = False
+
+
+class Readings(Struct, frozen=True, kw_only=True):
+    """readings.toml."""
+
+    reading: tuple[Reading, ...]
+
+
+class ErrorWordings(Struct, frozen=True, kw_only=True):
+    """errors.toml."""
+
+    wordings: tuple[str, ...]
+
+
+@cache
+def texts_of_errors(errors: tuple[int, ...]) -> tuple[str, ...]:
+    """Patterns that hold one of these numbers."""
+    if not errors:
+        return ()
+    choice = f"<{'|'.join(map(str, errors))}>"
+    return tuple(each.replace("{error}", choice) for each in decode.own_table(_ERRORS, ErrorWordings).wordings)

@@ -1,0 +1,301 @@
+"""A log as bytes, from whatever printed, wrapped, coloured or cut it, into lines that can be searched."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, deque
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuwheel.diagnosis import encoding, pattern, register
+from cuwheel.diagnosis.pattern import fold
+from cuwheel.diagnosis.translations import Translator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HALF = 16 * 1024 * 1024  # of a log too long to search whole: its beginning, and as much of its end
+_CHUNK = 4 * 1024 * 1024
+_SHOWN = 300  # of a line, as evidence
+_NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
+_USUAL = 80
+_LONG = 300  # lines: where a log is longer, one line of some length proves nothing
+_PIECES = 12  # of one wrapped line
+_MESSAGES = 1000  # that go on below their first line: the first errors are the ones that matter
+_CONTINUED, _TOGETHER = 8, 1500  # lines and letters of a message that goes on below its first line
+_ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Z]?)")
+# What buildkite puts before a line, and escape characters that an upload lost: "[32m", "[0;31m".
+_LOST_ANSI = re.compile(r"_bk;t=\d{10,16}\x07?|\[(?:\d{1,3};){0,4}\d{1,3}m")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+_ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
+# A test that was skipped for want of a GPU, as pytest, unittest, GoogleTest and CTest say it: that is no failure.
+_SKIPPED = re.compile(r"\bSKIPPED (?:\[\d|\()|\.\.\. skipped\b|\[ SKIPPED \]|\*\*\*Skipped|^SKIP: ")
+_LONGEST_NAME = 400  # of a test
+_BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
+_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+# Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container. Then
+# what cargo, pip, a mail that is answered and pytest put before what others said.
+_PREFIX = re.compile(
+    r"(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
+    rf"(?:\[?{_STAMP}\]?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
+    r"(?:##\[(?:error|warning|debug|group|section)\]|#\d{1,4} (?:\d{1,6}\.\d{1,4} )?|[\w.-]{1,40}[ \t]{1,8}\| )?"
+    r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] |> |E   ))?"
+)
+
+
+class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is kept
+    """Lines as they are shown, each with its number in the file; wrapped ones follow again, put together.
+
+    Then those in other languages again, in English: `printed` has them as they were.
+    `truncated`: lines that were left out of the middle of a log too long to read. `prose`: those that somebody wrote
+    and no program printed, which are left out too.
+    """
+
+    lines: tuple[str, ...]
+    numbers: tuple[int, ...]
+    total: int
+    truncated: int = 0
+    prose: int = 0
+    printed: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def folded(self) -> str:
+        return fold("\n".join(self.lines))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return pattern.words(self.folded)
+
+    @cached_property
+    def _vocabulary(self) -> str:
+        return " ".join(self.words)
+
+    def may_hold(self, text: str) -> bool:
+        """False where one of its words is nowhere: quick, as a log says the same words over and over."""
+        whole, cut = pattern.words_of(text)
+        return self.has_words(whole, cut)
+
+    def has_words(self, whole: frozenset[str], within: tuple[str, ...]) -> bool:
+        """`within`: those that may be parts of longer ones."""
+        if not whole <= self.words:
+            return False
+        known = self._parts_of_words
+        for text in within:
+            found = known.get(text)
+            if found is None:
+                found = known[text] = text in self.words or text in self._vocabulary
+            if not found:
+                return False
+        return True
+
+    @cached_property
+    def _parts_of_words(self) -> dict[str, bool]:
+        return {}
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
+
+    def index_at(self, offset: int) -> int:
+        """The line that a place in `folded` belongs to."""
+        return bisect_right(self._starts, offset) - 1
+
+    def span(self, index: int) -> tuple[int, int]:
+        return self._starts[index], self._starts[index + 1] - 1
+
+    def shown(self, index: int) -> str:
+        text = self.printed.get(index, self.lines[index]).strip()
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def read(stream: BinaryIO) -> Log:
+    """The whole, or the beginning and the end of what is too long; of the lines between them only the number."""
+    text, before_gap, skipped = _ends(stream)
+    return parse(text, before_gap=before_gap, skipped=skipped) if text else parse("")
+
+
+def _ends(stream: BinaryIO) -> tuple[str, int, int]:
+    """The text, the lines before the gap in it, and how many lines are missing there."""
+    head = stream.read(HALF)
+    tail: deque[bytes] = deque()
+    kept = skipped = 0
+    while chunk := stream.read(_CHUNK):
+        tail.append(chunk)
+        kept += len(chunk)
+        while kept - len(tail[0]) >= HALF:
+            kept -= len(tail[0])
+            skipped += tail.popleft().count(b"\n")
+    end = b"".join(tail)
+    tail.clear()
+    excess = max(0, kept - HALF)
+    skipped += end.count(b"\n", 0, excess)
+    return encoding.decode(head + (b"\n" if skipped else b"") + end[excess:]), head.count(b"\n") + 1, skipped
+
+
+def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
+    """`before_gap`: lines of the beginning of a log of whose middle `skipped` lines were left out."""
+    log = _as_printed(text, before_gap, skipped)
+    foreign = list(_foreign(log))
+    if not foreign:
+        return log  # with the words that were looked for already
+    return replace(
+        log,
+        lines=(*log.lines, *(english for _, english, _ in foreign)),
+        numbers=(*log.numbers, *(number for number, _, _ in foreign)),
+        printed={len(log.lines) + index: line for index, (_, _, line) in enumerate(foreign)},
+    )
+
+
+def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
+    plain = _without_decoration(encoding.bounded(text))
+    numbered = list(_numbered(plain))
+    if skipped:
+        shift = skipped - 1  # one line's end was put in between
+        numbered = [(number + shift if number > before_gap else number, line) for number, line in numbered]
+    total = plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain))
+    written = register.prose(numbered)
+    prose = sum(numbered[index][0] <= total for index in written)  # what follows the last line's end is no line
+    numbered = [each for index, each in enumerate(numbered) if index not in written] if written else numbered
+    both = [
+        *_split(numbered),
+        *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
+    ]
+    return Log(
+        lines=tuple(line for _, line in both),
+        numbers=tuple(number for number, _ in both),
+        total=total,
+        truncated=skipped,
+        prose=prose,
+    )
+
+
+def _foreign(log: Log) -> Iterator[tuple[int, str, str]]:
+    """The lines that are not in English, or whose quotation marks JSON escaped: their number, in plain, as printed."""
+    text = "\n".join(log.lines)
+    translator, has_escaped = Translator(text, log.may_hold), '\\"' in text
+    del text
+    if translator or has_escaped:
+        for number, line in zip(log.numbers, log.lines, strict=True):
+            if (plain := _ESCAPED_QUOTE.sub('"', translator.english(line))) != line:
+                yield number, plain, line
+
+
+def _without_decoration(text: str) -> str:
+    text = text.replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "[" in text or "_bk;" in text:
+        text = _LOST_ANSI.sub("", text)
+    return _CONTROL.sub("", text)
+
+
+def _numbered(plain: str) -> Iterator[tuple[int, str]]:
+    """A progress bar writes one line many times over: what it wrote last may hide what it wrote before."""
+    for number, line in enumerate(plain.split("\n"), start=1):
+        if "\r" in line:
+            yield from ((number, piece) for piece in line.split("\r") if piece)
+        else:
+            yield number, line
+
+
+def _split(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Without prefixes and runs of blanks; a line that holds the text of many, as those."""
+    for number, whole in numbered:
+        line = whole[_prefix_end(whole) :]
+        if "  " in line or "\t" in line or "\u00a0" in line:
+            line = _BLANKS.sub(" ", line)
+        if ("SKIP" in line or "kipped" in line) and _SKIPPED.search(line, 0, _LONGEST_NAME):
+            continue
+        if len(line) > _ESCAPED and line.count("\\n") > 2:  # noqa: PLR2004 - not a path such as C:\new
+            yield from ((number, piece) for piece in re.split(r"\\r?\\n", line.replace("\\r\\n", "\\n")))
+        else:
+            yield number, line
+
+
+def _prefix_end(line: str) -> int:
+    match = _PREFIX.match(line)
+    return match.end() if match else 0
+
+
+def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines that a terminal or a mail cut at its width, put together again, beside the pieces."""
+    for glue, width in _wrappings(numbered):
+        index = 0
+        while index < len(numbered) - 1:
+            count = 1
+            while count < _PIECES and index + count < len(numbered):
+                if not _was_cut(numbered[index + count - 1][1], numbered[index + count][1], width, glue):
+                    break
+                count += 1
+            if count > 1:
+                pieces = [line for _, line in numbered[index : index + count]]
+                joined = glue.join([pieces[0], *(each.lstrip() if glue else each for each in pieces[1:])])
+                yield numbered[index][0], joined
+            index += max(1, count - 1)
+
+
+def _broken(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines cut inside a word, at no width that others share: in a short log, as people copy them."""
+    index = 0
+    while index < len(numbered) - 1 < _LONG:
+        count = 1
+        while index + count < len(numbered) and count < _PIECES:
+            line, following = numbered[index + count - 1][1], numbered[index + count][1]
+            if len(line) < _NARROWEST or not line[-1:].isalnum() or not following[:1].islower():
+                break
+            count += 1
+        if count > 1:
+            yield numbered[index][0], "".join(line for _, line in numbered[index : index + count])
+        index += count
+
+
+def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Messages that go on below their first line, as CMake's do, and errors that end in a colon: as one line."""
+    for index, (number, line) in enumerate(numbered):
+        of_cmake = "CMake Error" in line
+        if not of_cmake and not (("rror" in line or "RROR" in line) and line.rstrip().endswith(":")):
+            continue
+        pieces = [line.strip()]
+        for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:
+            piece = following[_prefix_end(following) :].strip(" \t│|*")
+            if piece.startswith(("Call Stack", "-- ")) or (not piece and not of_cmake and len(pieces) > 1):
+                break
+            if piece:
+                pieces.append(piece)
+        if len(pieces) > 1:
+            yield number, " ".join(pieces)[:_TOGETHER]
+
+
+def _was_cut(line: str, following: str, width: int, glue: str) -> bool:
+    if not following.strip() or len(line) > width:
+        return False
+    if not glue:
+        return len(line) == width
+    return len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width
+
+
+def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+    """How lines may have been cut: a terminal cuts anywhere, a mail between words.
+
+    At the width of the longest line; at one that many lines share, as nothing else makes them equal; or at that of all
+    terminals, where words end before it.
+    """
+    lengths = Counter(len(line) for _, line in numbered)
+    longest = max(lengths, default=0)
+    common = [(count, length) for length, count in lengths.items() if _NARROWEST <= length <= _WIDEST]
+    count, length = max(common, default=(0, 0))
+    if _NARROWEST <= longest <= _WIDEST and lengths[longest] > len(numbered) // _LONG:
+        yield "", longest
+    elif count >= max(3, len(numbered) // 10):
+        yield "", length
+    if _NARROWEST <= longest <= (_WIDEST if len(numbered) < _LONG else _USUAL):
+        yield " ", longest
+    if longest != _USUAL and longest <= _USUAL + _USUAL // 2:
+        yield " ", _USUAL

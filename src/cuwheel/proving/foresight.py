@@ -1,0 +1,172 @@
+"""What will become of a wheel on machines that nobody has seen yet: every capability, every driver.
+
+Decided where the wheel is packed, so that a machine which has nothing but Python can compare.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.facts import architectures, toolkits
+from cuwheel.facts.arch import Capability
+from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts import choose, driver_steps, matrix
+from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.loading import loading, profile_of
+from cuwheel.verdicts.predict import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.device_code.libraries import Survey
+
+# The errors that are about device code, as the runtime, the driver and their texts name them.
+SIGNS: dict[int, tuple[str, ...]] = {
+    choose.NO_KERNEL_IMAGE.code: (
+        choose.NO_KERNEL_IMAGE.name,
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        "no kernel image is available",
+    ),
+    choose.UNSUPPORTED_PTX.code: (
+        choose.UNSUPPORTED_PTX.name,
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "the provided PTX was compiled with an unsupported toolchain",
+    ),
+    choose.JIT_DISABLED.code: (
+        choose.JIT_DISABLED.name,
+        "CUDA_ERROR_JIT_COMPILATION_DISABLED",
+        "PTX JIT compilation was disabled",
+    ),
+    choose.INVALID_SOURCE.code: (
+        choose.INVALID_SOURCE.name,
+        "CUDA_ERROR_INVALID_SOURCE",
+        "device kernel image is invalid",
+    ),
+    choose.SYMBOL_NOT_FOUND.code: (choose.SYMBOL_NOT_FOUND.name, "named symbol not found"),
+    choose.INSUFFICIENT_DRIVER.code: (
+        choose.INSUFFICIENT_DRIVER.name,
+        "CUDA driver version is insufficient for CUDA runtime version",
+    ),
+}
+_OLDEST = "0"
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """From the driver of this CUDA on, until the next step."""
+
+    driver: str
+    outcome: Outcome
+    error: CudaError | None
+    conditions: tuple[str, ...]
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """`group`: which libraries of the package are loaded, where a framework's CUDA decides that."""
+
+    capability: str
+    group: int | None
+    steps: tuple[Step, ...]
+
+
+class Foresight(Struct, frozen=True, kw_only=True):
+    """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
+
+    `override`: the variable that decides in its place. `newer_gpus`: rows for a capability above all known.
+    """
+
+    rows: tuple[Row, ...]
+    newer_gpus: tuple[Row, ...]
+    follows: str | None
+    override: str | None
+    groups: dict[str, int]
+
+
+def foresee(found: Survey) -> Foresight:
+    """Needs the containers of the libraries."""
+    known, profile = architectures.current_capabilities(), profile_of(found)
+    follows, groups, cudas = _groups(found)
+    beyond = Capability(known[-1].major + 1, 0)
+    subjects = tuple(_subjects(found, cudas, follows))
+    return Foresight(
+        rows=tuple(row for each in known for row in _rows(subjects, each, follows)),
+        newer_gpus=tuple(_rows(subjects, beyond, follows)),
+        follows=follows,
+        override=profile.override if profile and follows else None,
+        groups=groups,
+    )
+
+
+def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
+    """The framework, its CUDA versions by what they make the package load, and one version of each group."""
+    profile = profile_of(found)
+    if profile is None or profile.follows not in ("torch", "jax"):
+        return None, {}, []
+    loaded: dict[tuple[str, ...], int] = {}
+    groups: dict[str, int] = {}
+    cudas: list[str] = []
+    # Packages of jax say a major alone.
+    versions = [str(row.major) if profile.follows == "jax" else row.version for row in toolkits.all_toolkits()]
+    for cuda in dict.fromkeys(versions):
+        load = loading(found, _with(Machine(name="", capability=None), profile.follows, cuda))
+        key = (*load.always, load.missing and "none")
+        if key not in loaded:
+            loaded[key] = len(loaded)
+            cudas.append(cuda)
+        groups[cuda] = loaded[key]
+    return profile.follows, groups, cudas
+
+
+def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
+    if follows == "torch":
+        return replace(machine, torch_cuda=cuda)
+    return replace(machine, jax_cuda=cuda) if follows == "jax" else machine
+
+
+def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Iterator[tuple[str | None, matrix.Judge]]:
+    """By the framework's CUDA, what it makes the package load: worked out once for all capabilities and drivers."""
+    if not cudas:
+        yield None, matrix.Judge(found)
+    for cuda in cudas:
+        machine = _with(Machine(name="", capability=None), follows, cuda)
+        yield cuda, matrix.Judge(_loaded(found, machine))
+
+
+def _rows(
+    subjects: Sequence[tuple[str | None, matrix.Judge]], capability: Capability, follows: str | None
+) -> Iterator[Row]:
+    machine = Machine(name=str(capability), capability=capability, gpu_seen=True)  # by the driver there
+    for group, (cuda, subject) in enumerate(subjects):
+        steps = tuple(_steps(subject, _with(machine, follows, cuda)))
+        yield Row(capability=str(capability), group=group if cuda else None, steps=steps)
+
+
+def _loaded(found: Survey, machine: Machine) -> Survey:
+    """Without the libraries that are for other versions of CUDA: judging them takes most of the time."""
+    kept = set(loading(found, machine).always)
+    return replace(found, libraries=tuple(each for each in found.libraries if each.path in kept)) if kept else found
+
+
+def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
+    """From the oldest driver on, each where something changes."""
+    every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
+    found = driver_steps.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
+    last: Step | None = None
+    for driver in (each for each in every if each in found):
+        if found[driver] != last:
+            last = found[driver]
+            yield replace(last, driver=driver)
+
+
+def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
+    """Without the driver, so that those that say the same are equal."""
+    verdict = subject.on(replace(machine, driver_cuda=driver))
+    return Step(
+        driver="",
+        outcome=verdict.outcome,
+        error=verdict.predicted_error,
+        conditions=verdict.conditions,
+    )

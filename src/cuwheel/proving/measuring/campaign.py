@@ -1,0 +1,278 @@
+"""Runs the trials of a plan, in an order shuffled by a recorded seed, and goes on where an earlier run ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.errors import UsageError
+from cuwheel.proving.measuring import coldness, execution, gpu_samples, journal, measured_environments
+from cuwheel.proving.measuring.journal import End, Header, Line, Reboot, Start, State
+from cuwheel.proving.runner import processes
+from cuwheel.support import files, log, masking
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cuwheel.proving.measuring.gpu_samples import Sampler
+    from cuwheel.proving.measuring.journal import Writer
+    from cuwheel.proving.measuring.measured_environments import Environment
+    from cuwheel.proving.measuring.trials_file import Condition, Plan
+
+_SAMPLE_S = 0.5
+_WARM_UPS = 3  # runs that may be needed until one has passed, before a warm trial
+_LARGEST_SEED = 2**31
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """`only`: axis → the value's name: only these conditions. `repeats`: in place of the file's."""
+
+    resume: bool = False
+    repeats: int | None = None
+    only: dict[str, str] = {}
+
+
+class Turn(NamedTuple):
+    """A trial that is to come."""
+
+    condition: int
+    repeat: int
+
+
+class Equipment(NamedTuple):
+    """What a trial is watched by, written down with, and run by."""
+
+    sampler: Sampler
+    writer: Writer
+    execute: Callable[[execution.Job], execution.Result]
+
+
+def folder_of(plan_file: Path, output: Path | None) -> Path:
+    """Where the journal of a file is, unless another folder is given."""
+    return (output or plan_file.absolute().parent / "cuwheel-trials").absolute()
+
+
+def order(conditions: Sequence[int], repeats: int, seed: int) -> Iterator[Turn]:
+    """Each round has every condition once, shuffled: whenever it ends, all have had their share of every hour."""
+    for repeat in range(repeats):
+        # A round of its own seed: the same order however many rounds there are.
+        turns = list(conditions)
+        random.Random(f"{seed}-{repeat}").shuffle(turns)  # noqa: S311 - an order, no secret
+        yield from (Turn(each, repeat) for each in turns)
+
+
+def selected(plan: Plan, only: Mapping[str, str]) -> list[int]:
+    """The conditions that have these values."""
+    for axis, name in only.items():
+        if name not in plan.axes.get(axis, ()):
+            known = ", ".join(f"{each}={value}" for each, values in plan.axes.items() for value in values)
+            raise UsageError(f"the trials have no {axis}={name}", hint=f"one of {known}" if known else "")
+    chosen = [
+        number
+        for number, each in enumerate(plan.conditions)
+        if all(each.choices.get(axis) == name for axis, name in only.items())
+    ]
+    if not chosen:
+        raise UsageError("no condition has all these values", hint="cuwheel trials run FILE --dry-run lists them")
+    return chosen
+
+
+def run(
+    plan: Plan, folder: Path, wish: Wish, execute: Callable[[execution.Job], execution.Result] = execution.run
+) -> None:
+    """All trials that have no result yet. Their results are in the journal, and nowhere else."""
+    chosen = selected(plan, wish.only)
+    with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
+        found = journal.state(folder)
+        must_fit(plan, folder, found, wish)
+        made = prepared(plan, chosen, folder)
+        header = new_header(plan, found, wish, sampler, made)
+        writer.add(Line(header=header))
+        if found.unfinished:
+            settle(writer, found.unfinished, header.mark)
+            found = journal.state(folder)
+        repeats = wish.repeats or plan.repeats
+        turns = [each for each in order(chosen, repeats, header.seed) if each not in found.results]
+        runner = Runner(plan, folder, header, made.__getitem__, Equipment(sampler, writer, execute), found)
+        with log.progress(f"trials of {plan.file}", len(turns)) as progress:
+            for turn in turns:
+                progress.show(plan.conditions[turn.condition].name)
+                runner.take(turn)
+                progress.advance()
+        if not wish.only:
+            files.write(folder / journal.DONE, f"{time.time():.0f}\n")
+
+
+def must_fit(plan: Plan, folder: Path, found: State, wish: Wish) -> None:
+    if found.header is None:
+        return
+    if not wish.resume:
+        raise UsageError(f"{folder} has trials already", hint="go on with --resume, or choose another folder with -o")
+    if found.header.fingerprint != plan.fingerprint:
+        raise UsageError(
+            f"{plan.file} has changed since the trials in {folder} began, beyond 'repeats' and 'seed'",
+            hint="choose another folder with -o: results of different trials cannot be put together",
+        )
+
+
+def prepared(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, Environment]:
+    """Of each condition. Made before the first trial: installing is no part of one."""
+    return {
+        number: measured_environments.prepared(each.env, each.install, Path(plan.folder), folder / "environments")
+        for number, each in enumerate(plan.conditions)
+        if number in chosen
+    }
+
+
+def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Mapping[int, Environment]) -> Header:
+    before = found.header
+    seed = before.seed if before else plan.seed if plan.seed is not None else secrets.randbelow(_LARGEST_SEED)
+    distinct = list(dict.fromkeys(made.values()))
+    traced = plan.trace if plan.trace is not None else bool(sampler.names)
+    return Header(
+        tool=f"cuwheel {__version__}",
+        file=plan.file,
+        fingerprint=plan.fingerprint,
+        axes=plan.axes,
+        conditions=tuple(each.choices for each in plan.conditions),
+        repeats=wish.repeats or plan.repeats,
+        seed=seed,
+        mark=before.mark if before else secrets.token_hex(8),
+        at=round(time.time(), 3),
+        traced=traced and execution.can_trace(os.environ),
+        driver=sampler.driver,
+        gpus=sampler.names,
+        packages=tuple(each.packages for each in distinct),
+        environments=tuple(
+            distinct.index(made[number]) if number in made else -1 for number in range(len(plan.conditions))
+        ),
+        only=wish.only,
+    )
+
+
+def settle(writer: Writer, start: Start, mark: str) -> None:
+    """A trial that never ended: what it means is decided now, while the boot id tells."""
+    processes.end_marked(mark)
+    outcome = journal.outcome_without_end(start, journal.boot_id())
+    words = {
+        "machine": "the machine went down while it ran, and has started anew since",
+        "killed": "it was killed together with cuwheel; it is run again",
+    }
+    log.info("trial %d has no end: %s", start.trial, words[outcome])
+    writer.add(Line(end=End(trial=start.trial, outcome=outcome, at=round(time.time(), 3), message=words[outcome])))
+
+
+class Runner:
+    """One trial after the other. `environment_of`: of a condition. `warmed`: conditions that have run since the page
+    cache was dropped.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        header: Header,
+        environment_of: Callable[[int], Environment],
+        equipment: Equipment,
+        found: State,
+    ) -> None:
+        self._plan, self._folder, self._header, self._environment_of = plan, folder, header, environment_of
+        self._sampler, self._writer, self._execute = equipment
+        self._next = found.last + 1
+        self._boots = set(found.used_boots)
+        self._warmed: set[int] = set()
+
+    def take(self, turn: Turn) -> End:
+        condition = self._plan.conditions[turn.condition]
+        rebooted = condition.start == "cold" and self._restarted(turn)
+        for _ in range(_WARM_UPS if condition.start == "warm" else 0):
+            if turn.condition not in self._warmed:
+                self._try(turn, condition, counted=False)
+        return self._try(turn, condition, rebooted=rebooted)
+
+    def _restarted(self, turn: Turn) -> bool:
+        """Whether this is the first trial since the machine started, as the file asks for before a cold one."""
+        hook, boot = self._plan.cold.reboot, journal.boot_id()
+        if hook is None:
+            return False
+        if boot in self._boots:
+            self._writer.add(Line(reboot=Reboot(condition=turn.condition, repeat=turn.repeat, boot=boot)))
+            coldness.restarted(hook, boot)
+        return True
+
+    def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
+        made = self._environment_of(turn.condition)
+        command = (
+            execution.function_command(made.python, condition.function) if condition.function else condition.command
+        )
+        start = self._prepared(turn, condition, command, made, rebooted=rebooted)
+        environ = {name: value for name, value in os.environ.items() if name not in condition.unset}
+        job = execution.Job(
+            command=command,
+            directory=condition.directory,
+            environ=made.applied(environ) | start.environ | condition.environment,
+            timeout=self._plan.timeout,
+            memory=self._plan.memory,
+            failure=self._plan.failure,
+            traced=self._header.traced,
+            mark=self._header.mark,
+        )
+        boot, began = journal.boot_id(), time.time()
+        number, self._next = self._next, self._next + 1
+        self._boots.add(boot)
+        started = Start(
+            trial=number,
+            condition=turn.condition,
+            repeat=turn.repeat,
+            at=round(began, 3),
+            boot=boot,
+            cold=start.cold,
+            host=coldness.host(),
+            counted=counted,
+        )
+        self._writer.add(Line(start=started))
+        end = self._ended(job, number, began)
+        self._writer.add(Line(end=end))
+        if end.outcome == "passed":
+            self._warmed.add(turn.condition)
+        return end
+
+    def _ended(self, job: execution.Job, number: int, began: float) -> End:
+        """Also where a person, or the system going down in order, ends us: that is no result."""
+        try:
+            end = self._execute(job).as_end(number, self._plan.failure.kinds)
+        except BaseException as error:
+            words = "interrupted" if isinstance(error, KeyboardInterrupt) else masking.text(str(error))
+            now = round(time.time(), 3)
+            end = End(trial=number, outcome="interrupted", at=now, message=words, seconds=round(now - began, 3))
+            self._writer.add(Line(end=end))
+            raise
+        if not self._sampler.names:
+            return end
+        samples = self._sampler.between(began, time.time())
+        return replace(end, gpus=gpu_samples.used(self._sampler.names, samples))
+
+    def _prepared(
+        self, turn: Turn, condition: Condition, command: tuple[str, ...], made: Environment, *, rebooted: bool
+    ) -> coldness.Prepared:
+        caches = self._folder / "jit-caches"
+        if condition.start is None:
+            return coldness.as_it_is()
+        if condition.start == "warm":
+            return coldness.warm(
+                self._plan.cold, caches / f"warm-{turn.condition}", ready=turn.condition in self._warmed
+            )
+        folder = Path(made.folder) if made.folder else None
+        parts = coldness.program_files(command, folder, self._plan.cold.files, Path(self._plan.folder))
+        ready = coldness.cold(self._plan.cold, caches, parts, rebooted=rebooted)
+        if ready.cold.page_cache != "kept":
+            self._warmed.clear()
+        return ready

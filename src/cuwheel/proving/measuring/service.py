@@ -1,0 +1,164 @@
+"""What resumes trials after each start of the machine, until they are done: a unit of systemd, or a line of cron."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.proving.measuring import journal
+from cuwheel.support import files, process
+
+Kind: TypeAlias = Literal["systemd", "systemd-user", "cron"]
+_LIMIT_S = 60.0
+_SYSTEM = Path("/etc/systemd/system")
+_RUNNING = Path("/run/systemd/system")  # there where systemd runs the machine
+_UNIT = """\
+# Written by cuwheel for {file}; remove it with: cuwheel trials remove-service
+[Unit]
+Description=cuwheel trials of {name}
+ConditionPathExists=!{done}
+
+[Service]
+Type=exec
+WorkingDirectory={folder}
+ExecStart={command}
+# A trial that fails is a result, not a fault of the service.
+SuccessExitStatus=1
+
+[Install]
+WantedBy={target}
+"""
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """`path`: the unit's file; None for cron. `text`: what is written. `commands`: what is run then."""
+
+    kind: Kind
+    name: str
+    path: str | None
+    text: str
+    commands: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def plan(file: Path, folder: Path, kind: Kind | None = None) -> Service:
+    """What would be written for the trials of a file whose journal is in a folder."""
+    chosen = kind or default_kind()
+    name = f"cuwheel-trials-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
+    words = (sys.executable, "-m", "cuwheel", "trials", "run", str(file), "-o", str(folder), "--resume", "--quiet")
+    done = folder / journal.DONE
+    if chosen == "cron":
+        line = f"@reboot [ -e {shlex.quote(str(done))} ] || {shlex.join(words)} # {name}"
+        return Service(
+            kind=chosen, name=name, path=None, text=line.replace("%", r"\%") + "\n", commands=(("crontab", "-"),)
+        )
+    user = chosen == "systemd-user"
+    text = _UNIT.format(
+        file=file,
+        name=_escaped(file.name),
+        done=_escaped(str(done)),
+        folder=_escaped(str(file.parent)),
+        command=" ".join(_word(each) for each in words),
+        target="default.target" if user else "multi-user.target",
+    )
+    control = ("systemctl", "--user") if user else ("systemctl",)
+    return Service(
+        kind=chosen,
+        name=name,
+        path=str((_user_units() if user else _SYSTEM) / f"{name}.service"),
+        text=text,
+        commands=((*control, "daemon-reload"), (*control, "enable", f"{name}.service")),
+        note="a user's services start at boot only with: loginctl enable-linger" if user else "",
+    )
+
+
+def default_kind() -> Kind:
+    """systemd's where it runs the machine, for everybody if we are the administrator; else cron."""
+    if sys.platform == "win32":
+        raise UsageError(
+            "a service that resumes trials is for Linux: a unit of systemd, or a line of cron",
+            hint="Task Scheduler starts a command with Windows: cuwheel trials run FILE --resume",
+        )
+    if not _RUNNING.is_dir() or shutil.which("systemctl") is None:
+        return "cron"
+    return "systemd" if os.geteuid() == 0 else "systemd-user"
+
+
+def _user_units() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+
+
+def _escaped(text: str) -> str:
+    """Of a path or a word in a unit: `%` begins a specifier."""
+    return text.replace("%", "%%")
+
+
+def _word(text: str) -> str:
+    if all(each.isalnum() or each in "-_./=:,+@%" for each in text):
+        return _escaped(text).replace("$", "$$")
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{_escaped(quoted)}"'
+
+
+def install(service: Service) -> bool:
+    """In place of one that was there; True, as it is written then."""
+    if service.path is None:
+        _write_crontab([*_without(service.name), service.text])
+        return True
+    path = Path(service.path)
+    with files.errors_of(path, "choose --cron, or run it as root"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, service.text)
+    for command in service.commands:
+        process.run(command, timeout=_LIMIT_S)
+    return True
+
+
+def remove(service: Service) -> bool:
+    """Whether there was one."""
+    if service.path is None:
+        before = _crontab()
+        kept = _without(service.name)
+        if len(kept) < len(before):
+            _write_crontab(kept)
+        return len(kept) < len(before)
+    path = Path(service.path)
+    if not path.is_file():
+        return False
+    control = service.commands[0][:-1]
+    process.run([*control, "disable", f"{service.name}.service"], timeout=_LIMIT_S, check=False)
+    try:
+        path.unlink()
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    process.run([*control, "daemon-reload"], timeout=_LIMIT_S, check=False)
+    return True
+
+
+def _crontab() -> list[str]:
+    """The user's lines. `crontab -l` fails where there are none."""
+    done = process.run(["crontab", "-l"], timeout=_LIMIT_S, check=False)
+    if done.status and "no crontab" not in done.stderr.lower():
+        raise ToolError(["crontab"], f"failed with status {done.status}", done.stderr, hint="apt install cron")
+    return done.stdout.splitlines(keepends=True) if done.status == 0 else []
+
+
+def _without(name: str) -> list[str]:
+    return [line for line in _crontab() if not line.rstrip().endswith(f"# {name}")]
+
+
+def _write_crontab(lines: list[str]) -> None:
+    import tempfile  # noqa: PLC0415 - for this alone
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "crontab")
+        path.write_text("".join(lines), encoding="utf-8")
+        process.run(["crontab", str(path)], timeout=_LIMIT_S)

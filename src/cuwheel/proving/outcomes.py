@@ -1,0 +1,148 @@
+"""What is tried, and what came of it: values, named as the JSON names them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.verdict import Verdict
+
+Kind: TypeAlias = Literal["import", "command", "python"]
+Origin: TypeAlias = Literal["wheel", "known", "configuration"]
+Outcome: TypeAlias = Literal["passed", "failed", "crashed", "timeout", "memory", "skipped"]
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """`text`: the module, the words of the command, or the snippet. `memory` in bytes.
+
+    `origin`: the wheel's own modules and libraries, what is known of its package, or a configuration.
+    `program`: what must be on PATH, or it is skipped.
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    origin: Origin
+    expect: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    status: int = 0
+    number: float | None = None
+    tolerance: float = 0.0
+    gpu: bool = False
+    capabilities: tuple[str, ...] = ()
+    timeout: float
+    memory: int
+    environment: dict[str, str] = field(default_factory=dict)
+    program: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the runner takes it."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "text": self.text,
+            "expect": list(self.expect),
+            "forbid": list(self.forbid),
+            "status": self.status,
+            "number": self.number,
+            "tolerance": self.tolerance,
+            "gpu": self.gpu,
+            "capabilities": list(self.capabilities),
+            "timeout": self.timeout,
+            "memory": self.memory,
+            "environment": dict(self.environment),
+            "program": self.program,
+        }
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    """What a check loaded of a library on a GPU, seen as `trace` does: `offsets` of device code in its file.
+
+    `library`: below the environment, or its name alone. `images`: that its code made in memory. `kernels`: launched.
+    """
+
+    library: str
+    offsets: tuple[int, ...]
+    images: int
+    kernels: tuple[str, ...]
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """`status`: null where it said none. `signal`: that ended it. `memory`: the most that its processes held, in bytes.
+
+    `output`: the beginning and the end of what it printed, of `output_bytes` in all. `file`: that was imported.
+    """
+
+    name: str
+    kind: Kind
+    origin: Origin
+    outcome: Outcome
+    problem: str = ""
+    seconds: float = 0.0
+    status: int | None = None
+    signal: str = ""
+    memory: int = 0
+    output: str = ""
+    output_bytes: int = 0
+    file: str = ""
+    version: str = ""
+    loaded: tuple[Loaded, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return self.outcome in ("passed", "skipped")
+
+
+class Installation(Struct, frozen=True, kw_only=True):
+    """A wheel in one fresh environment, and all that was tried there.
+
+    `outcome`: of the installation itself; `problem`: why it failed or was left out. `packages`: all that is installed,
+    as name==version. `stub`: the libcuda of the checks was a stub. `network`: whether checks had one (`cut`: they had
+    none). `verdicts`: what `check` says of the wheel for this machine. `contradictions`: where that and what happened
+    differ. `folder`: where it was kept, if it was.
+    """
+
+    python: str
+    outcome: Literal["passed", "failed", "skipped", "planned"]
+    problem: str = ""
+    seconds: float = 0.0
+    requirements: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    stub: bool = False
+    network: Literal["cut", "open", ""] = ""
+    gpus: tuple[str, ...] = ()
+    checks: tuple[Result, ...] = ()
+    planned: tuple[Check, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    contradictions: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    folder: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        return (
+            self.outcome != "failed"
+            and all(each.good for each in self.checks)
+            and not any(each.severity == "error" for each in (*self.contradictions, *self.findings))
+        )
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """A wheel: what is wrong with the file, and each environment that it was tried in."""
+
+    target: str
+    file: str
+    name: str
+    version: str
+    size: int
+    sha256: str
+    findings: tuple[Finding, ...]
+    installations: tuple[Installation, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return all(each.succeeded for each in self.installations) and not any(
+            each.severity == "error" for each in self.findings
+        )

@@ -1,0 +1,250 @@
+"""A proof that a kit wrote on another machine, taken back: somebody's file, so everything in it is checked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.machine.privacy import each_string
+from cuwheel.proving import foresight
+from cuwheel.proving.onsite import compare
+from cuwheel.proving.outcomes import Kind, Loaded, Outcome
+from cuwheel.support import codec, decode, files, printable
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.predict import Outcome as Predicted
+from cuwheel.wheel import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+SCHEMA: Final = "cuwheel.proof/1"
+# `open`: no check could tell. `none`: nothing was predicted.
+Agreement: TypeAlias = Literal["agreed", "contradicted", "open", "none"]
+_CLAIMS: dict[Agreement, int] = {"contradicted": 0, "none": 1, "open": 1, "agreed": 2}
+_LIMIT = 1 << 26
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class ProofGpu(Struct, frozen=True, kw_only=True):
+    name: str
+    capability: str
+    memory: int
+
+
+class ProofMachine(Struct, frozen=True, kw_only=True):
+    """`gpus`: as CUDA sees them; `smi_gpus`: as nvidia-smi lists them. `driver_status`: what cuInit gave."""
+
+    os: str
+    distribution: str
+    kernel: str
+    cpu: str
+    glibc: str | None
+    python: str
+    implementation: str
+    driver: str | None
+    driver_cuda: str | None
+    driver_status: int | None
+    gpus: tuple[ProofGpu, ...]
+    smi_gpus: tuple[str, ...]
+    variables: dict[str, str]
+
+
+class ProofPrediction(Struct, frozen=True, kw_only=True):
+    """`framework_cuda`: of the framework that decides which libraries are loaded (`follows`)."""
+
+    capability: str
+    driver_cuda: str | None
+    follows: str | None
+    framework_cuda: str | None
+    outcome: Predicted
+    error: CudaError | None
+    conditions: tuple[str, ...]
+
+
+class ProofCheck(Struct, frozen=True, kw_only=True):
+    name: str
+    kind: Kind
+    outcome: Outcome
+    gpu: bool
+    problem: str
+    seconds: float
+    status: int | None
+    signal: str
+    memory: int
+    output: str
+    output_bytes: int
+    left: tuple[str, ...]
+    file: str
+    version: str
+    loaded: tuple[Loaded, ...] = ()
+
+
+class ProofFile(Struct, frozen=True, kw_only=True):
+    file: str
+    sha256: str
+    size: int
+    member: str = ""
+
+
+class Probed(Struct, frozen=True, kw_only=True):
+    """Pieces of device code given to the driver. `compared`: for how many of them its answer was predicted."""
+
+    loaded: int
+    refused: int
+    compared: int
+    against: tuple[str, ...]
+
+
+class ProofWheel(Struct, frozen=True, kw_only=True):
+    """`problem`: why it was not installed. `why`: what its agreement rests on."""
+
+    file: str
+    sha256: str
+    size: int
+    name: str
+    version: str
+    requirements: tuple[ProofFile, ...]
+    problem: str
+    frameworks: dict[str, tuple[str | None, str | None]]
+    prediction: ProofPrediction | None
+    probed: Probed
+    agreement: Agreement
+    why: str
+    checks: tuple[ProofCheck, ...]
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        """A wheel that fails as predicted is not a success, nor is one that nothing was tried of."""
+        passed = bool(self.checks) and all(each.outcome in ("passed", "skipped") for each in self.checks)
+        fails = self.prediction is not None and self.prediction.outcome == "fails"
+        return not self.problem and passed and not fails and self.agreement != "contradicted"
+
+
+class Proof(Struct, frozen=True, kw_only=True):
+    """`findings`: about the proof itself. `network`: whether the checks had a network, if known."""
+
+    schema: Literal["cuwheel.proof/1"] = SCHEMA
+    tool: str
+    began: str
+    seconds: float
+    machine: ProofMachine
+    wheels: tuple[ProofWheel, ...]
+    network: Literal["cut", "open", ""] = ""
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def succeeded(self) -> bool:
+        """By its checks, and not by what it says of itself."""
+        sound = not any(each.severity == "error" for each in self.findings)
+        return sound and bool(self.wheels) and all(each.succeeded for each in self.wheels)
+
+
+def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
+    """`wheels`: files that the proof is expected to be of."""
+    return _against(parse(files.read(path, _LIMIT, "a proof"), str(path)), wheels)
+
+
+def parse(data: bytes, name: str) -> Proof:
+    """Raises where it is not one, whatever it is."""
+    try:
+        found = codec.decode(data, dict[str, object])
+    except msgspec.DecodeError as error:
+        raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
+    decode.refuse_newer(found, SCHEMA, name)
+    found = {
+        key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
+    }
+    claimed = found.pop("succeeded", None)
+    found.pop("findings", None)
+    problems: list[str] = []
+    proof = decode.convert(found, Proof, "proof", problems)
+    if proof:
+        problems += _wrong(proof)
+    if proof is None or problems:
+        shown = "; ".join(each[:200] for each in problems[:3])
+        raise MalformedError(name, f"is not a proof: {shown}", hint="write one with: python3 kit.pyz")
+    judged = tuple(_judged(each, proof.machine) for each in proof.wheels)
+    forged = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
+    proof = replace(proof, wheels=judged, findings=tuple(forged))
+    if claimed is True and not proof.succeeded:
+        proof = replace(proof, findings=(*proof.findings, _claims()))
+    return proof
+
+
+def _wrong(proof: Proof) -> Iterator[str]:
+    hashes = {each.file: each.sha256 for wheel in proof.wheels for each in wheel.requirements}
+    hashes |= {each.file: each.sha256 for each in proof.wheels}
+    yield from (f"{file} has no SHA-256" for file, digest in hashes.items() if not _SHA256.fullmatch(digest))
+    for gpu in proof.machine.gpus:
+        if not re.fullmatch(r"\d{1,3}\.\d{1,2}", gpu.capability, re.ASCII):
+            yield f"{gpu.capability!r} is not a compute capability"
+
+
+def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
+    """What its checks say of its prediction, worked out again."""
+    if wheel.problem:
+        return replace(wheel, agreement="none")
+    signs = {str(code): texts for code, texts in foresight.SIGNS.items()}
+    agreement, why = compare.agreement(
+        codec.builtins(wheel.prediction),
+        codec.builtins(wheel.checks),
+        codec.builtins(wheel.probed),
+        signs,
+        machine.variables,
+    )
+    return replace(wheel, agreement=agreement, why=why)
+
+
+def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
+    """To claim more than the checks say is an error; less, and an earlier version may have judged it."""
+    if before.agreement != now.agreement:
+        yield Finding(
+            rule="proof-inconsistent",
+            severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
+            message=f"{before.file}: the proof says the prediction is {before.agreement!r}, but its checks say "
+            f"{now.agreement!r}",
+            fix="run the kit again",
+        )
+
+
+def _claims() -> Finding:
+    return Finding(
+        rule="proof-inconsistent",
+        severity="error",
+        message="the proof says that everything passed, but its own checks say otherwise",
+        fix="run the kit again",
+    )
+
+
+def _against(proof: Proof, wheels: Sequence[Path]) -> Proof:
+    """Is it the proof of these files, byte for byte?"""
+    proven = {each.sha256: each for each in proof.wheels}
+    problems = []
+    for path in wheels:
+        try:
+            digest = record.digest_of(path).sha256
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+        if digest not in proven:
+            problems.append(_of_another(path, digest, proof))
+    return replace(proof, findings=(*proof.findings, *problems))
+
+
+def _of_another(path: Path, digest: str, proof: Proof) -> Finding:
+    same = next((each for each in proof.wheels if each.file == path.name), None)
+    return Finding(
+        rule="proof-of-another",
+        severity="error",
+        message=f"the proof is not about {path.name}"
+        + (": it is about another file with the same name" if same else ""),
+        evidence=(f"here: sha256 {digest}", *([f"proven: sha256 {same.sha256}"] if same else [])),
+        fix="pack it and run the kit again",
+    )

@@ -1,0 +1,196 @@
+"""The proof that wheels work: looked at, installed apart, imported, tried; or packed for another machine."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.building import config as configuration
+from cuwheel.building.tables import VerifyTable
+from cuwheel.device_code import limits, pinned
+from cuwheel.device_code.survey import survey
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.machine import named, probe
+from cuwheel.network import venvs
+from cuwheel.proving import checks as choice
+from cuwheel.proving import installation, kit, pythons, serving, wheel_rules
+from cuwheel.proving.outcomes import Installation, Verified
+from cuwheel.proving.trial import Trial
+from cuwheel.support import decode
+from cuwheel.support.files import sha256
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.proving.request import PackRequest, VerifyRequest
+
+_UNSAFE = "not tried: unpacking it may do harm, see the errors above"
+
+
+class Proven(Struct, frozen=True, kw_only=True):
+    """`configuration`: the file that named checks, if there was one. `kit`: what was packed."""
+
+    wheels: tuple[Verified, ...]
+    configuration: Path | None
+    kit: kit.Packed | None = None
+
+
+def verify(request: VerifyRequest) -> Proven:
+    """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
+    tried = [each for target in request.named for each in _with_pythons(target, request)]
+    here = functools.cache(lambda: named.here(probe.probe())[0])  # starts programs: not for a wheel as a file alone
+    found = [_verified(request, target, path, wanted, here) for target, path, wanted in tried]
+    used = next((where for _, where in found if where), None)
+    return Proven(wheels=tuple(each for each, _ in found), configuration=used)
+
+
+def _verified(
+    request: VerifyRequest, target: str | Path, path: Path, wanted: tuple[str, ...], here: Callable[[], Machine]
+) -> tuple[Verified, Path | None]:
+    """One wheel, with the Pythons `wanted`; and the configuration that its checks came from."""
+    try:
+        surveyed = survey(path, detail="containers")
+    except MalformedError as error:
+        return _unread(str(target), path, error), None
+    table, where = _table(request.config, surveyed)
+    looked_at = _looked_at(str(target), path, surveyed, request.cuda)
+    if request.static:
+        return looked_at, where
+    with limits.collected() as met:
+        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
+        trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
+        unsafe = wheel_rules.unsafe(looked_at.findings)
+        installations = tuple(_installations(trial, wanted, here(), unsafe=unsafe))
+    return replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)), where
+
+
+def pack(request: PackRequest) -> Proven:
+    """One file with the wheels, their checks and what they require."""
+    paths = [_wheel(target, request.platform, request.python) for target in request.named]
+    tables = {str(path): _table(request.config, survey(path)) for path in paths}
+    extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
+
+    def checks_of(surveyed: Survey) -> list[dict[str, object]]:
+        every = choice.of(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
+        return [each.as_dict() for each in choice.chosen(every, request.checks)]
+
+    packed = kit.pack(request, paths, checks_of, tuple(dict.fromkeys(extra)))
+    shown = (
+        _looked_at(str(target), path, survey(path, detail="containers"))
+        for target, path in zip(request.named, paths, strict=True)
+    )
+    used = next((where for _, where in tables.values() if where), None)
+    return Proven(wheels=tuple(shown), configuration=used, kit=packed)
+
+
+def of_release(target: str | Path) -> Path:
+    """A wheel on the disk, or `name==version`."""
+    return _wheel(target, None)
+
+
+def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
+    """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
+    asked = [venvs.minor(each) for each in request.python]
+    chosen = {each: _wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
+    for path in dict.fromkeys(chosen.values()):
+        yield target, path, tuple(each for each, its in chosen.items() if its == path)
+    if not asked:
+        yield target, _wheel(target, request.platform), ()
+
+
+def _wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
+    path = Path(pinned.on_disk(target, platform, python))
+    if path.suffix != ".whl":
+        raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
+    if not path.is_file():
+        raise UnreadableError(path, "no such file")
+    return path.absolute()
+
+
+def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
+    """The configuration that was named; else that of the project in this folder, if the wheel is its own."""
+    if config is not None:
+        found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
+        return found.table.verify, found.path
+    if surveyed.distribution and is_of_project(Path.cwd(), surveyed.distribution.name):
+        found = configuration.find(Path.cwd(), None, {})
+        if "verify" in found.keys:
+            return found.table.verify, found.path
+    return VerifyTable(), None
+
+
+def _unread(target: str, path: Path, error: MalformedError) -> Verified:
+    finding = Finding(
+        rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
+    )
+    return Verified(
+        target=target,
+        file=path.name,
+        name=path.name.partition("-")[0],
+        version="",
+        size=path.stat().st_size,
+        sha256=sha256(path),
+        findings=(finding,),
+        installations=(),
+    )
+
+
+def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
+    """The wheel as a file."""
+    release = surveyed.distribution
+    with WheelFile(path) as wheel:
+        found = wheel_rules.examine(Subject(wheel=wheel, survey=surveyed))
+    return Verified(
+        target=target,
+        file=path.name,
+        name=release.name if release else path.stem,
+        version=release.version if release else "",
+        size=surveyed.size,
+        sha256=sha256(path),
+        findings=(*(serving.examine(surveyed, cuda) if cuda else ()), *found),
+        installations=(),
+    )
+
+
+def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
+    for chosen in pythons.choose(trial.survey, wanted or trial.table.python, here):
+        if chosen.python is None:
+            yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
+        elif unsafe:
+            yield Installation(python=chosen.version, outcome="failed", problem=_UNSAFE)
+        elif trial.request.dry_run:
+            yield Installation(
+                python=chosen.version, outcome="planned", requirements=trial.listed, planned=trial.checks
+            )
+        else:
+            yield installation.attempt(trial, chosen.python)
+
+
+def is_of_project(folder: Path, name: str) -> bool:
+    """Whether a wheel is that of the project in a folder, whose configuration is then meant without being named.
+
+    By the name in pyproject.toml; a project that says none is taken at its word where it has a cuwheel.toml.
+    """
+    try:
+        data = decode.toml_file(folder / "pyproject.toml")
+    except FileNotFoundError:
+        return (folder / "cuwheel.toml").is_file()
+    except (OSError, msgspec.DecodeError):
+        return False
+    project = data.get("project")
+    named = project.get("name") if isinstance(project, dict) else None
+    if isinstance(named, str):
+        # A build may put its CUDA behind the name: foo-cu13.
+        return normalised(name) == normalised(named) or normalised(name).startswith(f"{normalised(named)}-cu")
+    return (folder / "cuwheel.toml").is_file()

@@ -1,0 +1,231 @@
+"""Files: written beside their place and renamed, read up to a limit, hashed; errors say which file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.support import system_calls
+from cuwheel.support.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import IO
+
+CACHE = "CUWHEEL_CACHE"
+_LONGEST = 200  # of a name's 255 bytes, so that what is added fits
+_CHUNK = 1 << 20
+_SYNCS_AT_ONCE = 32  # more gain nothing
+_NUMBERS = itertools.count()  # clocks of Windows stand still for 15 ms
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write that takes the name `path` when the block ends, and goes where it fails.
+
+    `durable`: its bytes are on the disk before it has the name, so that a crash of the machine leaves one or the other.
+    """
+    unfinished = beside(path)
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        system_calls.rename_over(unfinished, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        if isinstance(error, OSError):
+            raise UnreadableError.from_os(error, path) from error
+        raise
+
+
+def beside(path: Path) -> Path:
+    """A new name for a file that is going to be `path`.
+
+    One of its own for each writer: several may write the same file at once, and the last one's stays.
+    """
+    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST])
+    return path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}-{next(_NUMBERS)}.part")
+
+
+def copy(source: Path, to: Path) -> Path:
+    """The whole of another file, under the name `to`."""
+    import shutil  # noqa: PLC0415 - with all the compressions that it knows 2 ms
+
+    with source.open("rb") as whole, replacing(to) as file:
+        shutil.copyfileobj(whole, file)
+    return to
+
+
+def output_of(source: Path, wanted: Path, *, alone: bool = True) -> Path:
+    """Where a changed copy of a file goes: `wanted` is a folder, there or not, or for one `alone` the file itself.
+
+    A path has lost the slash at its end, so `slim/` is told from a file by having no suffix where the source has one.
+    """
+    if alone and not wanted.is_dir() and (wanted.suffix or not source.suffix):
+        return wanted
+    return wanted / source.name
+
+
+def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
+    """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
+    with replacing(path, durable=durable) as file:
+        file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+
+
+def append(path: Path, text: str) -> None:
+    """Behind what is there: files that a service hands to several writers."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """Of downloads and builds: the folder given, else $CUWHEEL_CACHE, else the user's cache."""
+    if given is None and (named := os.environ.get(CACHE)):
+        given = Path(named)
+    if given is None:
+        from platformdirs import user_cache_path  # noqa: PLC0415 - needed for the default alone
+
+        given = user_cache_path("cuwheel")
+    return given.absolute()
+
+
+def read(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:
+    """The whole of a file that others may have written. `what`: what it is said to be too large for."""
+    try:
+        with system_calls.open_plain(path) as file:
+            data = system_calls.read_up_to(file, limit + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path, hint=hint) from error
+    if len(data) > limit:
+        raise MalformedError(path, f"has more than {limit:,} bytes: too large for {what}", hint)
+    return data
+
+
+def read_if_present(path: Path, limit: int, what: str) -> bytes | None:
+    """The same; None where there is no such file."""
+    try:
+        return read(path, limit, what)
+    except UnreadableError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
+
+
+def head(path: Path, limit: int = 1 << 20) -> str:
+    """As much of a text file as one could want to look at; empty where it cannot be read."""
+    try:
+        with system_calls.open_plain(path) as file:
+            return system_calls.read_up_to(file, limit).decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def tail(path: Path, limit: int, start: int = 0) -> str:
+    """The end of a log, from `start` on; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(start, path.stat().st_size - limit))
+            return system_calls.read_up_to(file, limit).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """A file's content in pieces: memory stays small whatever its size."""
+    try:
+        with system_calls.open_plain(path) as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def sha256(path: Path) -> str:
+    """Of the whole file, as people publish it."""
+    import hashlib  # noqa: PLC0415 - OpenSSL takes 5 ms, and most answers need no hash
+
+    hasher = hashlib.sha256()
+    for chunk in chunks(path):
+        hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def sha256_of(data: bytes) -> str:
+    import hashlib  # noqa: PLC0415 - as above
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """So that names survive a crash, too; where folders cannot be synced (Windows) there is nothing to be done."""
+    with contextlib.suppress(OSError):
+        sync_file(folder)
+
+
+def sync_file(path: Path) -> None:
+    handle = system_calls.open_file(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_all(paths: Sequence[Path], folders: Iterable[Path] = ()) -> None:
+    """Files, then folders; all of a kind at once. Asked for one after the other the disk commits each by itself,
+    which for thousands of small files takes ten times as long as writing them; asked by many it commits for all.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few commands write that much
+
+    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+        list(pool.map(sync_file, paths))
+        list(pool.map(sync_folder, folders))
+
+
+def must_have_room(folder: Path, needed: int) -> None:
+    """Better told now than after minutes of work."""
+    import shutil  # noqa: PLC0415 - as above
+
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UnreadableError(
+            folder,
+            f"about {size(needed)} are needed there and {size(free)} are free",
+            hint="make room first; nothing was changed",
+        )
+
+
+@contextlib.contextmanager
+def errors_of(place: Path, hint: str) -> Iterator[None]:
+    """`place`: what was being written, where the system does not say. `hint`: what became of it.
+
+    Errors that name a file already pass through here too, and get the same ending.
+    """
+    try:
+        yield
+    except UnreadableError as error:
+        cause = error.__cause__
+        if error.hint or not isinstance(cause, OSError):
+            raise
+        raise _explained(cause, place, hint) from cause
+    except OSError as error:
+        raise _explained(error, place, hint) from error
+
+
+def _explained(error: OSError, place: Path, hint: str) -> UnreadableError:
+    if error.errno in _FULL:
+        hint = f"make room first; {hint}"
+    return UnreadableError.from_os(error, error.filename or place, hint=hint)

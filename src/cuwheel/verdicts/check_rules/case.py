@@ -1,0 +1,58 @@
+"""What the rules of `check` are asked about, and how they speak of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cuwheel.device_code.libraries import Library, Survey
+from cuwheel.device_code.torch_symbols import TorchExports
+from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts.library_sources import Needed
+from cuwheel.verdicts.loading import Loading
+from cuwheel.verdicts.modules import Module
+from cuwheel.verdicts.predict import Prediction
+
+if TYPE_CHECKING:
+    from cuwheel.verdicts.choose import CudaError
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One library on one machine. `torch`: the installed one's symbols, where they were read."""
+
+    library: Library
+    machine: Machine
+    prediction: Prediction
+    needed: tuple[Needed, ...] = ()
+    modules: tuple[Module, ...] = ()
+    torch: TorchExports | None = None
+
+    @property
+    def code(self) -> Prediction:
+        """What its code alone comes to, whatever else stops it."""
+        return self.prediction.code or self.prediction
+
+    @property
+    def gpu(self) -> str:
+        return named(self.machine)
+
+
+class Whole(Struct, frozen=True, kw_only=True):
+    """The whole target on one machine. `with_code`: the paths of the libraries in which a driver finds something."""
+
+    survey: Survey
+    machine: Machine
+    loading: Loading
+    with_code: frozenset[str]
+
+
+def named(machine: Machine) -> str:
+    """`H100 (9.0)`, or `GPU of capability 9.0`."""
+    if machine.gpu and machine.capability:
+        return f"{machine.gpu} ({machine.capability})"
+    return f"GPU of capability {machine.capability}" if machine.capability else machine.gpu or "GPU"
+
+
+def error_words(error: CudaError) -> str:
+    return f"error {error.code} ({error.name})"

@@ -1,0 +1,104 @@
+"""The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel.device_code import presence
+from cuwheel.device_code.source import cut_to_workload
+from cuwheel.device_code.survey import survey
+from cuwheel.machine import named, python_environment, world
+from cuwheel.support import log, parallel
+from cuwheel.support.finding import gravest_first
+from cuwheel.support.units import first_few, some
+from cuwheel.verdicts import matrix
+from cuwheel.wheel import workload_mark
+from cuwheel.wheel.installed import distributions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.presence import WithDeviceCode
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.support.finding import Finding
+
+_FEW = 4
+# What `doctor` says of the machine itself already, once and not for each package.
+_SAME_IN_MACHINE_RULES = {
+    "driver-below-cuda-floor": "driver-too-old",
+    "no-library-to-load": "bitsandbytes-library-missing",
+}
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", workload_mark.RULE})  # the mark is told once for all
+
+
+def with_device_code(env: Path | None) -> list[WithDeviceCode]:
+    """The largest first: it takes the longest."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+
+
+def cut(env: Path | None) -> tuple[Finding, ...]:
+    """Whether packages of an environment were cut to a workload: that is so with a GPU or without."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return cut_to_workload(each.info for folder in folders for each in distributions(folder))
+
+
+def examine(machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What `known` does not hold already. Without a GPU there is nothing to ask."""
+    machines = [each for each in named.here(machine) if each.capability] if there else []
+    if not machines:
+        return ()
+    results = parallel.each(partial(_surveyed_and_judged, machines=machines), there, partial(log.listen, level="error"))
+    return merged(sorted(results, key=lambda each: each[0]), known)
+
+
+def _surveyed_and_judged(installed: WithDeviceCode, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    # Nearly everything that is installed runs, and that shows without looking for code in every corner.
+    name, found = judged(
+        survey(installed.name, env=installed.folder, detail="containers", search="nowhere", python=False), machines
+    )
+    if not any(_matters(each) for each in found):
+        return name, ()
+    return judged(survey(installed.name, env=installed.folder, detail="containers"), machines)
+
+
+def judged(found: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    """One distribution: what it is called, and what the rules find in it."""
+    name = f"{found.distribution.name} {found.distribution.version}" if found.distribution else found.target
+    verdicts = matrix.judge_all(found, machines)
+    return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
+
+
+def merged(found: Iterable[tuple[str, Sequence[Finding]]], known: Iterable[Finding]) -> tuple[Finding, ...]:
+    already = {finding.rule for finding in known}
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for name, findings in found:
+        for finding in findings:
+            if not _is_old(finding, already):
+                alike.setdefault((finding.rule, finding.message), []).append((name, finding))
+    return gravest_first(map(_merged, alike.values()))
+
+
+def _matters(finding: Finding) -> bool:
+    return finding.severity != "note" and finding.rule not in _NOTHING_NEW
+
+
+def _is_old(finding: Finding, already: set[str]) -> bool:
+    return not _matters(finding) or _SAME_IN_MACHINE_RULES.get(finding.rule) in already
+
+
+def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:
+    names = list(dict.fromkeys(name for name, _ in found))
+    first = gravest_first(finding for _, finding in found)[0]
+    evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
+    return replace(
+        first,
+        message=f"{some(names, _FEW)}: {first.message}",
+        evidence=first_few(evidence, _FEW),
+    )

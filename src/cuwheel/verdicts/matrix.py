@@ -1,0 +1,313 @@
+"""Targets against machines: one verdict each, from predictions and rules."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.device_code.libraries import Library
+from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.verdicts import check_rules, drivers, reach, tags, torch_releases, variant_claims
+from cuwheel.verdicts.check_rules.case import Case, Whole
+from cuwheel.verdicts.library_findings import Key, alike, in_part, of_libraries, of_library
+from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve, surroundings
+from cuwheel.verdicts.loading import Loading, apart, loading
+from cuwheel.verdicts.modules import of_driver
+from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, stopped
+from cuwheel.verdicts.reach import served_together
+from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best, error_of, main_part, together
+from cuwheel.wheel import workload_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.verdicts.reach import Reach
+
+_IN_PART = "code-for-gpu-in-part"
+
+
+class _Judged(Struct, frozen=True, kw_only=True):
+    """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words."""
+
+    library: Library
+    verdict: LibraryVerdict
+    findings: tuple[Finding, ...]
+    conditions: tuple[str, ...]
+    stopped: bool
+    only: str = ""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        counted = self.verdict.containers
+        return counted.native, counted.compatible, counted.jit, counted.none
+
+
+class _Group(Struct, frozen=True, kw_only=True):
+    """Libraries that are loaded together: the outcome of them all."""
+
+    cuda: str
+    judged: tuple[_Judged, ...]
+    outcome: Outcome
+
+
+def judge(survey: Survey, machine: Machine) -> Verdict:
+    """Needs the containers of the libraries."""
+    return Judge(survey).on(machine)
+
+
+def judge_all(survey: Survey, machines: Iterable[Machine], torch: TorchExports | None = None) -> tuple[Verdict, ...]:
+    """`torch`: the symbols of the one that is installed, for machines that have it; a table has other releases'."""
+    subject = Judge(survey, torch)
+    return tuple(map(subject.on, machines))
+
+
+class Judge:
+    """Judges one target on any number of machines: what does not depend on them is worked out once."""
+
+    def __init__(self, survey: Survey, torch: TorchExports | None = None) -> None:
+        self._survey, self._torch = survey, torch
+        self._reaches = reach.of_all(survey)
+        self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
+        self._of_kind = functools.cache(self._judged)
+        self._exports = functools.cache(lambda version: torch_releases.exports(version, survey.torch_symbols))
+
+    def on(self, machine: Machine) -> Verdict:
+        """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
+        return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
+
+    def _judged(self, machine: Machine) -> Verdict:
+        load = loading(self._survey, machine)
+        certain = [path for path in load.certain if self._reaches[path].has_code]
+        if not load.described and not served_together([self._sweep(path) for path in certain]):
+            load = apart(load, certain)
+        torch = self._torch
+        if machine.torch and (torch is None or torch.version != machine.torch):
+            torch = self._exports(machine.torch)
+        return _verdict(self._survey, machine, _Read(self._reaches, torch), load)
+
+
+class _Read(NamedTuple):
+    """What was worked out of the files, by path of the target's, and of the machine's torch."""
+
+    reaches: Mapping[str, Reach]
+    torch: TorchExports | None
+
+
+def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Verdict:
+    with_code = frozenset(path for path, each in read.reaches.items() if each.has_code)
+    about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
+    judged = _judged(survey, machine, read, load)
+    if (load.optional or load.linked) and _nothing_runs(judged[path] for path in load.always):
+        load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
+        judged = _judged(survey, machine, read, load)
+    load = _without_worse_variants(load, judged)
+    always = [judged[path] for path in load.always]
+    groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
+    groups = groups or [_group("", always)]
+    outcome = best(group.outcome for group in groups)
+    chosen = [group for group in groups if group.outcome == outcome]
+    stopped = any(each.severity == "error" for each in about)
+    loaded = [each.verdict for each in chosen[0].judged]
+    telling = [each.verdict for each in _telling(chosen[0].judged)]
+    findings = _news(about, _findings_of(groups, chosen, load))
+    if stopped or outcome == "fails":
+        findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
+    untrue = () if stopped else variant_claims.untrue_on(survey, machine, outcome)
+    at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
+    return Verdict(
+        target=survey.target,
+        machine=machine.name,
+        outcome="fails" if stopped else outcome,
+        main="fails" if stopped else main_part(telling),
+        summary="" if stopped or outcome != "partial" else in_part(telling, load, survey.python_loads),
+        predicted_error=None if at_import else error_of(loaded),
+        conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
+        libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
+        findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_meant(survey, findings), *untrue])),
+    )
+
+
+def _meant(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of what was cut to a workload, that something is missing is what somebody wanted: the way back is the fix."""
+    mark = next((each for each in survey.findings if each.rule == workload_mark.RULE), None)
+    for each in findings:
+        yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART else each
+
+
+def _has_own_code(library: Library) -> bool:
+    return bool(library.device_code) and not of_driver(library)
+
+
+def _judged(survey: Survey, machine: Machine, read: _Read, load: Loading) -> dict[str, _Judged]:
+    """By path. What the libraries have in common is worked out once: there may be thousands."""
+    around = surroundings(survey, machine, follows=load.follows)
+    certain = frozenset(load.always)
+    return {each.path: _judge(each.path, read, around, load, certain) for each in survey.libraries}
+
+
+def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain: frozenset[str]) -> _Judged:
+    """`certain`: the paths that are loaded whatever is not known."""
+    found = read.reaches[path]
+    library, machine = found.library, around.machine
+    prediction = found.on(machine) if found.has_code else _without_code(library, machine)
+    needed = resolve(library, around)
+    case = Case(
+        library=library, machine=machine, prediction=prediction, needed=needed, modules=found.modules, torch=read.torch
+    )
+    host = check_rules.examine_host(case)
+    stopped = any(each.severity == "error" for each in host)
+    other_machine = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
+    findings = host if other_machine else (*host, *check_rules.examine_code(case))
+    elsewhere = () if stopped else _kernels_elsewhere(found, prediction, needed)
+    optional = library.path in load.optional or (library.path in load.linked and not stopped)
+    undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
+    only = f"for {load.does[path]}: " if optional and path in load.does else ""
+    missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
+    has_code = [f"{each} has code for this GPU" for each in elsewhere]
+    beyond = _toolkit_condition([each.soname for each in needed if each.place == "toolkit"])
+    return _Judged(
+        library=library,
+        verdict=LibraryVerdict(
+            path=library.path,
+            outcome="fails" if stopped else ("partial" if elsewhere else prediction.outcome),
+            containers=prediction.containers,
+            predicted_error=None if stopped else prediction.predicted_error,
+            loaded=None if undecided else library.path in certain,
+            optional=optional,
+            main=library.path in load.main,
+            rests_on=prediction.taken,
+            conditions=prediction.conditions,
+        ),
+        findings=tuple(of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings),
+        conditions=(*prediction.conditions, *missing, *has_code, *beyond, *_host_conditions(library, machine)),
+        only=only,
+        stopped=stopped,
+    )
+
+
+def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Needed]) -> tuple[str, ...]:
+    """Libraries of another package that have the kernels for GPUs which it has nothing for itself, as far as it shows:
+    its own are all for chosen GPUs, and it is linked with what is neither CUDA's nor a framework's.
+    """
+    if prediction.outcome != "fails" or prediction.stops or not all(each.for_chosen_gpus for each in found.modules):
+        return ()
+    return tuple(each.soname for each in needed if each.place == "unknown" and not each.brought_by)
+
+
+def _without_code(library: Library, machine: Machine) -> Prediction:
+    """A library that only calls the CUDA runtime, or a library of CUDA's, can still meet a driver that does not run
+    it, or not this GPU.
+    """
+    return stopped(NOTHING, library, machine) if library.cudart or drivers.runtime_cuda(library) else NOTHING
+
+
+def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
+    return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in _telling(judged)))
+
+
+def _nothing_runs(judged: Iterable[_Judged]) -> bool:
+    outcomes = {each.verdict.outcome for each in _telling(judged)}
+    return outcomes == {"fails"}
+
+
+def _telling(judged: Iterable[_Judged]) -> Iterator[_Judged]:
+    """Libraries with nothing that a driver loads have no outcome of their own, unless they cannot be loaded."""
+    return (each for each in judged if sum(each.counts) or each.verdict.outcome == "fails")
+
+
+def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loading:
+    """Of libraries that are for one GPU each, the one that serves best is the one that is opened; of files with device
+    code alone, which the package hands to the driver itself, those that fit.
+    """
+    loose = [path for path in load.always if judged[path].library.format in ("cubin", "fatbin")]
+    failing = {path for path in loose if judged[path].verdict.outcome == "fails"}
+    dropped = failing if len(failing) < len(loose) else set()
+    for paths in load.variants:
+        chosen = best(judged[path].verdict.outcome for path in paths)
+        dropped |= {path for path in paths if judged[path].verdict.outcome != chosen}
+    return replace(load, always=tuple(path for path in load.always if path not in dropped))
+
+
+def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
+    """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
+    where: dict[Key, list[_Group]] = {}
+    found: dict[Key, dict[str, Finding]] = {}
+    for group in groups:
+        for each in group.judged:
+            for finding in each.findings:
+                found.setdefault(alike(finding), {})[each.library.path] = finding
+                in_groups = where.setdefault(alike(finding), [])
+                if group not in in_groups[-1:]:
+                    in_groups.append(group)
+    for key, by_path in found.items():
+        with_code = {each.library.path for group in where[key] for each in group.judged if sum(each.counts)}
+        finding = of_libraries(by_path, with_code)
+        loaded = any(group in chosen for group in where[key])
+        if not loaded and finding.severity != "error":
+            continue
+        severity = finding.severity if loaded else "warning"
+        only = f"with {load.follows} for CUDA {_versions(where[key])}: " if len(where[key]) < len(groups) else ""
+        yield replace(finding, severity=severity, message=only + finding.message)
+
+
+def _news(about: Sequence[Finding], found: Iterable[Finding]) -> Iterator[Finding]:
+    """Without what the tags of the wheel said of all its libraries."""
+    tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
+    return (each for each in found if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
+
+
+def _conditions(
+    survey: Survey, machine: Machine, load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]
+) -> Iterator[str]:
+    if chosen[0].outcome == "fails":
+        return
+    found = tags.fits(survey.distribution.tags, machine) if survey.distribution else ()
+    if found:
+        yield from tags.words(found[0])
+    if load.candidates and len(chosen) < len(groups):
+        yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
+    by_condition: dict[str, list[_Group]] = {}
+    for group in chosen:
+        of_all = {text for each in group.judged if not each.only for text in each.conditions}
+        told = (
+            text if not each.only or text in of_all else each.only + text
+            for each in group.judged
+            for text in each.conditions
+        )
+        for condition in dict.fromkeys(told):
+            by_condition.setdefault(condition, []).append(group)
+    for condition, where in by_condition.items():
+        only = f"with {load.follows} for CUDA {_versions(where)}: " if len(where) < len(chosen) else ""
+        yield only + condition
+
+
+def _versions(groups: Sequence[_Group]) -> str:
+    return ", ".join(group.cuda for group in groups)
+
+
+def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
+    others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
+    outcomes = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
+    return f" ({'; '.join(outcomes)})" if outcomes else ""
+
+
+def _missing_condition(sonames: Sequence[str]) -> Iterator[str]:
+    if sonames:
+        yield f"{', '.join(sonames)} can be found"
+
+
+def _toolkit_condition(sonames: Sequence[str]) -> Iterator[str]:
+    if sonames:
+        yield f"the loader finds {', '.join(sonames)} of the toolkit that is installed"
+
+
+def _host_conditions(library: Library, machine: Machine) -> Iterator[str]:
+    """Where a wheel's tags do not say it already: a bare library asks for a C library too."""
+    if library.glibcxx and machine.glibcxx is None and machine.glibc is not None and machine.libraries is not None:
+        yield f"libstdc++ with GLIBCXX_{library.glibcxx} or later"

@@ -1,0 +1,236 @@
+"""The containers of a library as the driver sees them: which stand alone, which a device link made, which it was
+made from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.libraries import Absent, Symbols
+from cuwheel.facts import architectures, libraries
+from cuwheel.support.units import file_name
+from cuwheel.verdicts.choose import Code
+from cuwheel.verdicts.entries import code as code_of
+from cuwheel.verdicts.targets import serves
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from cuwheel.device_code.libraries import Container, DeviceCode, Library
+    from cuwheel.facts.arch import Arch
+
+_DEVICE_LINKED = 2  # the version of a wrapper
+_REGISTERING = ("elf", "pe")  # the others are loaded as a whole
+# When a library that nobody described is taken for one that chooses its kernels itself.
+_MANY_CONTAINERS = 16
+_SHARE_APART = 0.1
+
+
+class Module(Struct, frozen=True):
+    """A container, or a cubin that stands in none; those alike are one, `count` of them.
+
+    `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
+    the runtime; the library's own code finds and loads it. `symbols`: of a relocatable object, where they are known.
+    `absent`: what the host registers and some of its entries have not, by their place in `codes`.
+    `managed`: it holds variables in managed memory alone.
+    """
+
+    codes: tuple[Code, ...]
+    section: str
+    relocatable: bool
+    device_linked: bool
+    empty: bool = False
+    own: bool = False
+    symbols: Symbols | None = None
+    count: int = 1
+    absent: tuple[Absent, ...] = ()
+    managed: bool = False
+
+    @property
+    def words(self) -> str:
+        """`sm_80, compute_90 (in .nv_fatbin)`."""
+        held = ", ".join(dict.fromkeys(str(code.arch) for code in self.codes)) or "nothing"
+        return f"{held} (in {self.section})" if self.section else held
+
+    @property
+    def for_chosen_gpus(self) -> bool:
+        """All of it is for one capability or family: a list that was given to this file on purpose."""
+        return bool(self.codes) and all(code.arch.suffix for code in self.codes)
+
+    @property
+    def machine_code(self) -> frozenset[Arch]:
+        return frozenset(code.arch for code in self.codes if code.arch.kind == "sm")
+
+
+class Choosing(Struct, frozen=True):
+    """Whether a library picks kernels for the machine itself; and whether that is only a guess from its containers.
+
+    `many`: it has so many containers that their lists tell something.
+    """
+
+    itself: bool = False
+    guessed: bool = False
+    many: bool = False
+
+
+def modules(library: Library) -> tuple[Module, ...]:
+    """What the runtime registers, and what the library's own code loads from elsewhere in the file.
+
+    Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
+    registered, as linkers leave it behind; what holds neither a kernel nor a variable that the host registers, which no
+    GPU can miss; and the driver's own code.
+    Objects and archives have the modules of what will be linked from them.
+    """
+    if of_driver(library):
+        return ()
+    rows = library.device_code
+    linked = device_linked(library)
+    kept = any(not row.linked for row in rows) and library.type != "relocatable"
+    left_behind = _left_behind(library) | without_kernels(library)
+    registers = library.format in _REGISTERING
+    by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
+    found = []
+    for index, container in enumerate(library.containers):
+        if index in left_behind or (not container.code and index in linked):
+            continue  # of the latter nvcc registers one for every shared library; most have nothing in it
+        code = [rows[each] for each in container.code]
+        codes = by_code.get(container.code)
+        if codes is None:
+            codes = by_code[container.code] = tuple(_codes(code))
+        made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
+        own = registers and container.section not in FATBIN_SECTIONS
+        made = _module(code, codes, container.section, device_linked=made_by_link, own=own)
+        lacks = tuple(_absent(container, code))
+        found.append(replace(made, symbols=container.symbols, absent=lacks, managed=container.managed))
+    inside = {index for container in library.containers for index in container.code}
+    found += [
+        _module(
+            [row],
+            tuple(_codes([row])),
+            row.section,
+            device_linked=kept and row.linked,
+            own=registers and row.section not in FATBIN_SECTIONS,
+        )
+        for index, row in enumerate(rows)
+        if index not in inside
+    ]
+    if library.type == "relocatable":
+        found = [replace(each, relocatable=False, device_linked=False) for each in found]
+    return _counted(each for each in found if each.codes or each.empty)
+
+
+def of_driver(library: Library) -> bool:
+    """Whether it is a copy of the driver's: the code inside does not belong to the package."""
+    return any(libraries.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
+
+
+def _counted(found: Iterable[Module]) -> tuple[Module, ...]:
+    """Of thousands of containers most are alike. Those with the same entries share one tuple of them."""
+    alike: dict[tuple[object, ...], list[Module]] = {}
+    for each in found:
+        names = id(each.symbols) if each.symbols else None
+        kind = (each.section, each.relocatable, each.device_linked, each.empty, each.own, each.managed)
+        key = (id(each.codes), *kind, names, each.absent)
+        alike.setdefault(key, []).append(each)
+    return tuple(replace(each[0], count=len(each)) for each in alike.values())
+
+
+def _left_behind(library: Library) -> frozenset[int]:
+    """The containers that nothing loads: no wrapper names them, nor are they where the library would look itself."""
+    registration = library.registration
+    if library.format not in _REGISTERING or any(each.container is None for each in registration.wrappers):
+        return frozenset()  # loaded as a whole; or what some wrappers name could not be told
+    named = {each.container for each in registration.wrappers}
+    found = enumerate(library.containers)
+    return frozenset(index for index, each in found if index not in named and each.section in FATBIN_SECTIONS)
+
+
+def device_linked(library: Library) -> frozenset[int]:
+    """The containers that a device link made."""
+    wrappers = library.registration.wrappers
+    return frozenset(
+        each.container for each in wrappers if each.version == _DEVICE_LINKED and each.container is not None
+    )
+
+
+def without_kernels(library: Library) -> frozenset[int]:
+    """The containers that no GPU can miss.
+
+    Of a device link only all of it or nothing: its kernels may be in the objects alone.
+    """
+    linked = device_linked(library)
+    found = {index for index, each in enumerate(library.containers) if each.without_kernels}
+    of_link = {
+        index
+        for index, each in enumerate(library.containers)
+        if index in linked or FATBIN_SECTIONS.get(each.section) is False
+    }
+    return frozenset(found if of_link <= found else found - of_link)
+
+
+def _module(
+    rows: Sequence[DeviceCode], codes: tuple[Code, ...], section: str, *, device_linked: bool, own: bool
+) -> Module:
+    # Of an empty container the section alone tells.
+    relocatable = all(not row.linked for row in rows) if rows else FATBIN_SECTIONS.get(section) is False
+    return Module(
+        codes=codes,
+        section=section,
+        relocatable=relocatable,
+        device_linked=device_linked and not relocatable and not own,
+        empty=not rows,
+        own=own,
+    )
+
+
+def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
+    return (found for row in rows if (found := code_of(row)))
+
+
+def _absent(container: Container, rows: Sequence[DeviceCode]) -> Iterable[Absent]:
+    """Counted without the entries that no driver chooses among."""
+    places = [place for place, row in enumerate(rows) if code_of(row)]
+    return (replace(each, entry=places.index(each.entry)) for each in container.absent if each.entry in places)
+
+
+def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
+    """The relocatable objects without those that libcudadevrt brought, told by the names of its functions.
+
+    Where all objects were compiled for the same, names are not known, and each fits or none does.
+    """
+    objects = [each for each in found if each.relocatable]
+    own = [each for each in objects if each.symbols is None or not each.symbols.of_runtime]
+    return tuple(own or objects)
+
+
+def choosing(library: Library, found: Sequence[Module]) -> Choosing:
+    """The guess: it has many containers, and no GPU could use them all, or a tenth of them or more share no
+    architecture with the list that most of them were compiled for. No build from one list looks like that. Those that
+    `slim` emptied shared none with what it kept.
+    """
+    for name in (library.soname, file_name(library.path)):
+        if name and (known := libraries.known_library(name)) and known.chooses_kernels_itself:
+            return Choosing(itself=True)
+    lists: Counter[frozenset[Arch]] = Counter()
+    for each in found:
+        if not each.relocatable:
+            lists[frozenset(code.arch for code in each.codes)] += each.count
+    total = lists.total()
+    if total < _MANY_CONTAINERS:
+        return Choosing()
+    emptied = lists.pop(frozenset(), 0)
+    commonest = lists.most_common(1)[0][0] if lists else frozenset()
+    apart = emptied + sum(count for each, count in lists.items() if not each & commonest)
+    guessed = apart >= _SHARE_APART * total or not _serve_one_gpu(lists)
+    return Choosing(itself=guessed, guessed=guessed, many=True)
+
+
+def _serve_one_gpu(lists: Collection[frozenset[Arch]]) -> bool:
+    """Whether there is a GPU that every one of them has something for."""
+    known = architectures.current_capabilities()
+    return any(all(any(serves(arch, device) for arch in each) for each in lists) for device in known)

@@ -1,0 +1,243 @@
+"""From machines, toolkits and wishes to jobs: decides, and does nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.facts import architectures, gpus, toolkits, versions
+from cuwheel.facts.spellings import table
+from cuwheel.facts.spellings.row import Releases
+from cuwheel.machine.fleet import from_gpu
+from cuwheel.verdicts import coverage
+from cuwheel.verdicts.planning import cover, reasons, serving
+from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
+from cuwheel.verdicts.planning.serving import Kind, Reach
+from cuwheel.verdicts.platforms import tegra
+from cuwheel.verdicts.targets import can_target, serves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cuwheel.facts.arch import Arch, Capability
+    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.verdicts.planning.settings import Wishes
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """`unserved`: the machines that no job serves."""
+
+    jobs: tuple[Job, ...]
+    unserved: tuple[NotServed, ...]
+
+
+class _Group(Struct, frozen=True, kw_only=True, eq=False):
+    """Machines of one kind: each kind is looked at once, and compared by identity from then on."""
+
+    kind: Kind
+    reach: Reach
+
+
+_Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
+
+
+def make(
+    machines: Sequence[Machine],
+    given: Sequence[Toolkit],
+    wishes: Wishes,
+    *,
+    cmake: str | None = None,
+    torch: str | None = None,
+) -> Plan:
+    """A job for each given toolkit; without any, for the fewest that serve every machine that can be served.
+
+    `cmake`: the version that has to understand the list, where it is known. `torch`: the same; else the machines' own,
+    as extensions are built with the one that loads them.
+    """
+    members = _grouped(machines, wishes)
+    counts: dict[_Group, int] = {}
+    for machine, group in members:
+        if group:
+            counts[group] = counts.get(group, 0) + machine.count
+    rows = tuple(given) or _fewest(counts)
+    chosen = serving.mask(rows)
+    torch = torch or torch_release(machines)
+    missing = [(machine, group) for machine, group in members if not (group and group.reach.any & chosen)]
+    return Plan(
+        jobs=tuple(_job(row, members, counts, wishes, cmake=cmake, torch=torch) for row in rows),
+        unserved=tuple(_not_served(missing, given or toolkits.all_toolkits(), wishes)),
+    )
+
+
+def torch_release(machines: Iterable[Machine]) -> str | None:
+    """The oldest that a machine has; None where no machine says."""
+    return min((each.torch for each in machines if each.torch), key=versions.key, default=None)
+
+
+def every_gpu(given: Sequence[Toolkit]) -> tuple[Machine, ...]:
+    """`all`: one machine for each capability of a known GPU that a given toolkit (else the newest) can target."""
+    rows = given or (toolkits.newest_toolkit(),)
+    known = dict.fromkeys(architectures.current(gpu.capability) for gpu in gpus.all_gpus())
+    return tuple(from_gpu(str(each)) for each in sorted(known) if any(can_target(row, each) for row in rows))
+
+
+def contradictions(rows: Iterable[NotServed]) -> tuple[str, ...]:
+    """The machines that no job serves, one sentence a kind: to stand among other problems."""
+    return tuple(dict.fromkeys(f"{row.machine}: {'; '.join(row.why)}" for row in rows))
+
+
+def _grouped(machines: Iterable[Machine], wishes: Wishes) -> _Members:
+    groups: dict[Kind, _Group] = {}
+    members: list[tuple[Machine, _Group | None]] = []
+    for machine in machines:
+        kind = serving.kind_of(machine)
+        if kind and kind not in groups:
+            groups[kind] = _Group(kind=kind, reach=serving.reach(kind, wishes))
+        members.append((machine, groups[kind] if kind else None))
+    return members
+
+
+def _fewest(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
+    reaches: dict[Reach, int] = {}
+    for group, count in counts.items():
+        reaches[group.reach] = reaches.get(group.reach, 0) + count
+    return cover.fewest_toolkits(reaches)
+
+
+def _job(
+    toolkit: Toolkit,
+    members: _Members,
+    counts: Mapping[_Group, int],
+    wishes: Wishes,
+    *,
+    cmake: str | None,
+    torch: str | None,
+) -> Job:
+    bit = serving.mask([toolkit])
+    by_cubin: dict[Capability, int] = {}
+    by_ptx: set[Capability] = set()
+    for group, count in counts.items():
+        device = group.kind.capability
+        if group.reach.cubin & bit:
+            by_cubin[device] = by_cubin.get(device, 0) + count
+        elif group.reach.ptx & bit:
+            by_ptx.add(device)
+    archs = cover.fewest_cubins(toolkit.version, by_cubin, wishes)
+    ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
+    here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
+    absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
+    spelt = spell(archs, ptx, cmake=cmake, torch=torch)
+    return Job(
+        cuda=toolkit.version,
+        archs=tuple(archs),
+        ptx=tuple(ptx),
+        coverage=tuple(_served(here, toolkit, archs, ptx)),
+        left_out=tuple(_not_served(absent, [toolkit], wishes)),
+        reach=reach_in_words([*archs, *ptx]),
+        flags=Flags(**{name: getattr(spelt, name).value for name in spelt.__struct_fields__}),
+        spellings=spelt,
+        notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], wishes)),
+    )
+
+
+def _ptx(toolkit: Toolkit, archs: Sequence[Arch], needed: Iterable[Capability], *, future: bool) -> tuple[Arch, ...]:
+    """What is needed by machines that no machine code serves, and for `future` what every later GPU can use.
+
+    "Later" goes by the newest desktop architecture of the list: PTX for a Tegra would leave out desktop GPUs that came
+    before it by number only.
+    """
+    reached = set(needed)
+    if future and archs:
+        desktop = [arch for arch in archs if not tegra(arch.capability)]
+        reached.add(max(architectures.current(arch.capability) for arch in desktop or archs))
+    found = cover.one_ptx(toolkit.version, reached) if reached else None
+    return (found,) if found else ()
+
+
+def _served(
+    machines: Iterable[tuple[Machine, _Group]], toolkit: Toolkit, archs: Sequence[Arch], ptx: Sequence[Arch]
+) -> Iterator[Served]:
+    by_group: dict[_Group, Served] = {}
+    for machine, group in machines:
+        if group not in by_group:
+            kind = group.kind
+            arch, how = cover.taken(ptx if kind.jit == "forced" else [*archs, *ptx], kind.capability)
+            by_group[group] = Served(
+                machine="",
+                count=0,
+                capability=kind.capability,
+                how=how,
+                by=arch,
+                conditions=tuple(reasons.conditions(kind, toolkit, arch)),
+                notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
+            )
+        yield replace(by_group[group], machine=machine.name, count=machine.count)
+
+
+def _not_served(
+    machines: Iterable[tuple[Machine, _Group | None]], rows: Sequence[Toolkit], wishes: Wishes
+) -> Iterator[NotServed]:
+    by_group: dict[tuple[_Group, str | None], NotServed] = {}
+    for machine, group in machines:
+        if group is None:
+            yield NotServed(
+                machine=machine.name,
+                count=machine.count,
+                capability=None,
+                why=(reasons.NO_GPU,),
+                fix="give its GPU or capability",
+            )
+            continue
+        key = group, machine.product
+        if key not in by_group:
+            kind = group.kind
+            by_group[key] = NotServed(
+                machine="",
+                count=0,
+                capability=kind.capability,
+                why=reasons.why_not(kind, rows, wishes),
+                fix=reasons.fix(machine, kind, wishes),
+            )
+        yield replace(by_group[key], machine=machine.name, count=machine.count)
+
+
+def _notes(toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch], wishes: Wishes) -> Iterator[str]:
+    if not archs:
+        yield f"CUDA {toolkit.version} serves none of these machines"
+    wanted = "a" if wishes.specific else "f" if wishes.family else ""
+    plain = [str(device) for device in devices if wanted and not _has(toolkit, device, wanted)]
+    if plain:
+        yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {', '.join(plain)}: using plain code there"
+
+
+def _has(toolkit: Toolkit, device: Capability, suffix: str) -> bool:
+    return any(arch.suffix == suffix and serves(arch, device) for arch in serving.archs_of(toolkit.version))
+
+
+def reach_in_words(archs: Sequence[Arch]) -> str:
+    """Every known GPU that a list serves, whether the fleet has it or not."""
+    known = architectures.current_capabilities()
+    by_cubin = [str(each) for each in known if any(arch.kind == "sm" and serves(arch, each) for arch in archs)]
+    by_ptx = [
+        str(each)
+        for each in known
+        if str(each) not in by_cubin and any(arch.kind == "compute" and serves(arch, each) for arch in archs)
+    ]
+    future = any(arch.kind == "compute" and not arch.suffix for arch in archs)
+    phrases = [f"runs on {coverage.ranges(by_cubin)}"] if by_cubin else []
+    through = [coverage.ranges(by_ptx)] if by_ptx else []
+    through += ["all later GPUs"] if future else []
+    if through:
+        phrases.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")
+    return "; ".join(phrases) + ("" if future else " and nowhere else") if phrases else "runs nowhere"
+
+
+def spell(
+    archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None, torch: str | None = None
+) -> Spellings:
+    """`archs` is machine code, `ptx` is PTX; `cmake`, `torch`: the versions that have to take it, where known."""
+    releases = Releases(cmake=cmake, torch=torch)
+    return Spellings(**{row.name: row.write(row.variable, archs, ptx, releases) for row in table.ROWS})

@@ -1,0 +1,355 @@
+"""What becomes of a library's device code on a machine: pure, from what is in the file and known of the machine.
+
+A library is a set of modules. A container that a plain wrapper names is one. What a device link made is another: the
+driver takes its linked container if that fits, else links the relocatable objects that do (`relink`). Code that is
+linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch
+from cuwheel.verdicts import drivers, gpu_support, platforms, relink
+from cuwheel.verdicts.choose import (
+    INSUFFICIENT_DRIVER,
+    INVALID_PTX,
+    INVALID_SYMBOL,
+    NO_DEVICE,
+    NO_KERNEL_IMAGE,
+    SYMBOL_NOT_FOUND,
+    UNSUPPORTED_PTX,
+    Choice,
+    Code,
+    CudaError,
+    Device,
+    How,
+    choose,
+)
+from cuwheel.verdicts.modules import Choosing, Module, choosing, modules, objects_of_its_own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.device_code.libraries import Library
+    from cuwheel.machine.fleet import Machine
+
+Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", "unknown"]
+# What a verdict rests on: every container, those that fit, the objects linked at load, or nothing that was read.
+Basis: TypeAlias = Literal["every", "fitting", "relocatable", "nothing"]
+# What stops a library whatever code it has, in the order in which a program meets it.
+Stop: TypeAlias = Literal["driver", "gpu", "platform", "zstd"]
+
+_ERRORS: dict[Stop, CudaError | None] = {
+    "driver": INSUFFICIENT_DRIVER,
+    "gpu": NO_DEVICE,
+    "platform": SYMBOL_NOT_FOUND,
+    "zstd": None,  # which error it gives is not known
+}
+# A few containers for the GPU do not make a library run that chooses among many, nor do a few cubins of its own.
+_SHARE_RUNNING = 0.1
+# Of a library that is known to choose, what it asks the GPU with: cuSPARSELt has such kernels for any GPU, in 2 of 363
+# containers. For GPUs that it works on it has 2 % of all and more.
+_SHARE_OF_PROBES = 0.01
+_GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
+
+
+class Containers(Struct, frozen=True, kw_only=True):
+    """How many containers the driver serves, and how."""
+
+    native: int = 0
+    compatible: int = 0
+    jit: int = 0
+    none: int = 0
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """The entries that the driver takes, those alike counted."""
+
+    arch: Arch
+    how: How
+    linked: bool
+    section: str
+    count: int
+    ptx_isa: str | None = None
+
+
+class Prediction(Struct, frozen=True, kw_only=True):
+    """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
+
+    `for_chosen_gpus`: some of `missing` is architecture-specific, so files were given lists of their own on purpose.
+    `absent`: kernels and variables that its host code registers and the code that is taken has not: 500 for each.
+    `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
+    kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
+    `by_linker`: nvJitLink compiles its PTX, not the driver. `stops`: all that stands in the way before its code is
+    looked at. `code`: what its code alone comes to, once those are out of the way.
+    """
+
+    outcome: Outcome
+    predicted_error: CudaError | None = None
+    containers: Containers = Containers()
+    taken: tuple[Taken, ...] = ()
+    missing: tuple[str, ...] = ()
+    basis: Basis = "every"
+    heuristic: bool = False
+    for_chosen_gpus: bool = False
+    stops: tuple[Stop, ...] = ()
+    code: Prediction | None = None
+    by_linker: bool = False
+    link_too_new: bool = False
+    mixed_objects: bool = False
+    absent: tuple[str, ...] = ()
+    alternatives: tuple[CudaError, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+NOTHING = Prediction(outcome="unknown", basis="nothing")
+
+
+class _Judged(Struct, frozen=True):
+    """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
+
+    `absent`: what the host registers and the entry that is taken has not; `managed`: all of it variables in managed
+    memory, whose error is another.
+    """
+
+    module: Module
+    choice: Choice
+    kept: bool = False
+    absent: tuple[str, ...] = ()
+    managed: bool = False
+
+
+def predict(library: Library, machine: Machine) -> Prediction:
+    """Needs the library's containers. `unknown` where the code, or the GPU, cannot be told."""
+    found = modules(library)
+    return of_modules(library, found, choosing(library, found), machine)
+
+
+def of_modules(
+    library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine, *, by_linker: bool = False
+) -> Prediction:
+    """The same for a library whose modules are known already: they are the same for every machine.
+
+    `by_linker`: nvJitLink makes it ready. How new its PTX may be is a matter of that library's CUDA, then, and what the
+    driver is told about compiling does not count.
+    """
+    updated = drivers.once_updated(library, machine)
+    if by_linker:
+        updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
+    device = drivers.device_of(library, updated)
+    if device is None or not _loadable(found):
+        return NOTHING
+    newer = drivers.newer_toolkits(library, updated)
+    # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
+    known = drivers.cuda(updated, drivers.system(library, machine)) is not None
+    too_new = known and bool(newer) and len(newer) == len(library.toolkits)
+    said = by_code(found, chooses, device, too_new=too_new)
+    if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
+        # There is nothing to choose from: the text is read, its version first.
+        isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
+        too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
+        said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
+    return stopped(replace(said, by_linker=by_linker), library, machine)
+
+
+def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
+    """By the code alone: whatever else of the machine may stop the library."""
+    if not _loadable(found):
+        return NOTHING
+    everything = [_judged(each, device) for each in found]
+    objects = [each for each in everything if each.module.relocatable]
+    judged = [each for each in everything if not each.module.relocatable]
+    linked = [each for each in judged if each.module.device_linked]
+    plain = [each for each in judged if not each.module.device_linked]
+    # Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
+    if not (linked or objects) or any(each.choice.how in _GOOD or each.absent for each in linked):
+        # Of several links one that does not fit is no container of its own: its kernels have no name.
+        linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
+        return _summed(chooses, [*plain, *linked])
+    own = objects_of_its_own(found)
+    made = relink.link([relink.Object(each.module, each.choice) for each in objects], too_new=too_new)
+    mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
+    if made.error is None:
+        return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
+    failed = [_failed(each, made.error) for each in linked or _one(objects)]
+    return replace(
+        _summed(chooses, [*plain, *failed]),
+        mixed_objects=mixed,
+        alternatives=made.alternatives,
+        link_too_new=made.too_new,
+    )
+
+
+def _loadable(found: Sequence[Module]) -> bool:
+    return any(module.codes or module.empty for module in found)
+
+
+def _judged(module: Module, device: Device) -> _Judged:
+    choice = choose(module.codes, device)
+    if choice.how != "none" or (device.jit == "allowed" and choice.error == NO_KERNEL_IMAGE):
+        lacks = next((each for each in module.absent if each.entry == choice.entry and choice.how != "none"), None)
+        if lacks and lacks.everything:
+            choice = replace(choice, how="none", error=INVALID_SYMBOL if lacks.managed else SYMBOL_NOT_FOUND)
+        elif choice.how == "none" and module.managed:
+            choice = replace(choice, error=INVALID_SYMBOL)
+        return _Judged(module, choice, absent=lacks.names if lacks else (), managed=bool(lacks and lacks.managed))
+    return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
+
+
+def _one(objects: Sequence[_Judged]) -> list[_Judged]:
+    return [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
+
+
+def _failed(judged: _Judged, error: CudaError) -> _Judged:
+    return _Judged(judged.module, replace(judged.choice, how="none", error=error))
+
+
+def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: relink.Link) -> Prediction:
+    runs = [_Judged(each.module, each.choice) for each in made.in_it]
+    nameless = [_failed(_Judged(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
+    result = _summed(chooses, [*plain, *runs, *nameless])
+    outcome: Outcome = "jit" if result.outcome in _GOOD else result.outcome
+    return replace(result, outcome=outcome, basis="relocatable")
+
+
+def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
+    """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
+    fitting = sum(each.module.count for each in every if each.choice.how in _GOOD)
+    listed = chooses.itself and not chooses.guessed
+    probes = listed and fitting < _SHARE_OF_PROBES * sum(each.module.count for each in every)
+    judged = [each for each in every if probes or not (fitting and each.module.own and each.choice.how == "none")]
+    hows: Counter[How] = Counter()
+    errors: Counter[CudaError | None] = Counter()
+    for each in judged:
+        hows[each.choice.how] += each.module.count
+        if each.choice.how == "none":
+            errors[each.choice.error] += each.module.count
+    containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
+    missed = [each for each in judged if each.choice.how == "none"]
+    total, none = hows.total(), hows["none"]
+    specific = [each.module.for_chosen_gpus for each in missed]
+    # Of many containers an empty one says as little: slim took out what was not for the GPUs that it kept.
+    on_purpose = all(each.module.for_chosen_gpus or each.module.empty for each in missed)
+    guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
+    few = total - none < _SHARE_RUNNING * total
+    next_to_nothing = probes or (few and (guessed or (_only_own(judged) and not chooses.itself)))
+    # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
+    kept = [each for each in missed if each.kept] if guessed else []
+    if kept:
+        errors = Counter()
+        for each in kept:
+            errors[each.choice.error] += each.module.count
+    by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept and 0 < none < total
+    if (by_itself and not guessed) or (listed and not missed):
+        outcome: Outcome = next(how for how in _GOOD if hows[how])
+    elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
+        # Beside registered machine code, cubins that the library loads itself do not say how it runs.
+        stray = {each.choice.how for each in judged if each.module.own} & {"compatible"}
+        registered = {each.choice.how for each in judged if not each.module.own}
+        counted = set(hows) - (stray - registered if "native" in registered else set())
+        outcome = next(how for how in reversed(_GOOD) if how in counted)
+    else:
+        outcome = "fails" if none == total or next_to_nothing else "partial"
+    absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))
+    # cuFFT has kernels for bfloat16 from 8.0 on, registers them everywhere, and does not take them on a V100.
+    if absent and outcome in _GOOD and not (by_itself or listed):
+        managed = all(each.managed for each in judged if each.absent)
+        outcome, errors = "partial", Counter({INVALID_SYMBOL if managed else SYMBOL_NOT_FOUND: 1})
+    return Prediction(
+        outcome=outcome,
+        absent=absent,
+        predicted_error=errors.most_common(1)[0][0] if outcome in ("fails", "partial") else None,
+        containers=containers,
+        taken=_taken(judged),
+        missing=tuple(dict.fromkeys(each.module.words for each in missed)),
+        basis="fitting" if by_itself else "every",
+        heuristic=by_itself and guessed,
+        for_chosen_gpus=any(specific),
+    )
+
+
+def _only_own(judged: Iterable[_Judged]) -> bool:
+    """Whether all that runs is what the library loads itself, beside its registered code."""
+    return all(each.module.own for each in judged if each.choice.how in _GOOD)
+
+
+def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
+    counts: Counter[tuple[Code, How, bool, str]] = Counter()
+    for each in judged:
+        if each.choice.how != "none" and each.choice.entry is not None:
+            code = each.module.codes[each.choice.entry]
+            counts[code, each.choice.how, not each.module.relocatable, each.module.section] += each.module.count
+    return tuple(
+        Taken(arch=code.arch, how=how, linked=linked, section=section, count=count, ptx_isa=code.ptx_isa)
+        for (code, how, linked, section), count in counts.items()
+    )
+
+
+def stopped(result: Prediction, library: Library, machine: Machine) -> Prediction:
+    """What its code comes to on this machine: everything that stops it, else the conditions that are left."""
+    compressed = uses_zstd(library, result)
+    if stops := tuple(_stops(library, machine, compressed=compressed)):
+        return replace(result, outcome="fails", predicted_error=_ERRORS[stops[0]], stops=stops, code=result)
+    if result.outcome == "fails":
+        return result
+    if result.basis == "nothing":
+        return replace(result, conditions=tuple(filter(None, [drivers.floor_condition(library, machine)])))
+    if platforms.unconfirmed(library, machine):
+        result = replace(result, outcome="unknown")
+    return replace(result, conditions=tuple(_conditions(library, machine, result, compressed=compressed)))
+
+
+def _stops(library: Library, machine: Machine, *, compressed: bool) -> Iterable[Stop]:
+    on = drivers.system(library, machine)
+    if drivers.below_floor(library, machine):
+        yield "driver"
+    if gpu_support.state(machine, on) in ("too-old", "too-new"):
+        yield "gpu"
+    if library.device_code and platforms.wrong_distribution(library, machine):
+        yield "platform"
+    if compressed and drivers.below_zstd_floor(library, drivers.once_updated(library, machine)):
+        yield "zstd"
+
+
+def uses_zstd(library: Library, result: Prediction) -> bool:
+    taken = {(each.arch, each.section, each.linked) for each in result.taken}
+    return any(
+        row.compression == "zstd" and (row.arch, row.section, row.linked) in taken for row in library.device_code
+    )
+
+
+def _links_cubins(result: Prediction) -> bool:
+    return any(not each.linked and each.how != "jit" for each in result.taken)
+
+
+def _conditions(library: Library, machine: Machine, result: Prediction, *, compressed: bool) -> Iterable[str]:
+    if library.type == "relocatable" and library.format not in ("cubin", "fatbin"):
+        yield "it is linked into a library or a program"
+    on = drivers.system(library, machine)
+    needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
+    newer = drivers.newer_toolkits(library, machine) if _links_cubins(result) else ()
+    compiles = needed and not result.by_linker and drivers.ptx_isa(machine, on) is None
+    if needed and result.by_linker:
+        yield drivers.linker_condition(max(needed, key=versions.key))
+    if compiles:
+        yield drivers.isa_condition(max(needed, key=versions.key), on)
+    if newer:
+        yield drivers.link_condition(newer[-1], on)
+    # A driver of which one of these holds is above the floor.
+    if not (compiles or newer) and (condition := drivers.floor_condition(library, machine)):
+        yield condition
+    floor = drivers.zstd_floor(library, machine)
+    if compressed and floor and not (machine.driver or machine.driver_cuda):
+        yield f"driver {floor} or later, to read ZSTD-compressed device code"
+    named = [drivers.floor_of(library, machine), floor if compressed else None]
+    named += [drivers.driver_for(each, on) for each in newer[-1:]]
+    named += [drivers.driver_for(drivers.cuda_of_isa(each) or "0", on) for each in needed if compiles]
+    highest = max((each for each in named if each), key=versions.key, default=None)
+    yield from gpu_support.conditions(machine, above=highest)
+    yield from platforms.conditions(library, machine)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.building.recording import session_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_session_leaves_nothing(place: Path) -> None:
+    with session_folder.folder() as own:
+        assert own.parent == place
+        assert os.name == "nt" or own.stat().st_mode & 0o077 == 0  # Windows keeps strangers out by the folder above
+    assert not any(place.iterdir())
+
+
+def test_sessions_at_the_same_time(place: Path) -> None:
+    with session_folder.folder() as first, session_folder.folder() as second:
+        assert {first, second} == set(place.iterdir())
+
+
+def test_what_a_killed_session_left_is_removed(place: Path) -> None:
+    left = place / "cuwheel-record-x"
+    left.mkdir()
+    (left / "environ").write_text("MY_TOKEN=hunter2")
+    (left / "lock").touch()
+    with session_folder.folder():
+        assert not left.exists()
+
+
+def test_what_may_be_somebody_elses_is_left_alone(place: Path) -> None:
+    beginning, link = place / "cuwheel-record-begins", place / "cuwheel-record-link"
+    target = place / "target"
+    for folder in (beginning, target):
+        folder.mkdir()
+    (target / "lock").touch()
+    link.symlink_to(target)
+    (place / "cuwheel-record-file").touch()
+    before = set(place.iterdir())
+    with session_folder.folder():
+        pass
+    assert set(place.iterdir()) == before
+    assert (target / "lock").exists()

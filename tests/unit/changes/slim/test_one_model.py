@@ -1,0 +1,121 @@
+"""What `slim` keeps for a GPU is what `check` says that the driver takes there, and `inspect` that it serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from cuwheel.changes.binaries.decisions import LibraryPlan, SlimOptions
+from cuwheel.changes.slim import unchanged
+from cuwheel.changes.slim.decide import decide
+from cuwheel.device_code.libraries import Symbols
+from cuwheel.device_code.survey import survey
+from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
+from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts import coverage, reach
+from cuwheel.verdicts.entries import device
+from cuwheel.verdicts.modules import without_kernels
+from tests.fixtures import manifest
+from tests.unit.changes.slim.test_decide import kept, made
+
+if TYPE_CHECKING:
+    from cuwheel.device_code.libraries import Library
+    from cuwheel.verdicts.predict import Prediction
+
+BIN = Path(__file__).parents[3] / "fixtures" / "bin"
+FIXTURES = [each.file for each in manifest.load()]
+GPUS = [Machine(name=str(each), capability=each) for each in architectures.current_capabilities()]
+
+
+def _on(library: Library, machine: Machine) -> Prediction:
+    on = device(machine)
+    assert on
+    return reach.of(library).by_code(on)
+
+
+def _slimmed(library: Library, plan: LibraryPlan) -> Library:
+    """The library as a survey would find it afterwards."""
+    rows = library.device_code
+    place = {(each.kind, each.arch, each.section, each.linked, each.compression): n for n, each in enumerate(rows)}
+    inside: dict[int, list[int]] = {}
+    for each in plan.entries:
+        if each.keep and each.entry.container is not None:
+            row = place[each.entry.kind, each.entry.arch, each.entry.section, each.entry.linked, each.entry.compression]
+            inside.setdefault(each.entry.container, []).append(row)
+    lost = {row for each in library.containers for row in each.code} - {row for each in inside.values() for row in each}
+    left = [number for number in range(len(rows)) if number not in lost]
+    containers = tuple(
+        replace(each, code=tuple(left.index(row) for row in inside.get(number, [])))
+        for number, each in enumerate(library.containers)
+    )
+    return replace(library, device_code=tuple(rows[number] for number in left), containers=containers)
+
+
+@pytest.mark.parametrize("file", FIXTURES)
+def test_inspect_check_and_slim_agree_gpu_by_gpu(file: str) -> None:
+    (library,) = survey(BIN / file, detail="entries").libraries
+    if unchanged.reason(library, SlimOptions(targets=None)) or not unchanged.named(library):
+        return  # slim leaves such files alone
+    covered = coverage.of(library)
+    for gpu in GPUS:
+        told = _on(library, gpu)
+        plan = decide(library, SlimOptions(targets=(gpu,)))
+        useless = any(each.rule == "nothing-for-targets" for each in plan.untouched)
+        assert useless is not bool(told.taken or told.alternatives), gpu.name
+        if covered:
+            serves = gpu.name in (*covered.native, *covered.jit, *covered.partial)
+            assert serves is (told.outcome != "fails"), gpu.name
+        after = _on(_slimmed(library, plan), gpu)
+        assert (after.outcome, after.predicted_error) == (told.outcome, told.predicted_error), gpu.name
+        assert after.containers == told.containers, gpu.name
+        if useless:
+            assert all(each.keep for each in plan.entries)
+            continue
+        kernelless = without_kernels(library)
+        kept = Counter(
+            (each.entry.arch, each.entry.section)
+            for each in plan.entries
+            if each.keep and each.entry.container not in kernelless
+        )
+        taken = Counter({(each.arch, each.section): 0 for each in told.taken})
+        for each in told.taken:
+            taken[each.arch, each.section] += each.count
+        assert taken <= kept, gpu.name
+
+
+def test_code_that_the_library_loads_itself_counts_for_slim_as_for_check() -> None:
+    """Registered code alone has nothing for the GPU; what the library loads itself has: it is of use there."""
+    found = made("sm_70", "sm_90")
+    registered, own = found.containers
+    apart = replace(
+        found,
+        containers=(registered, replace(own, section=".rodata")),
+        device_code=(found.device_code[0], replace(found.device_code[1], section=".rodata")),
+        entries=(found.entries[0], replace(found.entries[1], section=".rodata")),
+    )
+    gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
+    assert _on(apart, gpu).taken
+    assert kept(decide(apart, SlimOptions(targets=(gpu,)))) == "- | sm_90"
+    other = Machine(name="12.0", capability=Capability.parse("12.0"))
+    assert not _on(apart, other).taken
+    plan = decide(apart, SlimOptions(targets=(other,)))
+    assert "nothing-for-targets" in [each.rule for each in plan.untouched]
+
+
+def test_objects_that_cannot_be_linked_are_of_no_use_to_either() -> None:
+    """The object that fits needs one that does not: the link fails, and with it every kernel."""
+    found = made("sm_70", "rel:sm_90", "rel:sm_70", wrappers=(2, 1, 1))
+    needs = Symbols(kernels=("kernel",), functions=(), wanted=("helper",))
+    has = Symbols(kernels=(), functions=("helper",), wanted=())
+    linked, first, second = found.containers
+    torn = replace(found, containers=(linked, replace(first, symbols=needs), replace(second, symbols=has)))
+    gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
+    assert _on(torn, gpu).outcome == "fails"
+    plan = decide(torn, SlimOptions(targets=(gpu,)))
+    assert "nothing-for-targets" in [each.rule for each in plan.untouched]
+    assert all(each.keep for each in plan.entries)

@@ -1,0 +1,31 @@
+"""The workflows of the examples, and the action of this repository, are what `cuwheel ci` would write and accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel import api
+from cuwheel.delivery.workflows import references, yaml_file
+from cuwheel.delivery.workflows.request import CiRequest
+
+pytestmark = pytest.mark.unit
+_ROOT = Path(__file__).parents[4]
+_EXAMPLES = sorted(path.parent.name for path in _ROOT.glob("examples/*/pyproject.toml"))
+
+
+@pytest.mark.parametrize("name", _EXAMPLES)
+def test_an_example_has_its_workflow(name: str) -> None:
+    """Written anew by `cuwheel ci github --write` where this fails."""
+    answer = api.ci_check(CiRequest("github", source=_ROOT / "examples" / name))
+    assert [each.rule for each in answer.findings if each.severity != "note"] == []
+    assert {each.state for each in answer.blocks} == {"same"}
+
+
+def test_the_action_that_picks_up_has_no_expression_in_a_script() -> None:
+    text = (_ROOT / ".github" / "actions" / "install" / "action.yml").read_text()
+    action = yaml_file.load(text, "action.yml")
+    assert list(references.in_scripts({"jobs": {"install": action["runs"]}})) == []
+    inputs = {each.partition("inputs.")[2].split()[0] for each in text.split("${{")[1:]}
+    assert inputs == action["inputs"].keys()

@@ -1,0 +1,66 @@
+"""Locks: one holder or several sharers; on a full disk a sentence, or a lock that works all the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from cuwheel.errors import UnreadableError
+from cuwheel.support import locking, system_calls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def full(*_args: object, **_kwargs: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+def test_no_room_for_the_lock(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, full)
+        with pytest.raises(UnreadableError, match="No space left on device"), locking.locked(tmp_path / "a" / "b"):
+            pytest.fail("it was not locked")
+    with locking.locked(tmp_path / "a" / "b"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", [(os, "ftruncate"), (system_calls, "write_at")])
+def test_no_room_for_the_name_of_its_holder(
+    call: tuple[object, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*call, full)
+    with (
+        locking.locked(tmp_path / "a" / "b"),
+        pytest.raises(UnreadableError, match="is changing it"),
+        locking.locked(tmp_path / "a" / "b"),
+    ):
+        pytest.fail("it was locked twice")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_holder_or_several_who_share(tmp_path: Path) -> None:
+    handles = [system_calls.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(3)]
+    assert system_calls.lock(handles[0], shared=True)
+    assert system_calls.lock(handles[1], shared=True)
+    assert not system_calls.lock(handles[2])
+    for each in handles[:2]:
+        os.close(each)
+    assert system_calls.lock(handles[2])
+    os.close(handles[2])
+
+
+def test_what_its_holder_wrote_can_be_read(tmp_path: Path) -> None:
+    """Windows lets nobody else read bytes that are locked."""
+    held, other = (system_calls.open_file(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert system_calls.lock(held)
+    system_calls.write_at(held, b"4711\n", 0)
+    assert os.read(other, 32) == b"4711\n"
+    os.close(other)
+    system_calls.remove_locked(tmp_path / "lock", held)
+    assert list(tmp_path.iterdir()) == []

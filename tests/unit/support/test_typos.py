@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.support import typos
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "slips"),
+    [
+        ("", "", 0),
+        ("abc", "abc", 0),
+        ("", "abc", 3),
+        ("4900", "4090", 0.5),
+        ("h1oo", "h100", 0.5),
+        ("chek", "check", 1),
+    ],
+)
+def test_slips_are_counted(one: str, other: str, slips: float) -> None:
+    assert typos.distance(one, other) == typos.distance(other, one) == slips
+
+
+def test_the_nearest_of_some_names_or_none() -> None:
+    names = ("inspect", "check", "doctor")
+    assert typos.nearest("Chekc", names) == "check"
+    assert typos.nearest("instal", names) is None
+    assert typos.nearest("x", ()) is None
+
+
+def test_a_long_word_takes_no_time() -> None:
+    assert typos.nearest("x" * 1_000_000, ("check",)) is None

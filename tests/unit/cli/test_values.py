@@ -183,6 +183,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
     "build": {
         **TOOLS,
         "--for": "machines",
+        "--env": "environment",
         "--cuda": "toolkits",
         "--python": "pythons",
         "--output": "new-folder",

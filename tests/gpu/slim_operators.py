@@ -137,7 +137,8 @@ def _link(site: Path, overlay: Path) -> int:
 
     for name in names:
         shutil.copytree(site / name, overlay / name, symlinks=True, copy_function=copy)
-    for name in [each.name for each in site.glob("*.libs")]:
+    # Their own folders of libraries alone: numpy, say, stays where it is, and loads its libraries from beside it.
+    for name in [each.name for each in site.glob("*.libs") if each.name.lower().startswith(stems)]:
         shutil.copytree(site / name, overlay / name, symlinks=True, copy_function=copy)
     return count
 

@@ -123,6 +123,20 @@ def test_the_table_counts_everything(journal: long.Journal, capsys: pytest.Captu
     assert long.go(every, journal, head="head", within=60.0, part_s=61.0) == 1
 
 
+def test_files_that_change_meanwhile_make_no_table(
+    journal: long.Journal, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def edited() -> None:
+        journal.end("a", 0.0, passed=1)
+        (tmp_path / "tree" / "changed.py").write_text("x = 1")
+
+    (tmp_path / "tree").mkdir(exist_ok=True)
+    assert long.go({"a": edited}, journal, head="head") == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "files changed while the tests ran" in shown.err
+
+
 def test_a_line_that_was_cut_short_is_passed_over(journal: long.Journal) -> None:
     journal.end("a", 0.0, passed=1)
     with journal.path.open("a") as file:

@@ -32,7 +32,7 @@ from cuwheel.diagnosis import text as log
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolchains
 from cuwheel.machine import fleet_file, profile
-from cuwheel.network import addresses, pip_settings, uv_settings
+from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
 from cuwheel.proving.measuring import analysis, trials_file
 from cuwheel.proving.measuring import journal as trials_journal
@@ -354,8 +354,8 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "calls": world.read_record,
         "head": world.read_head,
         "journal": world.undo,
-        "pip": lambda data: pip_settings.read({"PIP_CONFIG_FILE": str(world.file("pip.conf", data))}),
-        "uv": lambda data: (world.file("uv.toml", data), uv_settings.read({}, world.root)),
+        "pip": lambda data: settings.read_pip_settings({"PIP_CONFIG_FILE": str(world.file("pip.conf", data))}),
+        "uv": lambda data: (world.file("uv.toml", data), settings.read_uv_settings({}, world.root)),
         "address": lambda data: (addresses.plain(text := data.decode(errors="replace")), addresses.file_name(text)),
         "log": lambda data: explain.explain(log.read(io.BytesIO(data))),
         "facts": _read_facts,

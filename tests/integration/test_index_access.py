@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.device_code import index
 from cuwheel.errors import NetworkError, UnknownNameError
-from cuwheel.network import addresses, logins, venvs
+from cuwheel.network import addresses, client, venvs
 from tests.integration import index_server as site
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     monkeypatch.setattr(addresses, "_seen", {})
-    monkeypatch.setattr(logins, "_asked", {})
+    monkeypatch.setattr(client, "_asked", {})
     return site.clean_environment(monkeypatch, tmp_path)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import NetworkError
-from cuwheel.network import addresses, client, index_settings, transfer
+from cuwheel.network import addresses, client, settings, transfer
 from cuwheel.support import log
 from tests.integration import index_server as site
 
@@ -168,10 +168,10 @@ def test_the_time_limit_of_pip_and_uv_is_ours(
 def test_the_longer_one_of_both_time_limits_and_none_that_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_TIMEOUT", "15")
     monkeypatch.setenv("UV_HTTP_TIMEOUT", "300")
-    assert index_settings.read().patience == 300
+    assert settings.read_settings().patience == 300
     for nonsense in ("soon", "-1", "nan", "inf", "0"):
         monkeypatch.setenv("UV_HTTP_TIMEOUT", nonsense)
-        assert index_settings.read().patience == 15
+        assert settings.read_settings().patience == 15
 
 
 def test_a_download_that_pauses_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

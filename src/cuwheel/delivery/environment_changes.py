@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.delivery import candidates
-from cuwheel.network import addresses, index_settings, logins, resolver, transfer, venvs
+from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.resolver import Release
+from cuwheel.network.settings import read_settings, settings_for_uv
 from cuwheel.support import files, masking
 from cuwheel.wheel import installed as dist_info
 from cuwheel.wheel import record, requirements
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_lock import LockedFile
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.network.index_settings import Settings
+    from cuwheel.network.settings import Settings
 
 _INSTALL_S = 3600.0
 _CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip
@@ -192,7 +193,7 @@ def conflict(output: str) -> str | None:
 def indexes(request: InstallRequest) -> dict[str, str]:
     """Options of ours as pip's and uv's variables: an address may hold a login, and command lines are public."""
     environ = resolver.pip_environment()
-    settings = index_settings.read()
+    settings = read_settings()
     if request.indexes and not request.no_index:
         where = candidates.places(settings, indexes=request.indexes, find_links=request.find_links)
         environ.pop("PIP_EXTRA_INDEX_URL", None)
@@ -207,7 +208,7 @@ def indexes(request: InstallRequest) -> dict[str, str]:
 
 def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
     """Install exactly these files; what the installer printed."""
-    found = index_settings.read()
+    found = read_settings()
     lines = [_line(each, found, scratch) for each in releases]
     hashed = all(" --hash=" in each for each in lines)
     listed = scratch / "requirements.txt"
@@ -215,7 +216,7 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
     listed.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
     options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
     if uv := venvs.uv():
-        environ, inherited = index_settings.for_uv()
+        environ, inherited = settings_for_uv()
         command = [uv, "pip", "install", "--python", str(interpreter), "--only-binary=:all:", *inherited, *options]
     else:
         environ = resolver.pip_environment()
@@ -245,7 +246,7 @@ def _line(release: Release, found: Settings, scratch: Path) -> str:
     if local:
         url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
     else:
-        url = addresses.with_login(url, logins.at_once(url, found))
+        url = addresses.with_login(url, client.login_at_once(url, found))
     return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")
 
 

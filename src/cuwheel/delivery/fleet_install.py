@@ -27,7 +27,8 @@ from cuwheel.errors import UsageError
 from cuwheel.facts import versions
 from cuwheel.machine import named
 from cuwheel.machine.fleet import Machine, with_platform
-from cuwheel.network import addresses, index_settings, resolver, transfer
+from cuwheel.network import addresses, resolver, transfer
+from cuwheel.network.settings import read_settings
 from cuwheel.support import files, log
 from cuwheel.support.units import size
 from cuwheel.wheel.metadata import normalised
@@ -143,7 +144,7 @@ def _releases(
     found = resolver.resolve_with(wanted, environment_changes.indexes(request))
     others = [each for each in found if normalised(each.name) not in own]
     if request.indexes:  # a name that one of them has is from there
-        candidates.origins(others, candidates.places(index_settings.read(), indexes=request.indexes))
+        candidates.origins(others, candidates.places(read_settings(), indexes=request.indexes))
     return (*own.values(), *others)
 
 

@@ -38,7 +38,8 @@ from cuwheel.errors import CuwheelError, ToolError, UnavailableError, Unreadable
 from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
-from cuwheel.network import addresses, index_settings, venvs
+from cuwheel.network import addresses, venvs
+from cuwheel.network.settings import read_settings
 from cuwheel.proving.outcomes import Result
 from cuwheel.support import log, quoting
 from cuwheel.support.finding import Finding
@@ -263,7 +264,10 @@ def _apply_if_allowed(
 
 def _where(request: InstallRequest) -> Places:
     return candidates.places(
-        index_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+        read_settings(),
+        indexes=request.indexes,
+        find_links=request.find_links,
+        no_index=request.no_index,
     )
 
 

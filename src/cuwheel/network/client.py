@@ -3,25 +3,110 @@
 from __future__ import annotations
 
 import contextlib
+import netrc
+import re
 import socket
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
-from cuwheel.errors import NetworkError
-from cuwheel.network import addresses, index_settings, logins
-from cuwheel.support import log
+from cuwheel.errors import CuwheelError, NetworkError
+from cuwheel.network import addresses, settings
+from cuwheel.network.addresses import Login
+from cuwheel.network.settings import home_folder
+from cuwheel.support import extras, log, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import httpx
     from typing_extensions import Self
 
-    from cuwheel.network.index_settings import Settings
+    from cuwheel.network.settings import Index, Settings
+
+
+# Which login a server gets: from the address, the index's settings, netrc, the keyring, uv's own store.
+
+_ASK_S = 30.0
+_asked: dict[tuple[str, ...], str] = {}
+
+
+def login_at_once(url: str, settings: Settings) -> Login | None:
+    """What is sent with the first request: pip and uv do not wait to be asked either."""
+    for found in (addresses.remembered(url), settings.index_login(url), _from_netrc(url, settings)):
+        if found and found.password is None:  # a name alone: its password is in the keyring, or it is a token
+            return next(_from_keyring(url, settings, found.username), found)
+        if found:
+            return found
+    return None
+
+
+def logins_on_refusal(url: str, settings: Settings, sent: Login | None) -> Iterator[Login]:
+    """What is tried when a server does not let us in: each in turn."""
+    username = sent.username if sent else None
+    yield from (each for each in _from_keyring(url, settings, username) if each != sent)
+    yield from (each for each in _from_uv(url, settings, username) if each != sent)
+
+
+def _from_netrc(url: str, settings: Settings) -> Login | None:
+    named = settings.environ.get("NETRC")
+    for path in [Path(named)] if named else [home_folder(settings.environ) / name for name in (".netrc", "_netrc")]:
+        try:
+            found = netrc.netrc(path).authenticators(addresses.origin(url)[1])
+        except (OSError, netrc.NetrcParseError, UnicodeDecodeError) as error:
+            if not isinstance(error, FileNotFoundError):
+                log.debug("%s is not read: %s", path, error)
+            continue
+        if found:
+            return Login(found[0] or "", found[2])
+    return None
+
+
+def _from_keyring(url: str, settings: Settings, username: str | None) -> Iterator[Login]:
+    """By the names that pip and uv look under: the index, with a slash or without; the server."""
+    program = settings.keyring
+    if program is None:
+        return
+    parts = addresses.split(url)
+    there = [each.url for each in settings.indexes if addresses.origin(each.url) == addresses.origin(url)]
+    written = [form for each in there for form in (each, each.rstrip("/") + "/", each.rstrip("/"))]
+    for service in dict.fromkeys([*written, f"{parts.scheme}://{parts.netloc}", parts.netloc]):
+        if username:
+            if password := _asked_of([program, "get", service, username], settings):
+                yield Login(username, password)
+        elif (answer := _asked_of([program, "--mode", "creds", "get", service], settings)) and "\n" in answer:
+            name, password = answer.split("\n", 1)
+            yield Login(name, password)
+
+
+def _from_uv(url: str, settings: Settings, username: str | None) -> Iterator[Login]:
+    """What `uv auth login` stored."""
+    program = extras.program("uv", path=settings.environ.get("PATH"))
+    if program is None:
+        return
+    parts = addresses.split(url)
+    options = ["--username", username] if username else []
+    command = [program, "--quiet", "auth", "token", *options, f"{parts.scheme}://{parts.netloc}"]
+    if token := _asked_of(command, settings):
+        yield Login(username or "__token__", token)
+
+
+def _asked_of(command: list[str], settings: Settings) -> str:
+    """Once a process: a keyring may ask its user to unlock it."""
+    if (key := tuple(command)) not in _asked:
+        environ = {**settings.environ, "PYTHONIOENCODING": "utf-8"}
+        try:
+            done = process.run(command, timeout=_ASK_S, check=False, env=environ)
+            _asked[key] = done.stdout.strip("\r\n") if done.status == 0 else ""
+        except CuwheelError as error:
+            log.debug("%s: %s", command[0], error.message)
+            _asked[key] = ""
+    return _asked[key]
+
 
 CONNECT_S = 5.0
 IDLE_S = 30.0  # without a single byte, where neither pip nor uv is told otherwise
@@ -78,7 +163,7 @@ class Session:
     """Connections that stay open from one request to the next, from any thread; the settings are read once."""
 
     def __init__(self) -> None:
-        self.found = index_settings.read()
+        self.found = settings.read_settings()
         self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
         self._lock = threading.Lock()
 
@@ -151,8 +236,8 @@ def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
 
     found = asking.session.found
     client = asking.session.client(url, asking.patience)
-    login = logins.at_once(url, found)
-    waiting = logins.on_refusal(url, found, login)
+    login = login_at_once(url, found)
+    waiting = logins_on_refusal(url, found, login)
     while True:
         auth = (login.username, login.password or "") if login else None
         response = _sent(client, client.build_request(method, url, headers=asking.headers), auth, url)
@@ -257,3 +342,47 @@ def _look_up(url: str, asked: str) -> None:
         raise NotReachableError(asked, f"its name was not resolved within {CONNECT_S:g} s")
     if failures:
         raise NotReachableError(asked, failures[0].strerror or str(failures[0]))
+
+
+# Whether the indexes that somebody configured can be reached, found out before pip or uv waits for them.
+
+_INDEX_PATIENCE_S = 10.0
+_AT_ONCE = 8
+_SHOWN = 160  # letters of what a tool said
+_DECIDED = (CertificateError, LoginError)
+# What pip and uv print where a connection does not come about.
+_NO_CONNECTION = re.compile(
+    r"Failed to establish a new connection|NewConnectionError|ConnectTimeoutError|Connection refused|connection error"
+    r"|Name or service not known|Temporary failure in name resolution|Network is unreachable|No route to host"
+    r"|dns error|failed to lookup address|tcp connect error|error sending request|client error \(Connect\)"
+    r"|operation timed out|Connection to \S+ timed out|Read timed out",
+    re.IGNORECASE,
+)
+
+
+def unreachable_indexes(indexes: Iterable[Index], project: str) -> dict[str, NetworkError]:
+    """What stands in the way, by the index's address. One that says no to the project can be reached."""
+    asked = [each for each in indexes if addresses.local_path(each.url) is None]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda each: _why_unreachable(each.url, project), asked)
+        return {each.url: error for each, error in zip(asked, found, strict=True) if error}
+
+
+def _why_unreachable(url: str, project: str) -> NetworkError | None:
+    try:
+        with request("GET", f"{url.rstrip('/')}/{project}/", patience=_INDEX_PATIENCE_S):
+            return None
+    except NotReachableError as error:
+        return NotReachableError(url, error.reason, "index")
+    except _DECIDED as error:
+        error.args = (error.message,)
+        return error
+    except NetworkError as error:
+        silent = "sent nothing" in error.message
+        return NotReachableError(url, f"no answer within {_INDEX_PATIENCE_S:g} s", "index") if silent else None
+
+
+def words_of_no_connection(output: str) -> str | None:
+    """Those in which pip or uv says that it reached nobody."""
+    match = _NO_CONNECTION.search(output)
+    return re.split(r"['\")\n]", output[match.start() :], maxsplit=1)[0][:_SHOWN] if match else None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
-from cuwheel.network import addresses, client, index_settings, pip_settings, reachability, venvs
+from cuwheel.network import addresses, client, settings, venvs
 from cuwheel.support import codec, decode, log, process
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-    from cuwheel.network.index_settings import Settings
-    from cuwheel.network.tool_settings import ToolSettings
+    from cuwheel.network.settings import Settings, ToolSettings
 
 _RESOLVE_S = 300.0
 _REASON_LINES = 4
@@ -81,7 +80,7 @@ class NotFoundError(UnavailableError):
 
 def resolve(wanted: Wanted) -> tuple[Release, ...]:
     """By the first tool that answers. pip first: its configuration is the older custom."""
-    found = index_settings.read()
+    found = settings.read_settings()
     failures = {} if wanted.offline else _failures(found, wanted)
     answers = []
     tools = tuple(_tools(found, wanted))
@@ -93,7 +92,7 @@ def resolve(wanted: Wanted) -> tuple[Release, ...]:
             if releases := ask(replace(wanted, offline=True) if stuck else wanted):
                 return releases
         except (CuwheelError, *_STRANGE) as error:
-            if words := reachability.words_of_no_connection(str(error)):
+            if words := client.words_of_no_connection(str(error)):
                 raise client.NotReachableError("pip and uv", words, "index") from error
             answers.append(_telling(error))
     if failures and all(_is_stuck(its, failures) for _, its in tools):
@@ -110,7 +109,7 @@ def _failures(found: Settings, wanted: Wanted) -> dict[str, NetworkError]:
     match = _PROJECT.match(wanted.requirements[0])
     project = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
     urls = {each.url: each for _, its in _tools(found, wanted) for each in its.indexes}
-    failures = reachability.failures(urls.values(), project)
+    failures = client.unreachable_indexes(urls.values(), project)
     if len(failures) < len(urls):
         for error in failures.values():
             log.warning("%s: asking the other indexes", error.message)
@@ -169,7 +168,7 @@ def is_public(url: str) -> bool:
 
 def pip_environment() -> dict[str, str]:
     """As the user's, but without patience for servers that are not there."""
-    asked = {"retries", "default-timeout", "timeout"} & pip_settings.options(os.environ).keys()
+    asked = {"retries", "default-timeout", "timeout"} & settings.pip_options(os.environ).keys()
     quick = {} if asked else {"PIP_RETRIES": "1"}
     return {**os.environ, **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
@@ -207,7 +206,7 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
     program = venvs.uv()
     if program is None:
         return ()
-    environ, options = index_settings.for_uv(given)
+    environ, options = settings.settings_for_uv(given)
     if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
         environ["UV_HTTP_RETRIES"] = "1"
     # Its own choice of an interpreter may be another, or one that it would download.
@@ -323,7 +322,7 @@ def would_install(
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
-    its_environ, options = index_settings.for_uv(environ)
+    its_environ, options = settings.settings_for_uv(environ)
     command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
     left = interpreter.parent.parent / ".lock"  # which uv leaves in an environment, even in a dry run
     was_there = left.exists()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
-from cuwheel.network import index_settings
+from cuwheel.network import settings
 from cuwheel.support import extras, log, process
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def install(
     options += [] if sources else ["--only-binary", ":all:"]
     command = _installer(interpreter, offline=offline, sources=sources)
     if uv():
-        env, inherited = index_settings.for_uv(env)  # it does not read pip's configuration by itself
+        env, inherited = settings.settings_for_uv(env)  # it does not read pip's configuration by itself
         options += [each for each in inherited if each not in options]
     shown = ", ".join(str(each) for each in requirements if not str(each).startswith("-"))
     with log.progress(f"installing {shown}"):

@@ -9,7 +9,7 @@ import pytest
 from cuwheel.delivery import candidates
 from cuwheel.delivery.candidates import Places
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
-from cuwheel.network import client, index_settings, resolver
+from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest
     monkeypatch.setattr("cuwheel.network.resolver.public_index", lambda: "https://public.test/simple")
 
     def places(**options: object) -> Places:
-        return candidates.places(index_settings.read(), **options)  # type: ignore[arg-type]
+        return candidates.places(settings.read_settings(), **options)  # type: ignore[arg-type]
 
     assert places() == Places(("https://public.test/simple",))
     assert places(indexes=["https://u:p@one.test/simple"]) == Places(

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.network import index_settings, pip_settings, uv_settings
+from cuwheel.network import settings
 from cuwheel.network.addresses import Login
-from cuwheel.network.tool_settings import Index
+from cuwheel.network.settings import Index
 from tests.fixtures import systems
 
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A user without any configuration, on a machine whose own is not looked at."""
-    monkeypatch.setattr(pip_settings, "_prefixes", lambda _environ: [])
+    monkeypatch.setattr(settings, "_pip_prefixes", lambda _environ: [])
     monkeypatch.chdir(tmp_path)
     real = Path.read_text
     monkeypatch.setattr(
@@ -33,30 +33,30 @@ def write(path: Path, text: str) -> Path:
 
 class TestPip:
     def test_nothing(self, environ: dict[str, str]) -> None:
-        found = pip_settings.read(environ)
+        found = settings.read_pip_settings(environ)
         assert (found.chooses, found.public, found.certificates, found.proxies) == (False, True, (), ())
 
     @systems.LINUX_PATHS
     def test_files_and_variables_in_their_order(self, environ: dict[str, str], tmp_path: Path) -> None:
         write(tmp_path / "xdg/pip/pip.conf", "[global]\nindex-url = https://g/simple\ntimeout = 3\n")
-        assert [each.url for each in pip_settings.read(environ).indexes] == ["https://g/simple"]
+        assert [each.url for each in settings.read_pip_settings(environ).indexes] == ["https://g/simple"]
         write(tmp_path / ".pip/pip.conf", "[global]\nindex-url = https://legacy/simple\n")
         write(tmp_path / ".config/pip/pip.conf", "[global]\nindex_url = https://user/simple\n")
-        assert [each.url for each in pip_settings.read(environ).indexes] == ["https://user/simple"]
+        assert [each.url for each in settings.read_pip_settings(environ).indexes] == ["https://user/simple"]
         named = write(tmp_path / "named.conf", "[install]\nindex-url = https://named/simple\n")
         environ["PIP_CONFIG_FILE"] = str(named)
-        assert [each.url for each in pip_settings.read(environ).indexes] == ["https://named/simple"]
+        assert [each.url for each in settings.read_pip_settings(environ).indexes] == ["https://named/simple"]
         environ["PIP_INDEX_URL"] = "https://variable/simple"
-        assert [each.url for each in pip_settings.read(environ).indexes] == ["https://variable/simple"]
+        assert [each.url for each in settings.read_pip_settings(environ).indexes] == ["https://variable/simple"]
         environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": ""}
-        assert pip_settings.read(environ).indexes == ()
+        assert settings.read_pip_settings(environ).indexes == ()
 
     @systems.LINUX_PATHS
     def test_of_an_environment(self, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         write(tmp_path / "venv/pip.conf", "[global]\nindex-url = https://site/simple\n")
         environ["VIRTUAL_ENV"] = str(tmp_path / "venv")
-        assert pip_settings.read(environ).indexes[0].url == "https://site/simple"
+        assert settings.read_pip_settings(environ).indexes[0].url == "https://site/simple"
 
     @systems.LINUX_PATHS
     def test_all_that_matters(self, environ: dict[str, str], tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ proxy = proxy:3128
 keyring-provider = disabled
 """,
         )
-        found = pip_settings.read(environ)
+        found = settings.read_pip_settings(environ)
         assert found.indexes[0] == Index(url="https://one/simple", login=Login("anna", "s@cret"))
         assert [each.url for each in found.indexes[1:]] == ["https://two/simple", "https://three/simple"]
         assert found.find_links == ("/wheels", "https://links/")
@@ -87,21 +87,21 @@ keyring-provider = disabled
 
     def test_no_index(self, environ: dict[str, str]) -> None:
         environ |= {"PIP_NO_INDEX": "true", "PIP_INDEX_URL": "https://x/simple", "PIP_FIND_LINKS": "/wheels"}
-        found = pip_settings.read(environ)
+        found = settings.read_pip_settings(environ)
         assert (found.no_index, found.indexes, found.chooses, found.public) == (True, (), True, False)
 
     def test_a_file_that_cannot_be_read_is_none(self, environ: dict[str, str], tmp_path: Path) -> None:
         for text in ("no section", "[global]\nindex-url = a\nindex-url = b\n", "\0\1"):
             write(tmp_path / ".config/pip/pip.conf", text)
-            assert pip_settings.read(environ).indexes == ()
+            assert settings.read_pip_settings(environ).indexes == ()
         (tmp_path / ".config/pip/pip.conf").write_bytes(b"\xff\xfe[global]")
-        assert pip_settings.read(environ).indexes == ()
+        assert settings.read_pip_settings(environ).indexes == ()
 
     def test_other_certificates(self, environ: dict[str, str]) -> None:
-        assert pip_settings.read(environ | {"REQUESTS_CA_BUNDLE": "/r.pem"}).certificates == ("/r.pem",)
-        assert pip_settings.read(environ | {"CURL_CA_BUNDLE": "/c.pem"}).certificates == ("/c.pem",)
+        assert settings.read_pip_settings(environ | {"REQUESTS_CA_BUNDLE": "/r.pem"}).certificates == ("/r.pem",)
+        assert settings.read_pip_settings(environ | {"CURL_CA_BUNDLE": "/c.pem"}).certificates == ("/c.pem",)
         both = environ | {"REQUESTS_CA_BUNDLE": "/r.pem", "PIP_CERT": "/p.pem"}
-        assert pip_settings.read(both).certificates == ("/p.pem",)
+        assert settings.read_pip_settings(both).certificates == ("/p.pem",)
 
 
 class TestUv:
@@ -117,7 +117,7 @@ class TestUv:
             "SSL_CERT_FILE": "/ca.pem",
             "SSL_CLIENT_CERT": "/me.pem",
         }
-        found = uv_settings.read(environ, tmp_path)
+        found = settings.read_uv_settings(environ, tmp_path)
         assert [(each.url, each.login) for each in found.indexes] == [
             ("https://ours/simple", Login("bert", "q")),
             ("https://two/simple", None),
@@ -138,19 +138,19 @@ class TestUv:
             '[tool.uv.pip]\nfind-links = ["/wheels"]\n',
         )
         environ |= {"UV_INDEX_OUR_OWN_USERNAME": "anna", "UV_INDEX_OUR_OWN_PASSWORD": "p"}
-        found = uv_settings.read(environ, tmp_path / "project" / "deep")
+        found = settings.read_uv_settings(environ, tmp_path / "project" / "deep")
         assert [each.url for each in found.indexes] == ["https://project/simple", "https://user/simple"]
         assert found.indexes[0].login == Login("anna", "p")
         assert (found.public, found.keyring, found.find_links) == (False, True, ("/wheels",))
-        assert not uv_settings.read(environ | {"UV_NO_CONFIG": "1"}, tmp_path / "project").chooses
+        assert not settings.read_uv_settings(environ | {"UV_NO_CONFIG": "1"}, tmp_path / "project").chooses
         named = write(tmp_path / "named.toml", 'index-url = "https://named/simple"\n')
-        only = uv_settings.read(environ | {"UV_CONFIG_FILE": str(named)}, tmp_path / "project")
+        only = settings.read_uv_settings(environ | {"UV_CONFIG_FILE": str(named)}, tmp_path / "project")
         assert [each.url for each in only.indexes] == ["https://named/simple"]
 
     @pytest.mark.parametrize("text", ["[", "index = 3", 'index = [1, {}, {url = 2}]\npip = "x"', "no-index = 1", "\0"])
     def test_files_that_say_nothing(self, text: str, environ: dict[str, str], tmp_path: Path) -> None:
         write(tmp_path / "uv.toml", text)
-        assert not uv_settings.read(environ, tmp_path).chooses
+        assert not settings.read_uv_settings(environ, tmp_path).chooses
 
 
 class TestTogether:
@@ -164,7 +164,7 @@ class TestTogether:
             "PIP_PROXY": "proxy:3128",
             "PIP_TRUSTED_HOST": "one",
         }
-        given, options = index_settings.for_uv(environ)
+        given, options = settings.settings_for_uv(environ)
         assert options == []
         assert {name: value for name, value in given.items() if name not in environ} == {
             "UV_DEFAULT_INDEX": "https://anna:p%2Fq@one/simple",
@@ -177,11 +177,11 @@ class TestTogether:
             "HTTP_PROXY": "http://proxy:3128",
             "HTTPS_PROXY": "http://proxy:3128",
         }
-        assert index_settings.for_uv(environ | {"PIP_NO_INDEX": "1"}).options == ["--no-index"]
+        assert settings.settings_for_uv(environ | {"PIP_NO_INDEX": "1"}).options == ["--no-index"]
 
     def test_what_uv_has_itself_stays(self, environ: dict[str, str]) -> None:
         environ |= {"PIP_INDEX_URL": "https://pip/simple", "UV_DEFAULT_INDEX": "https://uv/simple"}
-        assert index_settings.for_uv(environ).environ == environ
+        assert settings.settings_for_uv(environ).environ == environ
 
     @pytest.mark.parametrize(
         ("variables", "url", "proxy"),
@@ -196,7 +196,7 @@ class TestTogether:
         ],
     )
     def test_proxies(self, variables: dict[str, str], url: str, proxy: str | None, environ: dict[str, str]) -> None:
-        assert index_settings.read(environ | variables).proxy(url) == proxy
+        assert settings.read_settings(environ | variables).proxy(url) == proxy
 
     @pytest.mark.parametrize(
         ("excepted", "host", "is_excepted"),
@@ -219,11 +219,11 @@ class TestTogether:
     def test_what_no_proxy_excepts(
         self, excepted: str, host: str, *, is_excepted: bool, environ: dict[str, str]
     ) -> None:
-        found = index_settings.read(environ | {"HTTPS_PROXY": "http://p:1", "NO_PROXY": excepted})
+        found = settings.read_settings(environ | {"HTTPS_PROXY": "http://p:1", "NO_PROXY": excepted})
         assert (found.proxy(f"https://{host}/") is None) is is_excepted
 
     def test_hosts_that_are_trusted(self, environ: dict[str, str]) -> None:
-        found = index_settings.read(environ | {"PIP_TRUSTED_HOST": "One.example two.example:8443"})
+        found = settings.read_settings(environ | {"PIP_TRUSTED_HOST": "One.example two.example:8443"})
         assert found.is_trusted("https://one.example/simple")
         assert found.is_trusted("https://two.example:8443/")
         assert not found.is_trusted("https://two.example/")

@@ -16,6 +16,7 @@ from cuwheel import api
 from cuwheel.building import gate
 from cuwheel.building.recording import reader, session
 from cuwheel.building.recording.calls import Record
+from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
 from tests.fixtures import toolkits
@@ -67,13 +68,13 @@ def _make(folder: Path, toolkit: Path, *commands: str) -> Made:
     return Made(path, reader.read(folder / "record"))
 
 
-def _wanted(made: Made, toolkit: Path) -> gate.Wanted:
-    return gate.Wanted(
+def _wanted(made: Made, toolkit: Path) -> GateRequest:
+    return GateRequest(
         archs=tuple(map(Arch.parse, PLAN)), ptx=(), cuda="13.0", toolkit_root=str(toolkit), record=made.record
     )
 
 
-def _judge(made: Made, wanted: gate.Wanted) -> gate.Result:
+def _judge(made: Made, wanted: GateRequest) -> GateResult:
     return gate.examine(survey(made.wheel, detail="containers"), wanted)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel.building.job import Cached
 from cuwheel.building.recording import cache_server
+from cuwheel.building.values import Cached
 from cuwheel.errors import CuwheelError
 from cuwheel.support import process
 from cuwheel.toolchains import settings
@@ -18,7 +18,7 @@ from cuwheel.toolchains import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.building.job import Job
+    from cuwheel.building.values import Job
 
 _TRIAL_S = 300.0
 _TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from cuwheel.building import gate, jobs
-from cuwheel.building.job import Phase, Problem
 from cuwheel.building.recording import reader
-from cuwheel.building.results import JobResult, MadeWheel
+from cuwheel.building.values import GateRequest, JobResult, MadeWheel, Phase, Problem
 from cuwheel.changes.repair import deciding, execution
 from cuwheel.changes.repair.decision import Wish as RepairWish
 from cuwheel.changes.stamp import described, guard, guard_call, stamp
@@ -28,10 +27,8 @@ from cuwheel.wheel.file import WheelFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.building.job import Built, Job
-    from cuwheel.building.order import Order
     from cuwheel.building.recording.calls import Record
-    from cuwheel.building.results import Outcome
+    from cuwheel.building.values import BuildContext, Built, GateResult, Job, Outcome
     from cuwheel.device_code.libraries import Survey
 
 T = TypeVar("T")
@@ -58,7 +55,7 @@ def begun(job: Job, outcome: Outcome) -> JobResult:
     return JobResult(id=job.id, python=job.python, plan=job.plan, outcome=outcome, job=job, findings=job.notes)
 
 
-def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
+def finished(order: BuildContext, job: Job, built: Built, placed: Placed) -> JobResult:
     """What became of a job, and its wheel where it belongs."""
     result = replace(
         begun(job, "failed"),
@@ -100,7 +97,7 @@ def record_of(built: Built) -> Record | None:
 class _Finishing:
     """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
 
-    def __init__(self, order: Order, result: JobResult, job: Job, built: Built) -> None:
+    def __init__(self, order: BuildContext, result: JobResult, job: Job, built: Built) -> None:
         self.order, self.result, self.job, self.built = order, result, job, built
         self.phases: list[Phase] = []
         self.phase = ""
@@ -221,10 +218,10 @@ class _Finishing:
             libraries=tuple(each for each in places if each.is_dir()),
         )
 
-    def _gate(self, wheel: Path) -> tuple[Survey, gate.Result]:
+    def _gate(self, wheel: Path) -> tuple[Survey, GateResult]:
         job, order = self.job, self.order
         found = survey(str(wheel), detail="containers")
-        wanted = gate.Wanted(
+        wanted = GateRequest(
             archs=job.plan.archs,
             ptx=job.plan.ptx,
             cuda=job.cuda,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from build import ProjectBuilder
 
-    from cuwheel.building.job import Job
     from cuwheel.building.shell import Shell
+    from cuwheel.building.values import Job
 
 T = TypeVar("T")
 

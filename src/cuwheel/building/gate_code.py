@@ -2,21 +2,141 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.building import gate_reasons, gate_units
-from cuwheel.building.gate_case import DEBUG, joined, of, order
-from cuwheel.building.gate_reasons import Reason
+from cuwheel.building import gate_units
+from cuwheel.building.gate_units import DEBUG, by_kind_and_number, count_of_total, joined
+from cuwheel.building.recording import failures, summary
 from cuwheel.facts import libraries, toolkits, versions
 from cuwheel.support.units import file_name, first_few
 from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from cuwheel.building.gate_case import Case
-    from cuwheel.building.gate_units import Unit
+    from cuwheel.building.gate_units import Case, Unit
+    from cuwheel.building.recording.calls import Call
+    from cuwheel.building.values import GateRequest
     from cuwheel.facts.rows.toolkits import Toolkit
+
+
+# Why a wheel is not as planned: what the compiler calls of its build say.
+
+FORCE = (
+    "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever the build passes it"
+)
+_SHOWN = 3
+_NO_WORK = frozenset(("-E", "--preprocess", "-M", "-MM", "-dryrun", "--dryrun", "--version", "-V", "--help", "-h"))
+
+
+class Reason(NamedTuple):
+    """`words` follow the finding's own; `fix` where the calls tell one."""
+
+    words: str = ""
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+
+
+def wrong_nvcc(wanted: GateRequest) -> tuple[str, ...]:
+    """Compilations by an nvcc that is not the planned toolkit's, in words. Asking for its version does no harm."""
+    if not wanted.toolkit_root:
+        return ()
+    strangers: dict[str, list[Call]] = {}
+    for call, _ in _lists(wanted):
+        if not _is_own(call.program, wanted):
+            strangers.setdefault(call.program, []).append(call)
+    return tuple(
+        f"{program} was called {_times(len(calls))}, first in call {calls[0].number}"
+        for program, calls in strangers.items()
+    )
+
+
+def _is_own(program: str, wanted: GateRequest) -> bool:
+    """Of the planned toolkit, be it by a link, or in the record's folder, where a copy may stand in for it."""
+    folders = (
+        wanted.toolkit_root,
+        os.path.realpath(wanted.toolkit_root),
+        wanted.record.folder if wanted.record else "",
+    )
+    return any(
+        path.startswith(folder.rstrip(os.sep) + os.sep)
+        for folder in folders
+        if folder
+        for path in (program, os.path.realpath(program))
+    )
+
+
+def for_unplanned(wanted: GateRequest, archs: Iterable[str]) -> Reason:
+    """Which calls asked for unplanned code."""
+    extra = set(archs)
+    asking = [(call, there) for call, there in _lists(wanted) if extra & there]
+    if asking:
+        return Reason(
+            "the build system passed it to nvcc itself",
+            _calls(asking, words=lambda each: f"{_named(each[0])} asks for {_joined(extra & each[1])}"),
+            FORCE,
+        )
+    return _silent(wanted)
+
+
+def for_missing(wanted: GateRequest, archs: Iterable[str]) -> Reason:
+    """Which calls did not ask for what was planned."""
+    lacking = set(archs)
+    short = [(call, there) for call, there in _lists(wanted) if there and lacking - there]
+    if short:
+        return Reason(
+            "the build system passed nvcc a list of its own",
+            _calls(short, words=lambda each: f"{_named(each[0])} asks for {_joined(each[1])}"),
+            FORCE,
+        )
+    return _silent(wanted)
+
+
+def _silent(wanted: GateRequest) -> Reason:
+    """Calls that name no architecture: nvcc then takes its own default."""
+    silent = [call for call, there in _lists(wanted) if not there]
+    if silent:
+        return Reason(
+            "nvcc got no architecture and used its default: the list never reached it",
+            _calls(silent, words=_named),
+            FORCE,
+        )
+    if wanted.record is None:
+        return Reason("perhaps the build system ignored the list, or has its own", (), FORCE)
+    return Reason()
+
+
+_calls = partial(first_few, most=_SHOWN, more="more calls")
+
+
+def _nvcc_calls(wanted: GateRequest) -> Iterator[Call]:
+    for call in wanted.record.calls if wanted.record else ():
+        if call.tool == "nvcc" and not call.failed:
+            yield call
+
+
+def _lists(wanted: GateRequest) -> Iterator[tuple[Call, set[str]]]:
+    """Calls that compile or link device code of the project, with the architectures that each names."""
+    for call in _nvcc_calls(wanted):
+        parsed = summary.parse(call)
+        if parsed.inputs and not _NO_WORK.intersection(call.words) and not failures.is_trial(call):
+            yield call, set(parsed.archs)
+
+
+def _named(call: Call) -> str:
+    """`call 12 (nvcc add.cu)`."""
+    return f"call {call.number} ({summary.summarised(call, summary.parse(call)).what})"
+
+
+def _joined(archs: Iterable[str]) -> str:
+    return " ".join(sorted(archs, key=lambda each: (each.split("_")[0] != "sm", len(each), each)))
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
 
 _PTX = "compute_"
 _ALLOWED = 3
@@ -54,7 +174,7 @@ def built_without_device_code(case: Case) -> Iterator[Found]:
     when it is called, though the others run. So every container that was compiled from the sources must hold the
     whole plan; so must the linked code of a device link.""",
     source="measured on an H200: a container without fitting code gives error 209, whatever the others hold",
-    fix=gate_reasons.FORCE,
+    fix=FORCE,
 )
 def planned_architecture_missing(case: Case) -> Iterator[Found]:
     yield from _missing(case, lambda unit: gate_units.missing_archs(unit, case.wanted))
@@ -70,7 +190,7 @@ def planned_architecture_missing(case: Case) -> Iterator[Found]:
     why="""PTX is what GPUs use for which no machine code was planned, those not yet made among them. The driver needs
     it in every container.""",
     source="NVIDIA: CUDA programming guide, binary and PTX compatibility",
-    fix=gate_reasons.FORCE,
+    fix=FORCE,
 )
 def planned_ptx_missing(case: Case) -> Iterator[Found]:
     yield from _missing(case, lambda unit: gate_units.missing_ptx(unit, case.wanted))
@@ -85,10 +205,10 @@ def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[F
         if lacking := lacks(unit):
             alike.setdefault((unit.library, lacking), []).append(unit)
     for (library, lacking), units in alike.items():
-        reason = gate_reasons.for_missing(case.wanted, lacking)
+        reason = for_missing(case.wanted, lacking)
         yield Found(
             message=f"{library}: {joined(lacking)} was planned but is missing from "
-            f"{of(len(units), total[library], 'container')}{_because(reason, units)}",
+            f"{count_of_total(len(units), total[library], 'container')}{_because(reason, units)}",
             evidence=(*first_few(units, words=_held), *reason.evidence),
             fix=reason.fix,
         )
@@ -112,7 +232,7 @@ def _because(reason: Reason, units: list[Unit]) -> str:
     What the toolkit's own archives bring (libcudadevrt.a, the static CUDA libraries) is recognised by its bytes and
     only listed.""",
     source="projects that hard-code their list; nvcc's own default, where the list never reached it",
-    fix=gate_reasons.FORCE,
+    fix=FORCE,
 )
 def architecture_not_planned(case: Case) -> Iterator[Found]:
     yield from _unplanned(case, ptx=False)
@@ -147,7 +267,7 @@ def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]],
     allow = _allow(library, extra)
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
     return Found(
-        message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, not planned"
+        message=f"{library}: {joined(extra)} in {count_of_total(len(found), total, 'container')}, not planned"
         + (f": {reason.words}" if reason.words else ""),
         evidence=(*first_few(found, words=lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
         fix="; ".join(filter(None, (reason.fix, f"to accept it: {allow}"))),
@@ -158,14 +278,14 @@ def _why_unplanned(case: Case, units: Collection[Unit], archs: Collection[str]) 
     archives = list(dict.fromkeys(unit.origin.path for unit in units if unit.origin))
     if archives and all(unit.origin for unit in units):
         return Reason(f"it comes from {archives[0]}, which does not belong to the toolkit")
-    if strangers := gate_reasons.wrong_nvcc(case.wanted):
+    if strangers := wrong_nvcc(case.wanted):
         return Reason("the build called another nvcc than the planned one", strangers, _own_nvcc(case))
-    return gate_reasons.for_unplanned(case.wanted, archs)
+    return for_unplanned(case.wanted, archs)
 
 
 def _allow(library: str, archs: Collection[str]) -> str:
     """The line that lets them stay, in this library alone."""
-    words = ", ".join(f'"{file_name(library)}:{arch}"' for arch in sorted(archs, key=order)[:_ALLOWED])
+    words = ", ".join(f'"{file_name(library)}:{arch}"' for arch in sorted(archs, key=by_kind_and_number)[:_ALLOWED])
     return f"[gate] allow = [{words}{', …' if len(archs) > _ALLOWED else ''}]"
 
 
@@ -197,7 +317,7 @@ def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
         for by in _compiled_by(unit, planned):
             alike.setdefault((unit.library, by), []).append(unit)
     for (library, by), units in alike.items():
-        strangers = gate_reasons.wrong_nvcc(case.wanted)
+        strangers = wrong_nvcc(case.wanted)
         yield Found(
             message=f"{library}: {by}, but CUDA {planned.version} was planned"
             + (": the wrong nvcc was used" if strangers or not case.wanted.record else ""),
@@ -230,7 +350,7 @@ def _own_nvcc(case: Case) -> str:
     source="the record of the build's compiler calls",
 )
 def other_nvcc_called(case: Case) -> Iterator[Found]:
-    strangers = gate_reasons.wrong_nvcc(case.wanted)
+    strangers = wrong_nvcc(case.wanted)
     planned = toolkits.find_toolkit(case.wanted.cuda)
     explained_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
     if strangers and not explained_already:

@@ -1,30 +1,195 @@
-"""What the gate judges: every container of a wheel, with what is in it, who compiled it and where it came from."""
+"""What the gate judges: every container of a wheel, who compiled it, its archive, and what was planned."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.gate_archives import Archives, Origin, piece_of
-from cuwheel.device_code import cubin, fatbin, objects, payload, source
+from cuwheel.building.recording import options, words
+from cuwheel.building.values import GateRequest, Listed
+from cuwheel.device_code import archive, cubin, elf, fatbin, limits, objects, payload, source
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.device_code.wrappers import VERSION_LINKED
-from cuwheel.errors import MalformedError
+from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
+from cuwheel.support import foreign_paths, log
+from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.building.gate_values import Wanted
+    from cuwheel.building.recording.calls import Call, Record
+    from cuwheel.building.recording.options import Option
     from cuwheel.device_code.fatbin import RawEntry
-    from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey, Symbols
+    from cuwheel.device_code.libraries import Container, DeviceCode, Symbols
     from cuwheel.support.buffer import Buffer
+
+
+# Device code that came out of a static archive: told by its bytes, never by its looks.
+#
+# `libcudadevrt.a` puts cubins for every architecture into each library that needs it, and the static CUDA libraries put
+# theirs. A linker copies them as they are, so the very same entries stand in the archive.
+
+# What tells most entries apart without reading them: kind, architecture, flags, sizes.
+Key: TypeAlias = tuple[int, int, int, int, int]
+_LIBRARY_FOLDERS = ("lib64", "lib", "targets/*/lib", "lib/*", "nvvm/lib")
+_MOST_ARCHIVES = 200  # a toolkit has some forty, a link call names a dozen
+
+
+class Piece(NamedTuple):
+    """An entry to be recognised."""
+
+    key: Key
+    digest: bytes
+
+
+class Origin(NamedTuple):
+    path: str
+    of_toolkit: bool
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+def key_of(entry: RawEntry) -> Key:
+    return entry.kind, entry.arch, entry.flags, entry.payload, entry.uncompressed
+
+
+def piece_of(buffer: Buffer, entry: RawEntry) -> Piece:
+    return Piece(key_of(entry), _digest(buffer, entry))
+
+
+def _digest(buffer: Buffer, entry: RawEntry) -> bytes:
+    return hashlib.sha256(buffer.read(entry.payload_offset, entry.stored)).digest()
+
+
+class Archives:
+    """The archives that a build may have linked: those that its link calls name first, then the toolkit's others."""
+
+    def __init__(self, toolkit_root: str, record: Record | None) -> None:
+        self._toolkit_root = toolkit_root
+        self._record = record
+        self._listed: list[Origin] | None = None
+        self._entries: dict[str, dict[Key, list[RawEntry]]] = {}
+
+    def origin(self, pieces: Sequence[Piece]) -> Origin | None:
+        """The archive that has every one of these entries."""
+        if not pieces:
+            return None
+        return next((each for each in self._candidates() if self._has(each, pieces)), None)
+
+    def _candidates(self) -> list[Origin]:
+        if self._listed is None:
+            own = list(_of_toolkit(self._toolkit_root))
+            real = {os.path.realpath(path) for path in own}
+            root = os.path.realpath(self._toolkit_root) + os.sep if self._toolkit_root else "\0"
+            found: dict[str, Origin] = {}
+            for path in (*_named_by(self._record, own), *own):
+                place = os.path.realpath(path)
+                found.setdefault(place, Origin(path, place in real or place.startswith(root)))
+            rest = "code from the others is not recognised as the toolkit's"
+            listed = limits.first(list(found.values()), _MOST_ARCHIVES, "static archives were searched", rest)
+            self._listed = list(listed)
+        return self._listed
+
+    def _has(self, origin: Origin, pieces: Sequence[Piece]) -> bool:
+        index = self._index(origin.path)
+        if not all(piece.key in index for piece in pieces):
+            return False
+        with_bytes = FileBuffer(Path(origin.path), origin.path)
+        try:
+            return all(
+                any(_digest(with_bytes, entry) == piece.digest for entry in index[piece.key]) for piece in pieces
+            )
+        finally:
+            with_bytes.close()
+
+    def _index(self, path: str) -> dict[Key, list[RawEntry]]:
+        if path not in self._entries:
+            index: dict[Key, list[RawEntry]] = {}
+            try:
+                for entry in _entries(path):
+                    index.setdefault(key_of(entry), []).append(entry)
+            except CuwheelError as error:  # then nothing is known to come from it
+                log.debug(f"{path} was not searched: {error.message}")
+                index = {}
+            self._entries[path] = index
+        return self._entries[path]
+
+
+def _entries(path: str) -> Iterator[RawEntry]:
+    buffer = FileBuffer(Path(path), path)
+    try:
+        if buffer.read(0, min(len(archive.MAGIC), buffer.size)) != archive.MAGIC:
+            return  # a linker script may bear such a name
+        walk = fatbin.Walk(buffer)
+        for member in archive.members(buffer):
+            try:
+                sections = archive.shifted(elf.read(member.buffer).sections(), member.offset)
+            except MalformedError:
+                continue
+            for section in sections:
+                if section.name in FATBIN_SECTIONS:
+                    walk.section(section.name, section.offset, section.offset + section.size, linked=True)
+        for container in walk.containers:
+            yield from container.entries
+    finally:
+        buffer.close()
+
+
+def _of_toolkit(root: str) -> Iterator[str]:
+    if root:
+        for pattern in _LIBRARY_FOLDERS:
+            yield from (str(path) for path in sorted(Path(root).glob(f"{pattern}/lib*.a")) if path.is_file())
+
+
+def _named_by(record: Record | None, of_toolkit: Sequence[str]) -> Iterator[str]:
+    """The archives that calls name, as words (`../libfoo.a`) or as libraries (`-lfoo`), where they still exist."""
+    known = {Path(path).name: path for path in of_toolkit}
+    seen: set[str] = set()
+    for call in record.calls if record else ():
+        for path in _of_call(call, known):
+            if path not in seen and Path(path).is_file():
+                seen.add(path)
+                yield path
+
+
+def _of_call(call: Call, known: dict[str, str]) -> Iterator[str]:
+    given = options.parse(words_of(call), call.tool)
+    folders = [_within(call, each) for each in _values(given, "--library-path", "-L")]
+    yield from (_within(call, each) for each in _values(given, options.INPUT) if each.endswith(".a"))
+    for name in _values(given, "--library", "-l"):
+        file = name[1:] if name.startswith(":") else f"lib{name}.a"
+        yield from (f"{folder}/{file}" for folder in folders)
+        if file in known:
+            yield known[file]
+
+
+def _values(given: Iterable[Option], *names: str) -> Iterator[str]:
+    return (option.value for option in given if option.name in names and option.value)
+
+
+def _within(call: Call, path: str) -> str:
+    return foreign_paths.joined(call.cwd, path)
+
+
+def words_of(call: Call) -> tuple[str, ...]:
+    """The words that a call really got, those of its response files with them."""
+    files = {each.path: each.text for each in call.response_files}
+    return tuple(words.expanded(call.ran or call.words, files))
+
 
 # Decompressed to see who compiled what, at most: a second's work. Of the containers behind it nobody is named.
 _READ_LIMIT = 1 << 28
@@ -111,7 +276,7 @@ def _is_named(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(file_name(path), pattern)
 
 
-def planned(wanted: Wanted) -> frozenset[Arch]:
+def planned_archs(wanted: GateRequest) -> frozenset[Arch]:
     """All that may be there: the list, and LTO-IR of it, from which a device link makes machine code."""
     return frozenset((*wanted.archs, *wanted.ptx, *map(lto_of, wanted.archs)))
 
@@ -120,18 +285,18 @@ def lto_of(arch: Arch) -> Arch:
     return Arch(arch.capability, arch.suffix, "lto")
 
 
-def missing_archs(unit: Unit, wanted: Wanted) -> tuple[str, ...]:
+def missing_archs(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
     """Planned machine code that is not in it; objects for link-time optimisation have LTO-IR instead."""
     there = unit.archs
     return tuple(arch for arch in wanted.archs if arch not in there and (unit.linked or lto_of(arch) not in there))
 
 
-def missing_ptx(unit: Unit, wanted: Wanted) -> tuple[str, ...]:
+def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
     """A device link makes machine code alone: there the PTX is in the objects that it was made from."""
     return () if unit.device_linked else tuple(arch for arch in wanted.ptx if arch not in unit.archs)
 
 
-def read(found: Survey, libraries: Sequence[Library], wanted: Wanted) -> tuple[Unit, ...]:
+def read_units(found: Survey, libraries: Sequence[Library], wanted: GateRequest) -> tuple[Unit, ...]:
     """The containers of these libraries; those that are not as planned are looked for in archives."""
     opened = source.find(found.target)
     try:
@@ -155,7 +320,7 @@ def read(found: Survey, libraries: Sequence[Library], wanted: Wanted) -> tuple[U
 class _Reader:
     """The containers of one library, its bytes at hand."""
 
-    def __init__(self, buffer: Buffer, library: Library, wanted: Wanted, archives: Archives, budget: int) -> None:
+    def __init__(self, buffer: Buffer, library: Library, wanted: GateRequest, archives: Archives, budget: int) -> None:
         self._buffer, self._library, self._wanted = buffer, library, wanted
         self._archives = archives
         self.budget = budget
@@ -175,7 +340,7 @@ class _Reader:
                 library=self._library.path,
                 number=number,
                 place=self._place(number, container),
-                codes=_codes(rows, entries),
+                codes=_codes_of_container(rows, entries),
                 linked=not relocatable,
                 device_linked=number in linked,
                 registered=bool(wrappers) and number not in unnamed,
@@ -201,7 +366,7 @@ class _Reader:
 
     def _as_wanted(self, unit: Unit) -> bool:
         wanted = self._wanted
-        if unit.archs - planned(wanted) or missing_archs(unit, wanted) or missing_ptx(unit, wanted):
+        if unit.archs - planned_archs(wanted) or missing_archs(unit, wanted) or missing_ptx(unit, wanted):
             return False
         return unit.toolkit in (None, toolkits.find_toolkit(wanted.cuda).version)
 
@@ -221,7 +386,7 @@ class _Reader:
             return None, None
 
 
-def _codes(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Code, ...]:
+def _codes_of_container(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Code, ...]:
     return tuple(
         Code(
             arch=rows[entry.row].arch,
@@ -231,3 +396,102 @@ def _codes(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Cod
         )
         for entry in entries
     )
+
+
+# What the rules of the gate are asked about: the wheel, what it was to be, and its containers sorted out.
+
+DEBUG = "debug"  # among the words of `allow`, beside architectures
+
+
+class Case(Struct, frozen=True, kw_only=True, dict=True):
+    """`units`: of the libraries that the build itself made. `foreign`: NVIDIA's libraries that stand in the wheel."""
+
+    survey: Survey
+    wanted: GateRequest
+    units: tuple[Unit, ...]
+    foreign: tuple[Library, ...] = ()
+
+    @cached_property
+    def planned(self) -> frozenset[str]:
+        return planned_archs(self.wanted)
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        return Allowance(self.wanted.table.allow)
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """Those that the build made."""
+        foreign = {library.path for library in self.foreign}
+        return tuple(
+            library
+            for library in self.survey.libraries
+            if library.path not in foreign and not self.allowance.whole(library.path)
+        )
+
+    def from_sources(self) -> Iterator[Unit]:
+        """What was compiled from the sources, and holds something."""
+        return (
+            unit
+            for unit in self.units
+            if not unit.from_toolkit and not unit.inert and not self.allowance.whole(unit.library)
+        )
+
+    def judged(self) -> Iterator[Unit]:
+        """Of those, the ones that must hold the plan: all but what `allow` names whole."""
+        return (unit for unit in self.from_sources() if not self.is_allowed_whole(unit))
+
+    def is_allowed_whole(self, unit: Unit) -> bool:
+        """All of it is unplanned and allowed: a file with flags of its own, which the configuration accepts."""
+        return bool(unit.codes) and all(
+            arch not in self.planned and self.allowance.word(unit.library, arch) for arch in unit.archs
+        )
+
+    def unplanned(self, unit: Unit) -> tuple[str, ...]:
+        """Neither planned nor allowed."""
+        extra = unit.archs - self.planned
+        return tuple(sorted(arch for arch in extra if not self.allowance.word(unit.library, arch)))
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Unplanned code that is accepted, by library and by where it came from."""
+        found: dict[tuple[str, str], list[tuple[Unit, Arch, int]]] = {}
+        for unit in self.units:
+            for code in unit.codes:
+                if code.arch not in self.planned and (origin := self._origin(unit, code.arch)):
+                    found.setdefault((unit.library, origin), []).append((unit, code.arch, code.bytes))
+        return tuple(
+            Listed(
+                library=library,
+                archs=tuple(sorted({arch for _, arch, _ in rows}, key=by_kind_and_number)),
+                containers=len({unit.number for unit, _, _ in rows}),
+                bytes=sum(size for _, _, size in rows),
+                origin=origin,
+            )
+            for (library, origin), rows in found.items()
+        )
+
+    def _origin(self, unit: Unit, arch: str) -> str:
+        if unit.from_toolkit and unit.origin:
+            return f"{unit.origin.name} of the toolkit"
+        if unit.inert:
+            return "an empty device link" if unit.device_linked else "a source file without kernels"
+        word = self.allowance.word(unit.library, arch)
+        return f"allowed by {word}" if word else ""
+
+
+def by_kind_and_number(arch: str) -> tuple[bool, int, str]:
+    """Machine code first, each kind by number."""
+    kind, _, number = arch.partition("_")
+    digits = number.rstrip("af")
+    return kind != "sm", int(digits) if digits.isdigit() else 0, arch
+
+
+def joined(archs: Iterable[str]) -> str:
+    return " ".join(sorted(set(archs), key=by_kind_and_number))
+
+
+def count_of_total(count: int, total: int, noun: str) -> str:
+    """`both containers`, `2 of 5 containers`, `its container`."""
+    if total == 1:
+        return f"its {noun}"
+    return f"all {total} {noun}s" if count == total else f"{count} of {total} {noun}s"

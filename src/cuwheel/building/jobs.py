@@ -11,8 +11,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.building import build_tools, nvcc_words, texts, variables, workspace
-from cuwheel.building.job import Job
 from cuwheel.building.request import Fit
+from cuwheel.building.values import Job
 from cuwheel.changes.graft import module_ids
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.building.job import Project, Tree
-    from cuwheel.building.order import Order
     from cuwheel.building.tables import Table
+    from cuwheel.building.values import BuildContext, Project, Tree
     from cuwheel.network.venvs import Python
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job as PlanJob
@@ -105,7 +104,7 @@ def name(cuda: str, python: str) -> str:
 
 
 def make(
-    order: Order,
+    order: BuildContext,
     plan: PlanJob,
     toolchain: Toolchain,
     python: str,
@@ -158,14 +157,14 @@ def make(
     return replace(job, key=_key(job, order))
 
 
-def _forced(order: Order, plan: PlanJob, only: tuple[Arch, ...]) -> tuple[str, ...]:
+def _forced(order: BuildContext, plan: PlanJob, only: tuple[Arch, ...]) -> tuple[str, ...]:
     """What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted."""
     if only:  # with the list of the others, which CUB and Thrust put into names
         return (*nvcc_words.gencode(only), *nvcc_words.arch_list(plan.archs))
     return tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else ()
 
 
-def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
+def _requires(order: BuildContext, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
     yield from order.table.requires
     there = {} if inside else build_tools.there(variables.SYSTEM_PATH, dict(links))
     minimum = build_tools.minimum(*below(order.tree, order.table.subdirectory))
@@ -173,7 +172,7 @@ def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, 
     yield from build_tools.requirements(order.project.backend, order.table.before, archs, minimum, there)
 
 
-def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
+def _notes(order: BuildContext, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
     """What is known beforehand and may surprise."""
     if (order.table.force_archs or order.request.shares) and toolchain.prefix:
         raise UsageError(
@@ -236,7 +235,7 @@ def variables_of(job: Job) -> list[tuple[str, str]]:
     return [(each.name, each.value) for each in job.settings if each.name not in _NO_INPUT | passed]
 
 
-def _key(job: Job, order: Order) -> str:
+def _key(job: Job, order: BuildContext) -> str:
     """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
     parts = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import gate
-from cuwheel.building.results import MadeWheel, MergedWheel
+from cuwheel.building.values import MadeWheel, MergedWheel
 from cuwheel.changes.stamp import merge
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.building.order import Order
-    from cuwheel.building.results import JobResult
+    from cuwheel.building.values import BuildContext, JobResult
 
 
-def merged(order: Order, done: Sequence[JobResult]) -> tuple[MergedWheel, ...]:
+def merged(order: BuildContext, done: Sequence[JobResult]) -> tuple[MergedWheel, ...]:
     return tuple(_merged(order, group) for group in _groups(done))
 
 
@@ -38,7 +37,7 @@ def _groups(done: Sequence[JobResult]) -> Iterator[list[JobResult]]:
             yield group
 
 
-def _merged(order: Order, group: Sequence[JobResult]) -> MergedWheel:
+def _merged(order: BuildContext, group: Sequence[JobResult]) -> MergedWheel:
     ids = tuple(job.id for job in group)
     if lacking := [job.id for job in group if job.wheel is None or job.outcome == "refused"]:
         return MergedWheel(jobs=ids, reason=f"{', '.join(lacking)} made no wheel: see above")
@@ -54,7 +53,7 @@ def _merged(order: Order, group: Sequence[JobResult]) -> MergedWheel:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _checked(order: Order, group: Sequence[JobResult], scratch: Path) -> MergedWheel:
+def _checked(order: BuildContext, group: Sequence[JobResult], scratch: Path) -> MergedWheel:
     """Into the output folder by a rename, if the whole may leave the build too."""
     ids = tuple(job.id for job in group)
     made = merge.merge([job.wheel.path for job in group if job.wheel], scratch)

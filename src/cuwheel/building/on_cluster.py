@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import finishing, jobs, on_worker, packing, share_choice, shares, trees
-from cuwheel.building.job import Built, Problem
 from cuwheel.building.on_worker import Given, MadeShare, Sources
-from cuwheel.building.results import JobResult, WorkerSpan
+from cuwheel.building.values import Built, JobResult, Problem, WorkerSpan
 from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
 from cuwheel.errors import CuwheelError, UsageError
@@ -23,8 +22,8 @@ from cuwheel.toolchains import lock
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.results import Outcome
     from cuwheel.building.steps import Steps
+    from cuwheel.building.values import Outcome
     from cuwheel.clusters.engine import Capacity
     from cuwheel.clusters.task import Done
     from cuwheel.support.finding import Finding

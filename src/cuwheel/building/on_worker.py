@@ -10,12 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import packing, shares, workspace
-from cuwheel.building.job import Phase, Problem, Project, Tree
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.results import JobResult
 from cuwheel.building.shares import Kept
 from cuwheel.building.steps import Decided, Steps
 from cuwheel.building.tables import Table
+from cuwheel.building.values import JobResult, Phase, Problem, Project, Tree
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.machine import resources
 from cuwheel.support import codec, files
@@ -23,7 +22,7 @@ from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plan as plan_values
 
 if TYPE_CHECKING:
-    from cuwheel.building.job import Built, Job
+    from cuwheel.building.values import Built, Job
     from cuwheel.clusters.task import Task
 
 SOURCE, LOCK, LOG, RECORD = "source.tar", "cuwheel.lock", "log.txt", "record.tar"

@@ -16,7 +16,7 @@ from cuwheel.support import log
 from cuwheel.toolchains.store import NO_SPACE, Store
 
 if TYPE_CHECKING:
-    from cuwheel.building.job import Tree
+    from cuwheel.building.values import Tree
 
 _TOP = "source"
 _SINCE_TAG = re.compile(r"-(\d+)-g[0-9a-f]+$")

@@ -7,14 +7,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cuwheel.building import jobs, merging, variants
-from cuwheel.building.results import BuildResult, MadeVariants
 from cuwheel.building.steps import Steps
+from cuwheel.building.values import BuildResult, MadeVariants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.results import JobResult, WorkerSpan
+    from cuwheel.building.values import JobResult, WorkerSpan
 
 
 def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:

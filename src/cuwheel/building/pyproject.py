@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.building.job import Project
+from cuwheel.building.values import Project
 from cuwheel.errors import MalformedError
 from cuwheel.support import decode, files
 from cuwheel.wheel import metadata

@@ -10,8 +10,8 @@ from packaging.markers import default_environment
 from packaging.utils import canonicalize_name
 
 from cuwheel.building import variables
-from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
+from cuwheel.building.values import Job
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.facts import torch
 from cuwheel.network import client, venvs

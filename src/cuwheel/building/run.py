@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, trees, workspace
-from cuwheel.building.job import Built, Phase, Problem
 from cuwheel.building.recording import session
 from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
+from cuwheel.building.values import Built, Phase, Problem
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.support import codec, files, log, units
 from cuwheel.toolchains import store as store_
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from cuwheel.building.cache import Server
-    from cuwheel.building.job import Job
-    from cuwheel.building.order import Order
     from cuwheel.building.recording.session import Session
     from cuwheel.building.requirements import Source
+    from cuwheel.building.values import BuildContext, Job
 
-    Build: TypeAlias = Callable[[Job, Order, Source], Built]
+    Build: TypeAlias = Callable[[Job, BuildContext, Source], Built]
 
 _REFRESH_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
@@ -41,7 +40,7 @@ _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
 @contextlib.contextmanager
-def executed(job: Job, order: Order, requirements: Source, build: Build) -> Iterator[Built]:
+def executed(job: Job, order: BuildContext, requirements: Source, build: Build) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
 
     `build`: how it is built where it must be, as `worked` does it.
@@ -62,7 +61,7 @@ def executed(job: Job, order: Order, requirements: Source, build: Build) -> Iter
             workspace.release(job.folder)
 
 
-def worked(job: Job, order: Order, requirements: Source) -> Built:
+def worked(job: Job, order: BuildContext, requirements: Source) -> Built:
     """A job built from nothing, in its folder, which the caller holds."""
     workspace.clean(job.folder)
     try:
@@ -81,7 +80,7 @@ def _key(job: Job, requirements: Source) -> str:
 class _Work:
     """The phases of one job, timed."""
 
-    def __init__(self, job: Job, order: Order, requirements: Source) -> None:
+    def __init__(self, job: Job, order: BuildContext, requirements: Source) -> None:
         self.job, self.order, self.requirements = job, order, requirements
         self.log = workspace.new_log(job.folder)
         self.log.touch()

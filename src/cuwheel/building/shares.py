@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import jobs, nvcc_words, run
-from cuwheel.building.job import Built, Phase, Problem
 from cuwheel.building.recording import archs as arch_flags
 from cuwheel.building.recording import reader
+from cuwheel.building.values import Built, Phase, Problem
 from cuwheel.changes.graft import wheels
 from cuwheel.changes.graft.deciding import Known
 from cuwheel.changes.graft.request import GraftRequest
@@ -33,9 +33,8 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.job import Job
-    from cuwheel.building.order import Order
     from cuwheel.building.requirements import Source
+    from cuwheel.building.values import BuildContext, Job
     from cuwheel.facts.arch import Arch
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
@@ -82,7 +81,7 @@ def whole_list(cuda: str) -> tuple[str, ...]:
     return nvcc_words.arch_list(toolkits.find_toolkit(cuda).archs)
 
 
-def key(share: Share, job: Job, order: Order) -> str:
+def key(share: Share, job: Job, order: BuildContext) -> str:
     """Of everything that goes into a share: not the job's list, which only says what the others are."""
     compiler, table = job.toolchain.host_compiler, order.table
     lists = {row.passed[0] for row in spellings.ROWS if row.passed}
@@ -99,7 +98,7 @@ def key(share: Share, job: Job, order: Order) -> str:
     return files.sha256_of(codec.encode(parts))
 
 
-def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = frozenset()) -> Built:
+def built(job: Job, order: BuildContext, requirements: Source, fresh: frozenset[str] = frozenset()) -> Built:
     """All shares, those of the cache first, as one wheel. The job's folder is held by the caller.
 
     `fresh`: shares that were compiled in this run.
@@ -130,7 +129,7 @@ def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = 
     return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
 
 
-def compiled(share: Share, job: Job, order: Order, requirements: Source) -> tuple[Built, Kept | None]:
+def compiled(share: Share, job: Job, order: BuildContext, requirements: Source) -> tuple[Built, Kept | None]:
     """One share, which is kept; None where it failed."""
     log.info("%s: compiling the share for %s", job.id, share.name)
     words = (*share.words, *nvcc_words.seed(job.toolchain.root))
@@ -140,12 +139,12 @@ def compiled(share: Share, job: Job, order: Order, requirements: Source) -> tupl
     return replace(made, phases=named), kept
 
 
-def there(share: Share, job: Job, order: Order) -> Kept | None:
+def there(share: Share, job: Job, order: BuildContext) -> Kept | None:
     """A share of the cache."""
     return _kept(_place(share, job, order))
 
 
-def accept(share: Share, job: Job, order: Order, wheel: Path, made: Kept) -> None:
+def accept(share: Share, job: Job, order: BuildContext, wheel: Path, made: Kept) -> None:
     """A share that another machine compiled, as if it had been here."""
     place = _place(share, job, order)
     shutil.rmtree(place, ignore_errors=True)
@@ -205,7 +204,7 @@ def _reuse_finding(shares: Sequence[Share], used: dict[str, Kept], kept: dict[st
     return Finding(rule="built-by-shares", severity="note", message=message, evidence=(why,))
 
 
-def _place(share: Share, job: Job, order: Order) -> Path:
+def _place(share: Share, job: Job, order: BuildContext) -> Path:
     return order.store.folder / "shares" / key(share, job, order)[:32]
 
 

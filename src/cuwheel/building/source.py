@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import repository, trees
-from cuwheel.building.job import Tree
+from cuwheel.building.values import Tree
 from cuwheel.device_code.pinned import is_pinned
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.support import units

@@ -25,11 +25,9 @@ from cuwheel.building import (
     source,
     workspace,
 )
-from cuwheel.building.job import Problem, Project, Tree
-from cuwheel.building.order import Order
 from cuwheel.building.requirements import Source, torch_release
-from cuwheel.building.results import JobResult
 from cuwheel.building.tables import Table
+from cuwheel.building.values import BuildContext, JobResult, Problem, Project, Tree
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.machine import fleet
@@ -44,8 +42,8 @@ from cuwheel.verdicts.planning.settings import ALL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.building.job import Job
     from cuwheel.building.request import BuildRequest
+    from cuwheel.building.values import Job
     from cuwheel.support.finding import Finding
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
@@ -102,8 +100,8 @@ class Steps:
         self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
 
     @property
-    def order(self) -> Order:
-        return Order(
+    def order(self) -> BuildContext:
+        return BuildContext(
             request=self.request,
             table=self.table,
             tree=self.tree,

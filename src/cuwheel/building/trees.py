@@ -22,7 +22,7 @@ from cuwheel.toolchains import store, unpack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.job import Tree
+    from cuwheel.building.values import Tree
 
 _MAX_UNPACKED = 20 * 10**9  # more is not a source, but an archive made to fill the disk
 

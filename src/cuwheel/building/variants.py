@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.building.results import MadeVariants
+from cuwheel.building.values import MadeVariants
 from cuwheel.changes.stamp import variants
 from cuwheel.errors import CuwheelError
 from cuwheel.support.finding import Finding
@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.building.order import Order
-    from cuwheel.building.results import JobResult, MergedWheel
+    from cuwheel.building.values import BuildContext, JobResult, MergedWheel
     from cuwheel.changes.stamp.variants import VariantSet
 
 
-def written(order: Order, done: Sequence[JobResult], merged: Sequence[MergedWheel]) -> MadeVariants:
+def written(order: BuildContext, done: Sequence[JobResult], merged: Sequence[MergedWheel]) -> MadeVariants:
     """Of the merged wheels where there are such, else of those of the jobs that passed the gate."""
     if order.table.merge:
         wheels = [each.wheel.path for each in merged if each.wheel]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel.building import variables
-from cuwheel.building.job import Built
+from cuwheel.building.values import Built
 from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import store as store_

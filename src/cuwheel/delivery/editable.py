@@ -31,8 +31,8 @@ from cuwheel.wheel import journal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.building.job import Job
     from cuwheel.building.request import BuildRequest
+    from cuwheel.building.values import Job
     from cuwheel.delivery.installing import Place
     from cuwheel.machine.fleet import Machine
 

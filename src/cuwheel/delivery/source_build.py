@@ -26,7 +26,7 @@ from cuwheel.wheel.metadata import normalised
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.results import BuildResult, JobResult
+    from cuwheel.building.values import BuildResult, JobResult
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.machine.fleet import Machine
 

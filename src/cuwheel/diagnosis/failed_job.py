@@ -16,9 +16,8 @@ from cuwheel.support.units import uncoloured
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.job import Built, Job, Problem
     from cuwheel.building.recording.calls import Call, Record
-    from cuwheel.building.results import JobResult
+    from cuwheel.building.values import Built, Job, JobResult, Problem
     from cuwheel.diagnosis.diagnosis import Cause
     from cuwheel.toolchains.toolchain import Toolchain
 

@@ -6,10 +6,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from cuwheel.building.gate_values import Listed
-from cuwheel.building.job import Phase
 from cuwheel.building.recording.calls import CallState, ToolKind
-from cuwheel.building.results import Outcome, WorkerSpan
+from cuwheel.building.values import Listed, Outcome, Phase, WorkerSpan
 from cuwheel.changes.stamp.variants import VariantSet
 from cuwheel.diagnosis.diagnosis import Failure
 from cuwheel.facts.arch import Arch

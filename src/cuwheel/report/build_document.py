@@ -28,7 +28,7 @@ from cuwheel.support.units import file_name, lasted, size, some
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.results import Outcome
+    from cuwheel.building.values import Outcome
     from cuwheel.report.build import Build, Job, Merged, Tools
     from cuwheel.report.document import Block, Look
     from cuwheel.support.finding import Finding

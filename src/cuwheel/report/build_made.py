@@ -17,10 +17,9 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cuwheel.building import job as building
-    from cuwheel.building.job import Project, Tree
-    from cuwheel.building.results import BuildResult, JobResult, MadeWheel, MergedWheel
+    from cuwheel.building import values as building
     from cuwheel.building.tables import Table
+    from cuwheel.building.values import BuildResult, JobResult, MadeWheel, MergedWheel, Project, Tree
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.diagnosis.diagnosis import Failure
     from cuwheel.facts.arch import Arch

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.building.recording.calls import Call, Record
-    from cuwheel.building.results import WorkerSpan
+    from cuwheel.building.values import WorkerSpan
     from cuwheel.report.build import Job
 
 _MOST_SPANS = 5000  # a page of more would not open; the record has them all

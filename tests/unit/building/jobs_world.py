@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel import api
 from cuwheel.building import jobs, variables
-from cuwheel.building.job import Project, Tree
-from cuwheel.building.order import Order
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
+from cuwheel.building.values import BuildContext, Project, Tree
 from cuwheel.machine.resources import Share
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains import settings
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.building.job import Job
+    from cuwheel.building.values import Job
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 PYTHON = Python(path="/usr/bin/python3.11", version="3.11.2", found_via="a test")
@@ -63,9 +62,9 @@ def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: A
     return variables.Given(**(values | changes))
 
 
-def order(folder: Path, table: Table | None = None, **changes: Any) -> Order:
+def order(folder: Path, table: Table | None = None, **changes: Any) -> BuildContext:
     project = {"name": "demo", "backend": "scikit-build-core", **changes}
-    return Order(
+    return BuildContext(
         request=BuildRequest(folder, jobs=2),
         table=table or Table(),
         tree=Tree(asked=".", folder=folder, files=(), sha256="2" * 64, epoch=1000000000),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.gate_archives import Archives, words_of
+from cuwheel.building.gate_units import Archives, words_of
 from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
 from tests.unit.device_code import build

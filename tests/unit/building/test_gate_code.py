@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.building import gate, gate_units
-from cuwheel.building.gate_values import Wanted
+from cuwheel.building.values import GateRequest
 from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
 from tests.fixtures import systems
@@ -241,7 +241,7 @@ def test_loose_cubins_hold_the_plan_together(tmp_path: Path) -> None:
 
 def test_a_survey_without_containers_is_made_again(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"demo/x.so": "plain-130.so"})
-    wanted = Wanted(archs=(Arch.parse("sm_75"),), ptx=(), cuda="13.0")
+    wanted = GateRequest(archs=(Arch.parse("sm_75"),), ptx=(), cuda="13.0")
     assert not gate.examine(survey(path), wanted).succeeded
 
 

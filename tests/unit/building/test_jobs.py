@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.building import build_tools, jobs, workspace
-from cuwheel.building.job import Built, Project
 from cuwheel.building.tables import Table
+from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
 from cuwheel.facts.arch import Arch

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cuwheel.building import build_tools, finishing, source
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.results import MadeWheel
 from cuwheel.building.steps import Steps
+from cuwheel.building.values import MadeWheel
 from cuwheel.device_code.libraries import Survey
 from cuwheel.diagnosis import failed_job
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
@@ -21,8 +21,7 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.building.job import Job
-    from cuwheel.building.results import JobResult
+    from cuwheel.building.values import Job, JobResult
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.toolchain import Toolchain
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.building import gate
 from cuwheel.building.recording.calls import Call, Record
 from cuwheel.building.tables import GateTable
+from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch
 
@@ -34,11 +35,11 @@ def wheel(folder: Path, files: dict[str, bytes | str], *, tag: str = TAG) -> Pat
     return path
 
 
-def judge(path: Path, plan: str, *, cuda: str = "13.0", **changes: Any) -> gate.Result:
+def judge(path: Path, plan: str, *, cuda: str = "13.0", **changes: Any) -> GateResult:
     """`plan`: architectures and PTX in one list. Changes are of `Wanted`, or of its table."""
     own = {name: changes.pop(name) for name in ("places", "toolkit_root", "record") if name in changes}
     words = plan.split()
-    wanted = gate.Wanted(
+    wanted = GateRequest(
         archs=tuple(Arch.parse(word) for word in words if word.startswith("sm_")),
         ptx=tuple(Arch.parse(word) for word in words if word.startswith("compute_")),
         cuda=cuda,
@@ -48,13 +49,13 @@ def judge(path: Path, plan: str, *, cuda: str = "13.0", **changes: Any) -> gate.
     return gate.examine(survey(path, detail="containers"), wanted)
 
 
-def found(result: gate.Result, rule: str) -> Finding:
+def found(result: GateResult, rule: str) -> Finding:
     """The one finding of a rule."""
     (finding,) = [each for each in result.findings if each.rule == rule]
     return finding
 
 
-def rules(result: gate.Result, severity: str = "error") -> set[str]:
+def rules(result: GateResult, severity: str = "error") -> set[str]:
     return {each.rule for each in result.findings if each.severity == severity}
 
 

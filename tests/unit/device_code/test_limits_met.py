@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
-from cuwheel.building import gate_archives
+from cuwheel.building import gate_units
 from cuwheel.building.recording import cachelog, shadow
 from cuwheel.building.recording.calls import phases
 from cuwheel.changes.repair import search
@@ -77,12 +77,12 @@ def test_functions_of_the_stub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_archives, "_MOST_ARCHIVES", 2)
+    monkeypatch.setattr(gate_units, "_MOST_ARCHIVES", 2)
     (tmp_path / "lib64").mkdir()
     for number in range(4):
         (tmp_path / "lib64" / f"lib{number}.a").touch()
     with limits.collected() as met:
-        assert len(gate_archives.Archives(str(tmp_path), None)._candidates()) == 2
+        assert len(gate_units.Archives(str(tmp_path), None)._candidates()) == 2
     assert "2 of 4 static archives" in only(met)
 
 

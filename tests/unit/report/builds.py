@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuwheel.building.gate_values import Listed
-from cuwheel.building.job import Phase
+from cuwheel.building.values import Listed, Phase
 from cuwheel.diagnosis.diagnosis import Cause, Evidence, Failure
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.report.build import (

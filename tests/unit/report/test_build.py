@@ -264,7 +264,7 @@ def test_calls_from_a_record() -> None:
 
 
 def test_a_failure_from_a_call() -> None:
-    from cuwheel.building.job import Problem
+    from cuwheel.building.values import Problem
 
     trouble = Problem(phase="build", what="the backend failed", hint="see the log")
     plain = failure_of(trouble, output="x" * 20_000)

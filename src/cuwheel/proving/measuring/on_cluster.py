@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import packing, source
-from cuwheel.building.job import Tree
+from cuwheel.building.values import Tree
 from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
 from cuwheel.errors import UsageError

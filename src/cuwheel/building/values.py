@@ -1,0 +1,279 @@
+"""The values that the steps of a build exchange: source and jobs, what the gate is asked, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from cuwheel.building.recipes import Recipe
+from cuwheel.building.recording.calls import Record
+from cuwheel.building.request import BuildRequest
+from cuwheel.building.tables import GateTable, Table
+from cuwheel.changes.stamp.variants import VariantSet
+from cuwheel.device_code.libraries import Survey
+from cuwheel.facts.arch import Arch
+from cuwheel.network.venvs import Python
+from cuwheel.support.finding import Finding
+from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.toolchain import Archive, Setting, Toolchain
+from cuwheel.verdicts.planning import plan as plan_values
+
+# What a build is made of: jobs decided before anything is done, and what became of each.
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """What the files of a source say of it, without running any of them."""
+
+    name: str
+    version: str = ""  # empty where the backend works it out
+    requires_python: str = ""
+    backend: str  # how it is built: see tables.Backend, without `auto`
+    build_backend: str = ""  # the PEP 517 one
+    requires: tuple[str, ...] = ()
+    build_dir: bool = False  # it leaves the place of its build folder to scikit-build-core
+    evidence: str = ""  # why this backend was taken
+
+
+class Tree(Struct, frozen=True, kw_only=True):
+    """A source on disk. `files` are relative to `folder`.
+
+    `left_out`: links that lead out of it. `empty`: submodules that nobody fetched.
+    """
+
+    asked: str
+    folder: Path
+    files: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    repository: bool = False  # the folder is the top of a git repository
+    commit: str = ""
+    described: str = ""  # by its nearest tag: many projects make their version of it
+    epoch: int = 0  # when it was last changed, as far as that can be told without its files' times
+    sha256: str = ""
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One wheel to build: decided, and nothing done yet.
+
+    `python` is the minor version. `interpreter` is None where it is in a container, and found there. `folder`: where it
+    is built; it depends on nothing but the job. `settings`: every variable that the build sees.
+    """
+
+    id: str
+    cuda: str
+    python: str
+    interpreter: Python | None
+    plan: plan_values.Job
+    backend: str
+    toolchain: Toolchain
+    folder: Path
+    settings: tuple[Setting, ...]
+    before: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    subdirectory: str = ""
+    config_settings: dict[str, str] = field(default_factory=dict)
+    force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
+    module_ids: dict[str, str] = field(default_factory=dict)  # of files, by path or name: see grafting.module_ids
+    links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
+    notes: tuple[Finding, ...] = ()
+    key: str = ""  # of everything that goes in: the same key gives the same wheel
+
+    @property
+    def copy(self) -> Path:
+        """Of the whole source."""
+        return self.folder / "src"
+
+    @property
+    def source(self) -> Path:
+        """Where its pyproject.toml is."""
+        return self.copy / self.subdirectory
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {each.name: each.value for each in self.settings}
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """`began`: seconds since the job began."""
+
+    name: str
+    began: float
+    seconds: float
+
+
+class Cached(Struct, frozen=True, kw_only=True):
+    """What the compiler cache did; `problem`: why there was none."""
+
+    hits: int = 0
+    misses: int = 0
+    problem: str = ""
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Why a job ended without a wheel: a program failed, its time was over, or something else."""
+
+    phase: str
+    what: str
+    kind: Literal["program", "time", "other"] = "other"
+    hint: str = ""
+
+
+class Built(Struct, frozen=True, kw_only=True):
+    """What became of a job, as far as the backend's own wheel: naming, repair and gate come after it.
+
+    `record` is empty where nothing was recorded. `resumed`: an earlier run made the wheel, and these are its figures.
+    """
+
+    key: str
+    wheel: str = ""
+    sha256: str = ""
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    log: str = ""
+    record: str = ""
+    recorded: float = 0.0  # when the record began
+    others: dict[str, str] = field(default_factory=dict)  # versions of what was installed to build
+    requirements: tuple[Archive, ...] = ()  # the files that it was installed from, where a lock is to name them
+    cached: Cached | None = None
+    problem: Problem | None = None
+    resumed: bool = False
+    findings: tuple[Finding, ...] = ()  # of how it was built
+
+
+# What the gate is asked and what it answers: frozen values.
+
+
+class GateRequest(Struct, frozen=True, kw_only=True):
+    """What a wheel was to be.
+
+    `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `places`: folders of this machine that no library
+    may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static archives are looked into for
+    unplanned device code; empty if there is none. `record`: shows which archives were linked.
+    """
+
+    archs: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+    cuda: str
+    table: GateTable = field(default_factory=GateTable)
+    places: tuple[str, ...] = ()
+    toolkit_root: str = ""
+    record: Record | None = None
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """Unplanned device code that is accepted: it came from an archive of the toolkit, or is allowed."""
+
+    library: str
+    archs: tuple[Arch, ...]
+    containers: int
+    bytes: int
+    origin: str  # `libcudadevrt.a`, or the word of `allow` that names it
+
+
+class GateResult(Struct, frozen=True, kw_only=True):
+    """`succeeded`: whether the wheel may leave the build. With `enabled = false` it always may."""
+
+    findings: tuple[Finding, ...]
+    listed: tuple[Listed, ...]
+    succeeded: bool
+
+
+# What all jobs of a build share.
+
+
+class BuildContext(Struct, frozen=True, kw_only=True):
+    """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept."""
+
+    request: BuildRequest
+    table: Table
+    tree: Tree
+    project: Project
+    store: Store
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
+
+
+# What became of a build: frozen values that the report shows.
+
+# `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
+# why. `planned`: a dry run.
+Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
+
+
+class MadeWheel(Struct, frozen=True, kw_only=True):
+    """A wheel in its place. `planned`: the architectures that it was to have, machine code and PTX."""
+
+    survey: Survey
+    sha256: str
+    planned: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.survey.target)
+
+
+class JobResult(Struct, frozen=True, kw_only=True):
+    """What became of one wheel. `job` is None where there was no toolchain to make one for.
+
+    `listed`: unplanned device code that was accepted. `problem`: why there is no wheel.
+    """
+
+    id: str
+    python: str
+    plan: plan_values.Job
+    outcome: Outcome
+    job: Job | None = None
+    reason: str = ""
+    built: Built | None = None
+    record: Record | None = None
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    wheel: MadeWheel | None = None
+    listed: tuple[Listed, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problem: Problem | None = None
+
+
+class MergedWheel(Struct, frozen=True, kw_only=True):
+    """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
+
+    jobs: tuple[str, ...]
+    wheel: MadeWheel | None = None
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+class MadeVariants(Struct, frozen=True, kw_only=True):
+    """With `--variants`: what was written of all wheels together; if that failed, `reason` says why."""
+
+    sets: tuple[VariantSet, ...] = ()
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+class WorkerSpan(Struct, frozen=True, kw_only=True):
+    """What a worker of a cluster did, in seconds since the build began."""
+
+    worker: str
+    name: str
+    began: float
+    ended: float
+    failed: bool = False
+
+
+class BuildResult(Struct, frozen=True, kw_only=True):
+    """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
+
+    order: BuildContext
+    configuration: Path | None
+    recipe: Recipe | None
+    jobs: tuple[JobResult, ...]
+    merged: tuple[MergedWheel, ...]
+    variants: MadeVariants
+    unserved: tuple[plan_values.NotServed, ...]
+    findings: tuple[Finding, ...]
+    began: str
+    seconds: float
+    spans: tuple[WorkerSpan, ...] = ()

@@ -25,7 +25,7 @@ from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine, from_gpu
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import platforms
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.matrix import Judge
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.delivery.published import catalogue_of
@@ -145,7 +145,7 @@ def test_every_wheel_gpu_and_driver_is_told_as_check_tells_it(
 
 
 def on(place: page_verdicts.Place, capability: str, driver: str) -> Machine:
-    tegra = platforms.tegra(Capability.parse(capability))
+    tegra = drivers.tegra(Capability.parse(capability))
     return Machine(
         name="m",
         capability=Capability.parse(capability),

@@ -11,7 +11,7 @@ from cuwheel.facts.arch import Arch
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.coverage import Coverage
+from cuwheel.verdicts.predict import Coverage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,14 +15,14 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import drivers, matrix
-from cuwheel.verdicts.choose import Choice, Code, Device, choose
+from cuwheel.verdicts.choice import Choice, Code, Device, choose
 from cuwheel.verdicts.predict import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cuwheel.device_code.libraries import Library
-    from cuwheel.verdicts.choose import Jit
+    from cuwheel.verdicts.choice import Jit
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
 Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"

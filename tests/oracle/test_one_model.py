@@ -8,7 +8,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import coverage, matrix
+from cuwheel.verdicts import matrix, predict
 from tests.oracle import packages
 
 pytestmark = pytest.mark.download
@@ -26,7 +26,7 @@ def test_inspect_and_check_agree(package: packages.Published) -> None:
     }
     problems, compared = [], 0
     for library in found.libraries:
-        covered = coverage.of(library)
+        covered = predict.coverage_of(library)
         for device in known if covered else ():
             says = [name for name in ("native", "jit", "partial") if device in getattr(covered, name)] or ["fails"]
             if (library.path, device) not in judged:

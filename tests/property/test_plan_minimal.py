@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Jit, Machine
+from cuwheel.verdicts.choice import serves
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.settings import Wishes
-from cuwheel.verdicts.targets import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -40,7 +40,7 @@ def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
     """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
     from cuwheel.facts import toolkits as table
     from cuwheel.report import toolkits as report
-    from cuwheel.verdicts import targets
+    from cuwheel.verdicts import choice
 
     found = [table.find_release(version) for version in wanted] if wanted else table.all_releases()
-    return report.answer_of(targets.compiling(found, compiles) if compiles else found)
+    return report.answer_of(choice.releases_compiling(found, compiles) if compiles else found)

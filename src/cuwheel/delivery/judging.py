@@ -15,7 +15,7 @@ from cuwheel.facts import libraries
 from cuwheel.machine import torch_installed
 from cuwheel.support.units import file_name, some
 from cuwheel.verdicts import matrix, pins, tags, torch_releases
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.pins import Pin
 from cuwheel.verdicts.predict import Outcome

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.facts import architectures, libraries, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
-from cuwheel.verdicts import check_rules, driver_steps, platforms, tags
+from cuwheel.verdicts import check_rules, driver_steps, drivers, tags
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.matrix import Judge
 
@@ -125,7 +125,7 @@ def _refusal(listed: Sequence[str], machine: Machine) -> str:
 def capabilities(place: Place) -> tuple[Capability, ...]:
     """Of GPUs that such a system can have: Tegras are part of theirs."""
     known = architectures.current_capabilities()
-    return tuple(each for each in known if not platforms.tegra(each) or place.cpu == "aarch64")
+    return tuple(each for each in known if not drivers.tegra(each) or place.cpu == "aarch64")
 
 
 @cache
@@ -205,7 +205,7 @@ class _Sweep:
 
 
 def _with_gpu(machine: Machine, capability: Capability) -> Machine:
-    return replace(machine, capability=capability, tegra=platforms.tegra(capability))
+    return replace(machine, capability=capability, tegra=drivers.tegra(capability))
 
 
 def _number(numbered: dict[T, int], item: T) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import description, wheel_facts
 from cuwheel.support.units import file_name, size
-from cuwheel.verdicts import coverage
+from cuwheel.verdicts import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,10 +81,10 @@ class WheelPage:
     def with_code(self) -> list[LibraryRow]:
         found = []
         for library, facts in zip(self._survey.libraries, self.facts.libraries, strict=True):
-            reach = coverage.of(library)
+            reach = predict.coverage_of(library)
             archs = dict.fromkeys(row.arch for row in library.device_code)
             if archs:
-                words = coverage.words(reach, once_linked=library.type == "relocatable") if reach else ""
+                words = predict.coverage_in_words(reach, once_linked=library.type == "relocatable") if reach else ""
                 row = LibraryRow(library.path, size(facts.size), ", ".join(library.toolkits), ", ".join(archs), words)
                 found.append(row)
         return found

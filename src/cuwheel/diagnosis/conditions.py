@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.diagnosis.known import Known, parsed_arch
 from cuwheel.facts import toolkits, versions
-from cuwheel.verdicts.choose import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
+from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

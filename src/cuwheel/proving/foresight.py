@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import choose, driver_steps, matrix
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts import choice, driver_steps, matrix
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.predict import Outcome
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 # The errors that are about device code, as the runtime, the driver and their texts name them.
 SIGNS: dict[int, tuple[str, ...]] = {
-    choose.NO_KERNEL_IMAGE.code: (
-        choose.NO_KERNEL_IMAGE.name,
+    choice.NO_KERNEL_IMAGE.code: (
+        choice.NO_KERNEL_IMAGE.name,
         "CUDA_ERROR_NO_BINARY_FOR_GPU",
         "no kernel image is available",
     ),
-    choose.UNSUPPORTED_PTX.code: (
-        choose.UNSUPPORTED_PTX.name,
+    choice.UNSUPPORTED_PTX.code: (
+        choice.UNSUPPORTED_PTX.name,
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "the provided PTX was compiled with an unsupported toolchain",
     ),
-    choose.JIT_DISABLED.code: (
-        choose.JIT_DISABLED.name,
+    choice.JIT_DISABLED.code: (
+        choice.JIT_DISABLED.name,
         "CUDA_ERROR_JIT_COMPILATION_DISABLED",
         "PTX JIT compilation was disabled",
     ),
-    choose.INVALID_SOURCE.code: (
-        choose.INVALID_SOURCE.name,
+    choice.INVALID_SOURCE.code: (
+        choice.INVALID_SOURCE.name,
         "CUDA_ERROR_INVALID_SOURCE",
         "device kernel image is invalid",
     ),
-    choose.SYMBOL_NOT_FOUND.code: (choose.SYMBOL_NOT_FOUND.name, "named symbol not found"),
-    choose.INSUFFICIENT_DRIVER.code: (
-        choose.INSUFFICIENT_DRIVER.name,
+    choice.SYMBOL_NOT_FOUND.code: (choice.SYMBOL_NOT_FOUND.name, "named symbol not found"),
+    choice.INSUFFICIENT_DRIVER.code: (
+        choice.INSUFFICIENT_DRIVER.name,
         "CUDA driver version is insufficient for CUDA runtime version",
     ),
 }

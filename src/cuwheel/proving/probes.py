@@ -13,8 +13,7 @@ from msgspec import Struct
 from cuwheel.device_code import limits
 from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.facts import architectures, toolkits, versions
-from cuwheel.verdicts import entries
-from cuwheel.verdicts.choose import Code, Device, choose
+from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +91,7 @@ def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:
 
 def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
     """Empty where it holds something whose answer cannot be predicted."""
-    found = [entries.code(row) if row.linked else None for row in rows]
+    found = [loadable_code(row) if row.linked else None for row in rows]
     return () if None in found else tuple(each for each in found if each)
 
 

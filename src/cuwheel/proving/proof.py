@@ -16,7 +16,7 @@ from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import Kind, Loaded, Outcome
 from cuwheel.support import codec, decode, files, printable
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome as Predicted
 from cuwheel.wheel import record
 

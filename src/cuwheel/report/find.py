@@ -10,7 +10,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support.units import size
 from cuwheel.verdicts import torch_releases
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
-from cuwheel.verdicts.targets import releases_for
+from cuwheel.verdicts.choice import releases_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import coverage, library_rules
-from cuwheel.verdicts.coverage import Coverage
+from cuwheel.verdicts import library_rules, predict
+from cuwheel.verdicts.predict import Coverage
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
 
@@ -48,7 +48,7 @@ class Inspect(Struct, frozen=True, kw_only=True):
 
 def answer_of(found: Survey, described: Description | None, unclear: Sequence[Finding], *, entries: bool) -> Inspect:
     """`entries`: with every container. `unclear`: what is wrong with the description."""
-    reaches = [(library, coverage.of(library)) for library in found.libraries]
+    reaches = [(library, predict.coverage_of(library)) for library in found.libraries]
     return Inspect(
         target=found.target,
         kind=found.kind,
@@ -66,7 +66,7 @@ def answer_of(found: Survey, described: Description | None, unclear: Sequence[Fi
             LibraryCoverage(
                 path=library.path,
                 coverage=reach,
-                words=coverage.words(reach, once_linked=library.type == "relocatable"),
+                words=predict.coverage_in_words(reach, once_linked=library.type == "relocatable"),
             )
             for library, reach in reaches
             if reach

@@ -15,7 +15,7 @@ from cuwheel.tracing.code import Files, Image, chosen, image
 from cuwheel.tracing.driver_log import DriverLog
 from cuwheel.tracing.events import Event, text
 from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,16 +16,16 @@ from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import log
 from cuwheel.tracing.events import text
-from cuwheel.verdicts import choose as choosing
-from cuwheel.verdicts import drivers, entries
-from cuwheel.verdicts.choose import Code
+from cuwheel.verdicts import choice, drivers
+from cuwheel.verdicts import choice as choosing
+from cuwheel.verdicts.choice import Code
 from cuwheel.wheel import installed
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Container, Library
     from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu
-    from cuwheel.verdicts.choose import Choice
+    from cuwheel.verdicts.choice import Choice
 
 _ELF_ABI_AT, _ELF_FLAGS_AT = 8, 48
 
@@ -96,7 +96,7 @@ def image(event: Event, files: Files) -> Image:
         return Image(_in_memory(event), file)  # such as PTX that stands in a program as its text
     rows = library.device_code
     wanted = range(len(rows)) if index is None else library.containers[index].code
-    codes = tuple(code for each in wanted if (code := entries.code(rows[each])))
+    codes = tuple(code for each in wanted if (code := choice.loadable_code(rows[each])))
     return Image(codes, file, index)
 
 
@@ -130,7 +130,7 @@ def machine(gpu: Gpu) -> Machine:
 def chosen(found: Image, gpu: Gpu) -> Choice | None:
     """What the driver takes of it; None where what is in it is not known."""
     on = machine(gpu)
-    device = entries.device(on)
+    device = choice.device_of_machine(on)
     if device is None or not found.codes:
         return None
     isa = drivers.ptx_isa(on, "linux")

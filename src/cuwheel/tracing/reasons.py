@@ -17,7 +17,7 @@ from cuwheel.support.units import size
 from cuwheel.tracing.code import chosen, machine
 from cuwheel.tracing.events import text
 from cuwheel.verdicts import drivers, matrix
-from cuwheel.verdicts.choose import SYMBOL_NOT_FOUND
+from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND
 from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:

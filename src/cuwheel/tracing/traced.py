@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.facts.arch import Capability
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 
 # How the driver took it. `unknown`: nothing tells what it chose; `none`: nothing in it fits.
 How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from cuwheel.facts import toolkits, versions
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import drivers, gpu_support
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import named
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _just_after(driver: str) -> str:
 
 def _parts(survey: Survey, machine: Machine) -> Iterator[Sequence[str]]:
     """Every driver of the tables, in parts within which none decides anything for these libraries."""
-    systems = {machine.os} if machine.os else {drivers.system(each, machine) for each in survey.libraries}
+    systems = {machine.os} if machine.os else {drivers.system_of(each, machine) for each in survey.libraries}
     every = _sorted({_FIRST, *(each for on in systems for each in _everywhere(machine, on))})
     deciding = {_FIRST, *_deciding(survey, machine), every[-1]}
     starts = [index for index, each in enumerate(every) if each in deciding]
@@ -124,7 +124,7 @@ def _everywhere(machine: Machine, on: OperatingSystem) -> Iterator[str]:
 
 def _of_gpu(machine: Machine) -> Iterator[str]:
     """The first branch that knows it, and the first that no longer does."""
-    if support := gpu_support.support_of(machine):
+    if support := drivers.support_of(machine):
         yield support.first
         yield from (support.dropped,) if support.dropped else ()
 
@@ -137,7 +137,7 @@ def _deciding(survey: Survey, machine: Machine) -> Iterator[str]:
 
 def _deciding_for(library: Library, machine: Machine) -> Iterator[str | None]:
     """Its runtime's floor, and the drivers that came with the toolkits that wrote its code."""
-    on = drivers.system(library, machine)
+    on = drivers.system_of(library, machine)
     yield drivers.floor_of(library, machine)
     yield toolkits.zstd_floor(on)
     for toolkit in library.toolkits:

@@ -1,29 +1,118 @@
-"""What a machine's driver can do for a library: run its CUDA major, compile its PTX, read its compression."""
+"""What a driver or a platform can do for a library, and fixes that work.
+
+Whether the driver knows the GPU; whether it runs the library's CUDA major, compiles its PTX and reads its compression;
+servers and Jetsons, which were two distributions of CUDA for arm64 until there was one; desktop code on a Tegra.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.facts import libraries, toolkits, versions
-from cuwheel.verdicts import entries, gpu_support
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, gpu_drivers, gpus, libraries, packages, toolkits, versions
+from cuwheel.facts.tables import tables
+from cuwheel.verdicts import choice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.device_code.libraries import Library
+    from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import Release
+    from cuwheel.facts.rows.gpu_drivers import DriverSupport
+    from cuwheel.facts.rows.toolkits import Release, Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.choose import Device
+    from cuwheel.verdicts.choice import Device
+
+
+# Whether a machine's driver knows its GPU, and how new a driver that does can be.
+
+# `too-old`: a later driver was the first to know the GPU. `too-new`: support for it has ended.
+GpuState: TypeAlias = Literal["known", "too-old", "too-new", "open"]
+
+
+def support_of(machine: Machine) -> DriverSupport | None:
+    """None where nobody has said; a Jetson's driver comes with L4T and always fits."""
+    if machine.capability is None or machine.runs_l4t:
+        return None
+    try:
+        return gpu_drivers.support(architectures.current(machine.capability))
+    except UnknownNameError:
+        return None
+
+
+def gpu_state(machine: Machine, on: OperatingSystem) -> GpuState:
+    """`open` where the driver is not known, or the table does not know the GPU."""
+    row = support_of(machine)
+    if machine.gpu_seen or row is None:
+        return "known" if machine.gpu_seen else "open"
+    oldest, newest = _driver_range(machine, on)
+    if newest is not None and not versions.at_least(newest, row.first):
+        return "too-old"
+    if oldest is not None and row.dropped and versions.at_least(oldest, row.dropped):
+        return "too-new"
+    return "known" if machine.driver else "open"
+
+
+def _driver_range(machine: Machine, on: OperatingSystem) -> tuple[str | None, str | None]:
+    """The oldest and the newest that its driver can be; by its CUDA, its number lies between those of two toolkits."""
+    if machine.driver or not machine.driver_cuda:
+        return machine.driver, machine.driver
+    rows = toolkits.all_releases()
+    came_for = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
+    newer = rows[len(came_for) :]
+    after = newer[0].driver.on(on) if newer else None
+    return (came_for[-1].driver.on(on) if came_for else None), (str(versions.major(after) - 1) if after else None)
+
+
+def driver_reachable(machine: Machine, driver: str) -> bool:
+    """Whether there are drivers that are at least this new and know the GPU."""
+    row = support_of(machine)
+    return row is None or row.dropped is None or not versions.at_least(driver, row.dropped)
+
+
+def at_least_knowing_gpu(machine: Machine, driver: str | None) -> str | None:
+    """The driver, or the first that knows the GPU if that is newer."""
+    row = support_of(machine)
+    if row is None or (driver and versions.at_least(driver, row.first)):
+        return driver
+    return row.first
+
+
+def unlisted_before(machine: Machine, on: OperatingSystem) -> str | None:
+    """The release whose list names the GPU first, if the driver's own does not; on Windows that is not known."""
+    if not (machine.gpu and machine.driver) or machine.gpu_seen or on == "windows" or gpu_state(machine, on) != "known":
+        return None
+    try:
+        name = gpus.find_gpu(machine.gpu).name
+    except UnknownNameError:
+        return None
+    return gpu_drivers.unlisted_before(name, machine.driver)
+
+
+def gpu_conditions(machine: Machine, *, above: str | None) -> Iterator[str]:
+    """What must hold of a driver that is not known. `above`: what it must be for other reasons."""
+    row = support_of(machine)
+    if row is None or machine.gpu_seen or machine.driver or machine.driver_cuda:
+        return
+    if above is None or not versions.at_least(above, row.first):
+        yield f"driver {row.first} or later, the first to support this GPU"
+    if row.last:
+        yield f"a driver of branch {row.last} or older: {row.last} is the last to support this GPU"
+
+
+# What the driver can do for a library: run its CUDA major, compile its PTX, read its compression.
 
 
 def device_of(library: Library, machine: Machine) -> Device | None:
     """The machine's GPU as the choice of code goes by it; None where its capability is not known."""
-    found = entries.device(machine)
-    return replace(found, ptx_isa=ptx_isa(machine, system(library, machine))) if found else None
+    found = choice.device_of_machine(machine)
+    return replace(found, ptx_isa=ptx_isa(machine, system_of(library, machine))) if found else None
 
 
-def system(library: Library, machine: Machine) -> OperatingSystem:
+def system_of(library: Library, machine: Machine) -> OperatingSystem:
     """The machine's; where that is not known, the only one that the library can run on."""
     return machine.os or ("windows" if library.format == "pe" else "linux")
 
@@ -65,7 +154,7 @@ def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:
     return row.ptx_isa if row else None
 
 
-def cuda(machine: Machine, on: OperatingSystem) -> str | None:
+def cuda_of_driver(machine: Machine, on: OperatingSystem) -> str | None:
     """The CUDA that the driver came for, or the newest that it is known to have come for. None: not known."""
     row = _newest_known(machine, on)
     return machine.driver_cuda or (row.version if row else None)
@@ -76,7 +165,7 @@ def newer_toolkits(library: Library, machine: Machine) -> tuple[str, ...]:
 
     All of them where the driver is not known.
     """
-    known = cuda(machine, system(library, machine))
+    known = cuda_of_driver(machine, system_of(library, machine))
     return tuple(each for each in library.toolkits if known is None or not versions.at_least(known, each))
 
 
@@ -107,7 +196,7 @@ def _newest_known(machine: Machine, on: OperatingSystem) -> Release | None:
 def floor_of(library: Library, machine: Machine) -> str | None:
     """The driver from which on its CUDA runtime works; None where it has no runtime, or nobody has said."""
     needed = runtime_cuda(library)
-    return None if needed is None or machine.runs_l4t else toolkits.runtime_floor(needed, system(library, machine))
+    return None if needed is None or machine.runs_l4t else toolkits.runtime_floor(needed, system_of(library, machine))
 
 
 def below_floor(library: Library, machine: Machine) -> bool:
@@ -116,7 +205,7 @@ def below_floor(library: Library, machine: Machine) -> bool:
     if needed is None:
         return False
     floor = floor_of(library, machine)
-    if floor and not gpu_support.reachable(machine, floor):
+    if floor and not driver_reachable(machine, floor):
         return True
     if machine.driver and floor:
         return not toolkits.reaches(machine.driver, floor)
@@ -135,7 +224,7 @@ def floor_condition(library: Library, machine: Machine) -> str | None:
 
 def zstd_floor(library: Library, machine: Machine) -> str | None:
     """The driver that reads its ZSTD-compressed code; None where its CUDA major needs a newer one anyway."""
-    floor = toolkits.zstd_floor(system(library, machine))
+    floor = toolkits.zstd_floor(system_of(library, machine))
     if floor is None or machine.runs_l4t:
         return None
     minimum = floor_of(library, machine)
@@ -148,7 +237,7 @@ def below_zstd_floor(library: Library, machine: Machine) -> bool:
         return False
     if machine.driver:
         return not toolkits.reaches(machine.driver, floor)
-    came_with = toolkits.driver_cuda(floor, system(library, machine))
+    came_with = toolkits.driver_cuda(floor, system_of(library, machine))
     if not machine.driver_cuda or came_with is None:
         return False
     return not versions.at_least(machine.driver_cuda, came_with.version)
@@ -186,20 +275,20 @@ def once_updated(library: Library, machine: Machine) -> Machine:
 
     That is the oldest that will do, or the last that knows the GPU: a version, or a branch alone.
     """
-    known = gpu_support.state(machine, system(library, machine))
+    known = gpu_state(machine, system_of(library, machine))
     if known in ("known", "open") and not below_floor(library, machine):
         return machine
-    floor, support = floor_of(library, machine), gpu_support.support_of(machine)
-    if floor and not gpu_support.reachable(machine, floor):
+    floor, support = floor_of(library, machine), support_of(machine)
+    if floor and not driver_reachable(machine, floor):
         wanted = None
     elif known == "too-new" and support:
         wanted = support.last
     else:
-        wanted = gpu_support.at_least_known(machine, floor)
+        wanted = at_least_knowing_gpu(machine, floor)
     return replace(machine, driver=wanted, driver_cuda=None)
 
 
-def named(machine: Machine) -> str:
+def driver_in_words(machine: Machine) -> str:
     """The driver in words."""
     if machine.driver is None:
         return f"a driver of CUDA {machine.driver_cuda}"
@@ -210,3 +299,163 @@ def driver_for(cuda: str, on: OperatingSystem) -> str | None:
     """The driver that came with a toolkit, or with the first that is as new; None: not known."""
     row = _first_as_new(cuda)
     return row.driver.on(on) if row else None
+
+
+# Servers and Jetsons: two distributions of CUDA for arm64, until there was one; and desktop code on a Tegra.
+
+
+def wrong_distribution(library: Library, machine: Machine) -> bool:
+    """A build for servers on a Jetson, from before there was one distribution for both; or the reverse."""
+    if library.platform is None or one_distribution(library):
+        return False
+    if library.platform.name == "sbsa":
+        return machine.runs_l4t
+    return (
+        machine.cpu == "aarch64" and not machine.runs_l4t and machine.capability is not None and not is_tegra(machine)
+    )
+
+
+def one_distribution(library: Library) -> bool:
+    major = cuda_major(library)
+    return major is not None and major >= versions.major(tables().toolkits.arm64.one_distribution_since)
+
+
+def unconfirmed_on_tegra(library: Library, machine: Machine) -> bool:
+    """A server build of the one distribution, on a Tegra that it is not known to serve.
+
+    Where it depends on an L4T that was not told, that is a condition: the code itself is known.
+    """
+    told = machine.l4t is not None or toolkits.joined_arm64(machine.capability) is None
+    return told and needs_newer_l4t(library, machine)
+
+
+def needs_newer_l4t(library: Library, machine: Machine) -> bool:
+    """Whether a server build runs on this Jetson only with an L4T that it is not known to have."""
+    if library.platform is None or library.platform.name != "sbsa" or not machine.runs_l4t:
+        return False
+    if not one_distribution(library):
+        return False
+    row = toolkits.joined_arm64(machine.capability)
+    if row is None:
+        return True
+    # Thor never ran anything older: what its L4T is does not matter.
+    first = versions.at_least(tables().toolkits.arm64.one_distribution_since, row.cuda)
+    return not first and not (machine.l4t and versions.at_least(machine.l4t, row.l4t))
+
+
+def jetpack_needed(machine: Machine) -> str:
+    """What must be installed on a Jetson for the one distribution to serve it; empty where nobody has said."""
+    row = toolkits.joined_arm64(machine.capability)
+    if row is None:
+        return ""
+    package = f", or the package {row.compat.format(major=versions.major(row.cuda), minor='x')}" if row.compat else ""
+    return f"JetPack {row.jetpack} (L4T {row.l4t}) or later{package}"
+
+
+def is_tegra(machine: Machine) -> bool:
+    return machine.capability is not None and tegra(machine.capability)
+
+
+def tegra(capability: Capability) -> bool:
+    try:
+        return architectures.find_architecture(architectures.current(capability)).tegra
+    except UnknownNameError:
+        return False
+
+
+def across_tegra(arch: Arch, machine: Machine) -> bool:
+    """Machine code of a desktop part on a Tegra of the same major, or the reverse: NVIDIA promises nothing."""
+    if machine.capability is None or arch.kind != "sm":
+        return False
+    return tegra(arch.capability) != is_tegra(machine)
+
+
+def platform_conditions(library: Library, machine: Machine) -> Iterator[str]:
+    if needs_newer_l4t(library, machine):
+        since = tables().toolkits.arm64.one_distribution_since
+        wanted = jetpack_needed(machine)
+        yield (
+            f"{wanted}, which CUDA for servers serves"
+            if wanted
+            else f"CUDA {since} or later for servers runs on this Jetson (not confirmed)"
+        )
+
+
+# Fixes that work: drivers that know the GPU, and toolkits that compile for it and that its driver runs.
+
+
+def newer_driver_fix(machine: Machine, floor: str | None, cuda: str) -> str:
+    """With the way out that data-centre GPUs have. `floor`: None where the table has no number for this CUDA."""
+    if machine.runs_l4t:
+        return "install a JetPack of that CUDA: a Jetson's driver comes with it"
+    row = support_of(machine)
+    if floor and row and not driver_reachable(machine, floor):
+        return f"a newer driver does not help: branch {row.last} is the last for this GPU"
+    fix = f"update the driver to {at_least_knowing_gpu(machine, floor) or f'that of CUDA {cuda}'} or later"
+    if row and row.last:
+        fix += f" (branch {row.last} is the last for this GPU)"
+    if machine.product and toolkits.forward_compatible(machine.product) and _driver_knows_gpu(machine):
+        fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
+    return fix
+
+
+def _driver_knows_gpu(machine: Machine) -> bool:
+    return gpu_state(machine, machine.os or "linux") not in ("too-old", "too-new")
+
+
+def working_toolkits(machine: Machine, on: OperatingSystem) -> tuple[Toolkit, ...]:
+    """Toolkits that compile machine code for the machine's GPU and run on its driver, or on one that it can have."""
+    able = choice.toolkits_for(machine.capability) if machine.capability else ()
+    return tuple(row for row in able if _driver_runs(row, machine, on))
+
+
+def _driver_runs(toolkit: Toolkit, machine: Machine, on: OperatingSystem) -> bool:
+    floor = toolkits.minor_compat_floor(toolkit.major, on)
+    if not machine.runs_l4t and floor and not driver_reachable(machine, floor):
+        return False
+    if not _driver_knows_gpu(machine):
+        return True  # another driver is needed anyway
+    if machine.driver and not machine.runs_l4t:
+        return floor is None or versions.at_least(machine.driver, floor)
+    return machine.driver_cuda is None or versions.major(machine.driver_cuda) >= toolkit.major
+
+
+def _beside_torch(library: Library, machine: Machine, rows: tuple[Toolkit, ...]) -> tuple[Toolkit, ...]:
+    """Of an extension of torch, those that build what loads beside the torch that is there."""
+    extends = any(packages.framework_of(soname) == "torch" for soname in library.needed)
+    if not (extends and machine.torch_cuda):
+        return rows
+    return tuple(row for row in rows if row.major == versions.major(machine.torch_cuda))
+
+
+def rebuild_fix(library: Library, machine: Machine) -> str:
+    """How to get code for the machine's GPU; empty where its GPU is not known."""
+    if machine.capability is None:
+        return ""
+    able = _beside_torch(library, machine, working_toolkits(machine, system_of(library, machine)))
+    if not able:
+        return "take a release that has code for this GPU: no known toolkit builds it for this machine"
+    name = choice.capability_in_toolkit(able[-1], machine.capability)
+    named = [row for row in able if choice.capability_in_toolkit(row, name) == name]
+    return (
+        f"build it for this GPU too, with {toolkits.span(named)}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
+        f"TORCH_CUDA_ARCH_LIST='… {name}', or take a release that has it"
+    )
+
+
+def older_build_fix(library: Library, machine: Machine) -> str:
+    """A build by an older CUDA major that the machine's driver runs; empty where there can be none."""
+    needed = runtime_cuda(library)  # what the driver is too old for, which its device code need not be of
+    able = _beside_torch(library, machine, working_toolkits(machine, system_of(library, machine)))
+    older = [row for row in able if needed and row.major < versions.major(needed)]
+    return f"take a build by {toolkits.span(older)}" if older and _driver_knows_gpu(machine) else ""
+
+
+def its_cuda_can_build(library: Library, machine: Machine) -> bool:
+    """Whether the CUDA major that built a library also compiles for the machine's GPU, and its drivers run that."""
+    major = cuda_major(library)
+    if major is None or machine.capability is None:
+        return True
+    floor = toolkits.runtime_floor(str(major), system_of(library, machine))
+    built = any(row.major == major for row in choice.releases_for(machine.capability))
+    return built and (floor is None or driver_reachable(machine, floor))

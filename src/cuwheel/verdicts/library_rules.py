@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cuwheel.support.units import size
-from cuwheel.verdicts import coverage, rule
+from cuwheel.verdicts import predict, rule
 from cuwheel.verdicts.rule import Found
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def uncompressed_device_code(library: Library) -> Iterator[Found]:
     source="NVIDIA: CUDA programming guide, binary and PTX compatibility",
 )
 def no_ptx_for_newer_gpus(library: Library) -> Iterator[Found]:
-    reach = coverage.of(library)
+    reach = predict.coverage_of(library)
     if reach and not reach.future:
         newest = max((row.arch for row in library.device_code if row.kind == "cubin"), key=_number, default="")
         yield Found(

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.verdicts import check_rules, drivers, reach, tags, torch_releases, variant_claims
+from cuwheel.verdicts import check_rules, drivers, predict, tags, torch_releases, variant_claims
 from cuwheel.verdicts.check_rules.case import Case, Whole
 from cuwheel.verdicts.library_findings import Key, alike, in_part, of_libraries, of_library
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve, surroundings
 from cuwheel.verdicts.loading import Loading, apart, loading
-from cuwheel.verdicts.modules import of_driver
-from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, stopped
-from cuwheel.verdicts.reach import served_together
+from cuwheel.verdicts.modules import is_driver_copy
+from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, served_together, with_machine_limits
 from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best, error_of, main_part, together
 from cuwheel.wheel import workload_mark
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.device_code.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.reach import Reach
+    from cuwheel.verdicts.predict import Reach
 
 _IN_PART = "code-for-gpu-in-part"
 
@@ -72,7 +71,7 @@ class Judge:
 
     def __init__(self, survey: Survey, torch: TorchExports | None = None) -> None:
         self._survey, self._torch = survey, torch
-        self._reaches = reach.of_all(survey)
+        self._reaches = predict.reaches_by_path(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judged)
         self._exports = functools.cache(lambda version: torch_releases.exports(version, survey.torch_symbols))
@@ -141,7 +140,7 @@ def _meant(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _has_own_code(library: Library) -> bool:
-    return bool(library.device_code) and not of_driver(library)
+    return bool(library.device_code) and not is_driver_copy(library)
 
 
 def _judged(survey: Survey, machine: Machine, read: _Read, load: Loading) -> dict[str, _Judged]:
@@ -204,7 +203,9 @@ def _without_code(library: Library, machine: Machine) -> Prediction:
     """A library that only calls the CUDA runtime, or a library of CUDA's, can still meet a driver that does not run
     it, or not this GPU.
     """
-    return stopped(NOTHING, library, machine) if library.cudart or drivers.runtime_cuda(library) else NOTHING
+    return (
+        with_machine_limits(NOTHING, library, machine) if library.cudart or drivers.runtime_cuda(library) else NOTHING
+    )
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:

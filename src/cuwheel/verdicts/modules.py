@@ -1,5 +1,10 @@
-"""The containers of a library as the driver sees them: which stand alone, which a device link made, which it was
-made from.
+"""The containers of a library as the driver sees them, and what it links at load where no linked code fits.
+
+Some containers stand alone, some a device link made, and some it was made from. The driver links those that fit:
+- An object that would have to be compiled and cannot be, or a cubin of a toolkit that is newer than the driver, spoils
+  the link for all kernels; the first in the order of the file gives the error.
+- Objects that nothing in them fits are left out. If another one calls into them the link fails: 300 for all kernels.
+- Otherwise the kernels in the objects that fit run, and those in the others have no name: 500. So it is with variables.
 """
 
 from __future__ import annotations
@@ -14,15 +19,15 @@ from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.libraries import Absent, Symbols
 from cuwheel.facts import architectures, libraries
 from cuwheel.support.units import file_name
-from cuwheel.verdicts.choose import Code
-from cuwheel.verdicts.entries import code as code_of
-from cuwheel.verdicts.targets import serves
+from cuwheel.verdicts.choice import INVALID_SOURCE, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, Choice, Code, CudaError, serves
+from cuwheel.verdicts.choice import loadable_code as code_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from cuwheel.device_code.libraries import Container, DeviceCode, Library
     from cuwheel.facts.arch import Arch
+
 
 _DEVICE_LINKED = 2  # the version of a wrapper
 _REGISTERING = ("elf", "pe")  # the others are loaded as a whole
@@ -86,7 +91,7 @@ def modules(library: Library) -> tuple[Module, ...]:
     GPU can miss; and the driver's own code.
     Objects and archives have the modules of what will be linked from them.
     """
-    if of_driver(library):
+    if is_driver_copy(library):
         return ()
     rows = library.device_code
     linked = device_linked(library)
@@ -121,15 +126,15 @@ def modules(library: Library) -> tuple[Module, ...]:
     ]
     if library.type == "relocatable":
         found = [replace(each, relocatable=False, device_linked=False) for each in found]
-    return _counted(each for each in found if each.codes or each.empty)
+    return _count_alike(each for each in found if each.codes or each.empty)
 
 
-def of_driver(library: Library) -> bool:
+def is_driver_copy(library: Library) -> bool:
     """Whether it is a copy of the driver's: the code inside does not belong to the package."""
     return any(libraries.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
 
 
-def _counted(found: Iterable[Module]) -> tuple[Module, ...]:
+def _count_alike(found: Iterable[Module]) -> tuple[Module, ...]:
     """Of thousands of containers most are alike. Those with the same entries share one tuple of them."""
     alike: dict[tuple[object, ...], list[Module]] = {}
     for each in found:
@@ -234,3 +239,82 @@ def _serve_one_gpu(lists: Collection[frozenset[Arch]]) -> bool:
     """Whether there is a GPU that every one of them has something for."""
     known = architectures.current_capabilities()
     return any(all(any(serves(arch, device) for arch in each) for each in lists) for device in known)
+
+
+# What the driver makes of relocatable objects when no linked code fits: it links those that fit, at load.
+
+# What the driver itself brings into every link.
+_BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fail"})
+
+
+class RelocatableObject(Struct, frozen=True):
+    """A relocatable object, and what the driver would take of it."""
+
+    module: Module
+    choice: Choice
+
+    @property
+    def fits(self) -> bool:
+        return self.choice.how != "none"
+
+    @property
+    def symbols(self) -> Symbols | None:
+        return self.module.symbols
+
+
+class LinkResult(Struct, frozen=True, kw_only=True):
+    """`error`: of all kernels. Without one the kernels of the objects `in_it` run, those of `left_out` give 500.
+
+    `alternatives`: what else it may be, where the names in the objects are not known. `too_new`: the toolkit is.
+    """
+
+    error: CudaError | None = None
+    in_it: tuple[RelocatableObject, ...] = ()
+    left_out: tuple[RelocatableObject, ...] = ()
+    alternatives: tuple[CudaError, ...] = ()
+    too_new: bool = False
+
+
+def link_objects(objects: Sequence[RelocatableObject], *, too_new: bool) -> LinkResult:
+    """`too_new`: the driver cannot link cubins of the toolkit that wrote these."""
+    for each in objects:
+        if too_new and each.choice.how in ("native", "compatible"):
+            return LinkResult(error=NO_KERNEL_IMAGE, too_new=True)
+        if each.choice.error not in (None, NO_KERNEL_IMAGE):
+            return LinkResult(error=each.choice.error)
+    fitting = tuple(each for each in objects if each.fits)
+    missing = tuple(each for each in objects if not each.fits)
+    if not fitting:
+        return LinkResult(error=SYMBOL_NOT_FOUND)
+    if not missing:
+        return LinkResult(in_it=fitting)
+    if any(each.symbols is None for each in fitting):
+        return LinkResult(error=SYMBOL_NOT_FOUND, alternatives=(INVALID_SOURCE,))
+    if _needs_missing(fitting, missing):
+        return LinkResult(error=INVALID_SOURCE)
+    if not any(map(_registered, fitting)):
+        return LinkResult(error=SYMBOL_NOT_FOUND)
+    return LinkResult(in_it=fitting, left_out=tuple(filter(_registered, missing)))
+
+
+def _registered(each: RelocatableObject) -> bool:
+    """Whether the host has names of it. An object that nothing is left of had kernels, for all that is known."""
+    names = each.symbols
+    return names is None or (not names.of_runtime and bool(names.kernels or names.variables))
+
+
+def _needs_missing(fitting: Sequence[RelocatableObject], missing: Sequence[RelocatableObject]) -> bool:
+    """Whether the objects that fit need one that does not."""
+    wanted = {name for each in _known_symbols(fitting) for name in each.wanted} - _defined_names(fitting)
+    if wanted & _defined_names(missing):
+        return True
+    # What nobody brings must have been in an object whose names are not known.
+    return any(each.symbols is None for each in missing) and bool(wanted - _BUILT_IN)
+
+
+def _defined_names(objects: Sequence[RelocatableObject]) -> frozenset[str]:
+    return frozenset(name for each in _known_symbols(objects) for name in (*each.functions, *each.kernels))
+
+
+def _known_symbols(objects: Sequence[RelocatableObject]) -> Iterable[Symbols]:
+    return (each.symbols for each in objects if each.symbols is not None)

@@ -99,7 +99,7 @@ class _Trial:
         self.there: Mapping[str, tuple[str, ...]] = loading.by_cuda(
             profile, [each.path for each in survey.libraries if loading.is_loadable(each)], machines[0]
         )
-        known = [cuda for each in machines if (cuda := drivers.cuda(each, each.os or "linux"))]
+        known = [cuda for each in machines if (cuda := drivers.cuda_of_driver(each, each.os or "linux"))]
         self._driver = min(known, key=versions.key, default=None)
 
     def outcome(self, cuda: str | None) -> Outcome:

@@ -1,22 +1,28 @@
 """What becomes of a library's device code on a machine: pure, from what is in the file and known of the machine.
 
 A library is a set of modules. A container that a plain wrapper names is one. What a device link made is another: the
-driver takes its linked container if that fits, else links the relocatable objects that do (`relink`). Code that is
-linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
+driver takes its linked container if that fits, else links the relocatable objects that do (`link_objects`). Code that
+is linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
+
+`Reach` is the one model behind `inspect`'s sentence on the GPUs that the code serves and `check`'s verdict.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch
-from cuwheel.verdicts import drivers, gpu_support, platforms, relink
-from cuwheel.verdicts.choose import (
+from cuwheel.device_code.libraries import Library
+from cuwheel.facts import architectures, libraries, versions
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support.units import file_name, runs
+from cuwheel.verdicts import drivers
+from cuwheel.verdicts.choice import (
     INSUFFICIENT_DRIVER,
     INVALID_PTX,
     INVALID_SYMBOL,
@@ -31,13 +37,23 @@ from cuwheel.verdicts.choose import (
     How,
     choose,
 )
-from cuwheel.verdicts.modules import Choosing, Module, choosing, modules, objects_of_its_own
+from cuwheel.verdicts.modules import (
+    Choosing,
+    LinkResult,
+    Module,
+    RelocatableObject,
+    choosing,
+    link_objects,
+    modules,
+    objects_of_its_own,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
+
 
 Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", "unknown"]
 # What a verdict rests on: every container, those that fit, the objects linked at load, or nothing that was read.
@@ -128,10 +144,10 @@ class _Judged(Struct, frozen=True):
 def predict(library: Library, machine: Machine) -> Prediction:
     """Needs the library's containers. `unknown` where the code, or the GPU, cannot be told."""
     found = modules(library)
-    return of_modules(library, found, choosing(library, found), machine)
+    return predict_modules(library, found, choosing(library, found), machine)
 
 
-def of_modules(
+def predict_modules(
     library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine, *, by_linker: bool = False
 ) -> Prediction:
     """The same for a library whose modules are known already: they are the same for every machine.
@@ -147,18 +163,18 @@ def of_modules(
         return NOTHING
     newer = drivers.newer_toolkits(library, updated)
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
-    known = drivers.cuda(updated, drivers.system(library, machine)) is not None
+    known = drivers.cuda_of_driver(updated, drivers.system_of(library, machine)) is not None
     too_new = known and bool(newer) and len(newer) == len(library.toolkits)
-    said = by_code(found, chooses, device, too_new=too_new)
+    said = predict_by_code(found, chooses, device, too_new=too_new)
     if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
         # There is nothing to choose from: the text is read, its version first.
         isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
         too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
         said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
-    return stopped(replace(said, by_linker=by_linker), library, machine)
+    return with_machine_limits(replace(said, by_linker=by_linker), library, machine)
 
 
-def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
+def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
     """By the code alone: whatever else of the machine may stop the library."""
     if not _loadable(found):
         return NOTHING
@@ -173,11 +189,13 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
         linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
         return _summed(chooses, [*plain, *linked])
     own = objects_of_its_own(found)
-    made = relink.link([relink.Object(each.module, each.choice) for each in objects], too_new=too_new)
+    made = link_objects([RelocatableObject(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
         return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
-    failed = [_failed(each, made.error) for each in linked or _one(objects)]
+    # Without linked code all objects together count as one container.
+    together = [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
+    failed = [_failed(each, made.error) for each in linked or together]
     return replace(
         _summed(chooses, [*plain, *failed]),
         mixed_objects=mixed,
@@ -202,15 +220,11 @@ def _judged(module: Module, device: Device) -> _Judged:
     return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
 
 
-def _one(objects: Sequence[_Judged]) -> list[_Judged]:
-    return [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
-
-
 def _failed(judged: _Judged, error: CudaError) -> _Judged:
     return _Judged(judged.module, replace(judged.choice, how="none", error=error))
 
 
-def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: relink.Link) -> Prediction:
+def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: LinkResult) -> Prediction:
     runs = [_Judged(each.module, each.choice) for each in made.in_it]
     nameless = [_failed(_Judged(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
     result = _summed(chooses, [*plain, *runs, *nameless])
@@ -238,7 +252,9 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     on_purpose = all(each.module.for_chosen_gpus or each.module.empty for each in missed)
     guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
-    next_to_nothing = probes or (few and (guessed or (_only_own(judged) and not chooses.itself)))
+    # All that runs is what the library loads itself, beside its registered code.
+    only_own = all(each.module.own for each in judged if each.choice.how in _GOOD)
+    next_to_nothing = probes or (few and (guessed or (only_own and not chooses.itself)))
     # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
     kept = [each for each in missed if each.kept] if guessed else []
     if kept:
@@ -274,11 +290,6 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     )
 
 
-def _only_own(judged: Iterable[_Judged]) -> bool:
-    """Whether all that runs is what the library loads itself, beside its registered code."""
-    return all(each.module.own for each in judged if each.choice.how in _GOOD)
-
-
 def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
     counts: Counter[tuple[Code, How, bool, str]] = Counter()
     for each in judged:
@@ -291,7 +302,7 @@ def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
     )
 
 
-def stopped(result: Prediction, library: Library, machine: Machine) -> Prediction:
+def with_machine_limits(result: Prediction, library: Library, machine: Machine) -> Prediction:
     """What its code comes to on this machine: everything that stops it, else the conditions that are left."""
     compressed = uses_zstd(library, result)
     if stops := tuple(_stops(library, machine, compressed=compressed)):
@@ -300,18 +311,18 @@ def stopped(result: Prediction, library: Library, machine: Machine) -> Predictio
         return result
     if result.basis == "nothing":
         return replace(result, conditions=tuple(filter(None, [drivers.floor_condition(library, machine)])))
-    if platforms.unconfirmed(library, machine):
+    if drivers.unconfirmed_on_tegra(library, machine):
         result = replace(result, outcome="unknown")
     return replace(result, conditions=tuple(_conditions(library, machine, result, compressed=compressed)))
 
 
 def _stops(library: Library, machine: Machine, *, compressed: bool) -> Iterable[Stop]:
-    on = drivers.system(library, machine)
+    on = drivers.system_of(library, machine)
     if drivers.below_floor(library, machine):
         yield "driver"
-    if gpu_support.state(machine, on) in ("too-old", "too-new"):
+    if drivers.gpu_state(machine, on) in ("too-old", "too-new"):
         yield "gpu"
-    if library.device_code and platforms.wrong_distribution(library, machine):
+    if library.device_code and drivers.wrong_distribution(library, machine):
         yield "platform"
     if compressed and drivers.below_zstd_floor(library, drivers.once_updated(library, machine)):
         yield "zstd"
@@ -324,16 +335,13 @@ def uses_zstd(library: Library, result: Prediction) -> bool:
     )
 
 
-def _links_cubins(result: Prediction) -> bool:
-    return any(not each.linked and each.how != "jit" for each in result.taken)
-
-
 def _conditions(library: Library, machine: Machine, result: Prediction, *, compressed: bool) -> Iterable[str]:
     if library.type == "relocatable" and library.format not in ("cubin", "fatbin"):
         yield "it is linked into a library or a program"
-    on = drivers.system(library, machine)
+    on = drivers.system_of(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
-    newer = drivers.newer_toolkits(library, machine) if _links_cubins(result) else ()
+    links_cubins = any(not each.linked and each.how != "jit" for each in result.taken)
+    newer = drivers.newer_toolkits(library, machine) if links_cubins else ()
     compiles = needed and not result.by_linker and drivers.ptx_isa(machine, on) is None
     if needed and result.by_linker:
         yield drivers.linker_condition(max(needed, key=versions.key))
@@ -351,5 +359,162 @@ def _conditions(library: Library, machine: Machine, result: Prediction, *, compr
     named += [drivers.driver_for(each, on) for each in newer[-1:]]
     named += [drivers.driver_for(drivers.cuda_of_isa(each) or "0", on) for each in needed if compiles]
     highest = max((each for each in named if each), key=versions.key, default=None)
-    yield from gpu_support.conditions(machine, above=highest)
-    yield from platforms.conditions(library, machine)
+    yield from drivers.gpu_conditions(machine, above=highest)
+    yield from drivers.platform_conditions(library, machine)
+
+
+# What a library's device code serves, GPU by GPU: the one model behind `inspect`'s sentence and `check`'s verdict.
+
+_LOOSE = ("fatbin", "ptx")
+# Packages that link device code when they run: cudf hands its fat binary to numba-cuda, as a file to link.
+_LINKS = re.compile(r"(?:numba-cuda|pynvjitlink|nvidia-nvjitlink)(?![a-z])")
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    """A library and its modules, which are the same for every machine.
+
+    `by_linker`: the package hands it to nvJitLink, and the driver gets machine code alone.
+    """
+
+    library: Library
+    modules: tuple[Module, ...]
+    chooses: Choosing
+    by_linker: bool = False
+
+    @property
+    def has_code(self) -> bool:
+        """Whether there is anything that a driver could load."""
+        return bool(self.modules)
+
+    def on(self, machine: Machine) -> Prediction:
+        return predict_modules(self.library, self.modules, self.chooses, machine, by_linker=self.by_linker)
+
+    def by_code(self, device: Device) -> Prediction:
+        """On a GPU, whatever else of its machine may stop the library."""
+        return predict_by_code(self.modules, self.chooses, device)
+
+    def sweep(self) -> dict[Capability, Outcome]:
+        """On every known capability and on one newer than all of them, by the code alone."""
+        return dict(_swept(self.modules, self.chooses))
+
+
+@lru_cache(maxsize=1024)  # a package may have thousands of cubins for a few architectures
+def _swept(found: tuple[Module, ...], chooses: Choosing) -> dict[Capability, Outcome]:
+    known = architectures.current_capabilities()
+    newer = Capability(known[-1].major + 1, 0)
+    return {each: predict_by_code(found, chooses, Device(capability=each)).outcome for each in (*known, newer)}
+
+
+def reach_of(library: Library) -> Reach:
+    """Needs the library's containers."""
+    found = modules(library)
+    return Reach(library=library, modules=found, chooses=choosing(library, found))
+
+
+def reaches_by_path(survey: Survey) -> dict[str, Reach]:
+    """By path."""
+    found = {library.path: reach_of(library) for library in survey.libraries}
+    found |= {path: replace(each, modules=()) for path, each in found.items() if only_for_tools(each.library, survey)}
+    return found | {path: replace(found[path], by_linker=True) for path in _for_linker(survey)}
+
+
+def only_for_tools(library: Library, survey: Survey) -> bool:
+    """Whether a package bundles it for its profiler, as triton CUPTI: what the package is for does not run in it."""
+    about = survey.distribution
+    if about is None or about.name.startswith("nvidia-"):
+        return False
+    return any(libraries.is_for_tools(name) for name in (library.soname, file_name(library.path)) if name)
+
+
+def _for_linker(survey: Survey) -> Iterator[str]:
+    """The files of a package that it hands to nvJitLink: device code alone, with LTO-IR, which no driver loads, or PTX
+    where the package requires a linker. What loads a file of no package is not known.
+    """
+    if survey.distribution is None:
+        return
+    requires = [each for each in survey.distribution.requires if "extra ==" not in each]
+    links = any(map(_LINKS.match, requires))
+    for each in survey.libraries:
+        kinds = {row.kind for row in each.device_code}
+        if each.format in _LOOSE and ("lto-ir" in kinds or (links and kinds == {"ptx"})):
+            yield each.path
+
+
+def served_together(sweeps: Sequence[Mapping[Capability, Outcome]]) -> bool:
+    """Whether there is a GPU on which none of these fails. Otherwise they are not meant to run together."""
+    return not sweeps or any(all(each[device] != "fails" for each in sweeps) for device in sweeps[0])
+
+
+# Which GPUs a library's device code reaches, in a sentence: by the code alone, where `check` knows the machine.
+
+_NATIVE: tuple[Outcome, ...] = ("native", "compatible")
+
+
+class Coverage(Struct, frozen=True, kw_only=True):
+    """Capabilities by how every container serves them; `partial`: some containers do, others do not.
+
+    `future`: GPUs later than all known ones can use it, through PTX.
+    """
+
+    native: tuple[str, ...]
+    jit: tuple[str, ...]
+    partial: tuple[str, ...]
+    future: bool
+
+
+def coverage_of(library: Library) -> Coverage | None:
+    """None where there is no device code that a driver could load. Needs the library's containers."""
+    return coverage_of_reach(reach_of(library))
+
+
+def coverage_of_reach(found: Reach) -> Coverage | None:
+    """None where it has no device code."""
+    if not found.has_code:
+        return None
+    outcomes = found.sweep()
+    *known, newer = outcomes
+
+    def those(*wanted: Outcome) -> tuple[str, ...]:
+        return tuple(str(device) for device in known if outcomes[device] in wanted)
+
+    return Coverage(
+        native=those(*_NATIVE),
+        jit=those("jit"),
+        partial=those("partial"),
+        future=outcomes[newer] in (*_NATIVE, "jit"),
+    )
+
+
+def coverage_in_words(coverage: Coverage, *, once_linked: bool = False) -> str:
+    """The coverage in one sentence. `once_linked`: of an object or archive, which runs nowhere as it is."""
+    parts = [f"runs natively on {capability_ranges(coverage.native)}"] if coverage.native else []
+    if through := " and ".join(_through_ptx(coverage)):
+        parts.append(f"{through} through PTX compiled by the driver")
+    if not (coverage.native or coverage.jit or coverage.partial):
+        parts.append("runs on no known GPU")
+    if coverage.partial:
+        parts.append(f"only part of it serves {capability_ranges(coverage.partial)}")
+    if not coverage.future:
+        parts.append("no newer GPU (it has no PTX for them)")
+    return ("once linked: " if once_linked else "") + "; ".join(parts)
+
+
+def _through_ptx(coverage: Coverage) -> Iterator[str]:
+    """Those after the last native one go without saying where the PTX serves all that come."""
+    order = [str(each) for each in architectures.current_capabilities()]
+    after = order[order.index(coverage.native[-1]) + 1 :] if coverage.native else []
+    implied = after if coverage.future and set(after) <= set(coverage.jit) else []
+    if listed := [each for each in coverage.jit if each not in implied]:
+        yield capability_ranges(listed)
+    if coverage.future:
+        yield "newer GPUs"
+
+
+def capability_ranges(capabilities: Iterable[str]) -> str:
+    """`7.5 to 9.0, 10.0, 12.0`: a run has no known capability missing in between."""
+    order = [str(each) for each in architectures.current_capabilities()]
+    return ", ".join(map(_range, runs(sorted(capabilities, key=order.index), order)))
+
+
+def _range(run: list[str]) -> str:
+    return f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run)  # noqa: PLR2004 - a pair is a list

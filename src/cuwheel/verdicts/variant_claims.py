@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.arch import Capability
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import drivers, gpu_support
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.variant_values import matches
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def untrue_on(survey: Survey, machine: Machine, outcome: Outcome) -> Iterator[Fi
         capability = Capability.parse(machine.capability)
     except UnknownNameError:
         return
-    seen = gpu_support.state(machine, on) in ("known", "open")
-    if seen and matches(variant, capability, drivers.cuda(machine, on)):
+    seen = drivers.gpu_state(machine, on) in ("known", "open")
+    if seen and matches(variant, capability, drivers.cuda_of_driver(machine, on)):
         how = "fails there" if outcome == "fails" else "runs there only in part"
         yield Finding(
             rule="variant-untrue",

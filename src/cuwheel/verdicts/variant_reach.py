@@ -15,7 +15,7 @@ from cuwheel.facts import architectures, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.verdicts import drivers, platforms, tags
+from cuwheel.verdicts import drivers, tags
 from cuwheel.verdicts.matrix import Judge
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.variant_claims import FAILING
@@ -60,7 +60,7 @@ def devices(survey: Survey) -> tuple[Capability, ...]:
     return tuple(
         each
         for each in architectures.current_capabilities()
-        if first <= each.major <= last and (arm or not platforms.tegra(each))
+        if first <= each.major <= last and (arm or not drivers.tegra(each))
     )
 
 

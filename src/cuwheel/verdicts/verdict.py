@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.choose import CudaError
+from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Containers, Outcome, Taken
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from cuwheel.diagnosis import commands, conditions, known
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.text import parse
-from cuwheel.verdicts.choose import NO_KERNEL_IMAGE
+from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
 from tests.unit.verdicts.machines import MACHINES
 

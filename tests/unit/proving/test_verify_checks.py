@@ -21,7 +21,7 @@ from cuwheel.proving import checks, contradictions, libraries, pythons, serving,
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.choose import NO_KERNEL_IMAGE
+from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
 from tests.fixtures import manifest, windows
 from tests.fixtures.small_wheel import Wheel

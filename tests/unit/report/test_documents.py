@@ -16,8 +16,8 @@ from cuwheel.report.document import Amount, Block, Column, Document, Findings, H
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
 from cuwheel.support.units import file_name, size
-from cuwheel.verdicts.coverage import Coverage
 from cuwheel.verdicts.matrix import judge_all
+from cuwheel.verdicts.predict import Coverage
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey

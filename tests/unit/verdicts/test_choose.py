@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.verdicts.choose import Choice, Code, Device, choose
-from cuwheel.verdicts.targets import serves
+from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
 
 
 def _codes(text: str) -> list[Code]:

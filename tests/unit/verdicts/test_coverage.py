@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.library import NOTHING
 from cuwheel.facts.arch import Arch
-from cuwheel.verdicts import coverage
+from cuwheel.verdicts import predict
 from tests.unit.verdicts.subjects import library
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library
-    from cuwheel.verdicts.coverage import Coverage
+    from cuwheel.verdicts.predict import Coverage
 
 
 def _reach(subject: Library) -> Coverage:
-    reach = coverage.of(subject)
+    reach = predict.coverage_of(subject)
     assert reach
     return reach
 
@@ -43,14 +43,14 @@ def _reach(subject: Library) -> Coverage:
     ],
 )
 def test_one_container_in_words(archs: str, words: str) -> None:
-    assert coverage.words(_reach(library(archs))) == words
+    assert predict.coverage_in_words(_reach(library(archs))) == words
 
 
 def test_every_container_must_serve() -> None:
     reach = _reach(library("sm_80 sm_90", "sm_90"))
     assert reach.native == ("9.0",)
     assert reach.partial == ("8.0", "8.6", "8.7", "8.8", "8.9")
-    assert "only part of it serves 8.0 to 8.9" in coverage.words(reach)
+    assert "only part of it serves 8.0 to 8.9" in predict.coverage_in_words(reach)
 
 
 def test_relocatable_code_is_the_fallback_if_all_of_it_fits() -> None:
@@ -82,22 +82,24 @@ def test_containers_without_kernels_decide_nothing() -> None:
     subject = library("compute_75", linked=("sm_100",))
     plain, linked = subject.containers
     empty_link = replace(subject, containers=(plain, replace(linked, without_kernels=True)))
-    assert coverage.words(_reach(empty_link)) == "7.5 to 12.1 and newer GPUs through PTX compiled by the driver"
+    assert (
+        predict.coverage_in_words(_reach(empty_link)) == "7.5 to 12.1 and newer GPUs through PTX compiled by the driver"
+    )
     nothing = replace(library("sm_75"), containers=(replace(plain, code=(0,), without_kernels=True),))
-    assert coverage.of(nothing) is None
+    assert predict.coverage_of(nothing) is None
 
 
 def test_objects_are_judged_as_what_will_be_linked_from_them() -> None:
     reach = _reach(library(objects=("sm_90", "sm_90"), type="relocatable", format="archive"))
     assert reach.native == ("9.0",)
-    assert coverage.words(reach, once_linked=True).startswith("once linked: runs natively on 9.0;")
+    assert predict.coverage_in_words(reach, once_linked=True).startswith("once linked: runs natively on 9.0;")
 
 
 def test_no_device_code_no_coverage() -> None:
-    assert coverage.of(library()) is None
-    assert coverage.of(library("lto_90")) is None
-    assert coverage.of(library("sm_90", registration=NOTHING)) is None  # left behind: nothing loads it
+    assert predict.coverage_of(library()) is None
+    assert predict.coverage_of(library("lto_90")) is None
+    assert predict.coverage_of(library("sm_90", registration=NOTHING)) is None  # left behind: nothing loads it
 
 
 def test_cubins_without_a_container_count() -> None:
-    assert coverage.of(library("sm_90", containers=False)) == coverage.of(library("sm_90"))
+    assert predict.coverage_of(library("sm_90", containers=False)) == predict.coverage_of(library("sm_90"))

@@ -11,7 +11,7 @@ from cuwheel.facts import gpu_drivers, gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.verdicts import gpu_support
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.matrix import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
@@ -62,7 +62,7 @@ def _fix(verdict: Verdict, rule: str) -> str:
 )
 def test_what_a_driver_knows(gpu: str, known: dict[str, Any], expected: str) -> None:
     refined = fleet.Refinement(**known).apply(fleet.from_gpu(gpu))
-    assert gpu_support.state(refined, refined.os or "linux") == expected
+    assert drivers.gpu_state(refined, refined.os or "linux") == expected
 
 
 def test_a_driver_that_does_not_know_the_gpu_finds_no_device_whatever_code_there_is() -> None:

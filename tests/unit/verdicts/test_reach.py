@@ -13,7 +13,7 @@ from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.proving import foresight
-from cuwheel.verdicts import coverage, matrix, reach
+from cuwheel.verdicts import matrix, predict
 from cuwheel.verdicts import modules as module_table
 from tests.fixtures import manifest
 from tests.unit.verdicts.subjects import library, machine
@@ -28,7 +28,7 @@ FIXTURES = [each.file for each in manifest.load()]
 
 def _from_inspect(found: Survey) -> dict[str, str]:
     (subject,) = found.libraries
-    covered = coverage.of(subject)
+    covered = predict.coverage_of(subject)
     assert covered
     known = [str(each) for each in architectures.current_capabilities()]
     how = dict.fromkeys(known, "fails")
@@ -52,7 +52,7 @@ def _from_check(found: Survey) -> dict[str, str]:
 def test_inspect_and_check_agree_gpu_by_gpu(file: str) -> None:
     found = survey(BIN / file, detail="containers")
     (subject,) = found.libraries
-    if coverage.of(subject) is None:
+    if predict.coverage_of(subject) is None:
         assert set(_from_check(found).values()) == {"fails" if file == "amd.so" else "unknown", ""}
         return
     assert _from_inspect(found) == _from_check(found)
@@ -71,7 +71,7 @@ def test_inspect_and_check_agree_gpu_by_gpu(file: str) -> None:
 )
 def test_they_agree_on_what_no_fixture_is_like(subject: Library) -> None:
     found = made(subject, name=None)
-    if coverage.of(subject) is None:
+    if predict.coverage_of(subject) is None:
         assert set(_from_check(found).values()) == {"unknown", ""}
         return
     assert _from_inspect(found) == _from_check(found)
@@ -97,7 +97,9 @@ def test_modules_are_found_once_for_all_machines(monkeypatch: pytest.MonkeyPatch
 def test_a_container_without_kernels_fails_nobody() -> None:
     (subject,) = survey(BIN / "default-130.so", detail="containers").libraries
     assert sorted(each.without_kernels for each in subject.containers) == [False, True, True]
-    on = {each: reach.of(subject).on(machine(each, driver="580.65.06")) for each in ("7.5", "8.0", "9.0", "10.0")}
+    on = {
+        each: predict.reach_of(subject).on(machine(each, driver="580.65.06")) for each in ("7.5", "8.0", "9.0", "10.0")
+    }
     assert {each.outcome for each in on.values()} == {"jit"}
     assert {each.containers.none for each in on.values()} == {0}
 
@@ -115,4 +117,4 @@ def test_a_device_link_counts_while_its_objects_may_have_kernels() -> None:
     subject = library(linked=("sm_75",), objects=("sm_80",))
     linked, *objects = subject.containers
     torn = replace(subject, containers=(replace(linked, without_kernels=True), *objects))
-    assert reach.of(torn).on(machine("9.0")).outcome == "fails"
+    assert predict.reach_of(torn).on(machine("9.0")).outcome == "fails"

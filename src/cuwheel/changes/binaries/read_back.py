@@ -11,7 +11,7 @@ from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import Pe
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.verdicts.entries import chosen, device
+from cuwheel.verdicts.choice import chosen_entry, device_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.fatbin_writer import NewContainer
     from cuwheel.device_code.fatbin import Walk
     from cuwheel.device_code.libraries import Entry, Registration
-    from cuwheel.verdicts.choose import Device
-    from cuwheel.verdicts.entries import HasCode
+    from cuwheel.verdicts.choice import Device, HasCode
 
 _HINT = (
     "nothing was changed: either the original is damaged, or this is a bug in cuwheel "
@@ -127,12 +126,12 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
             continue
         seen.add(lists)
         for machine in plan.options.targets:
-            if (on := device(machine)) and _taken(before, on) != _taken(after, on):
+            if (on := device_of_machine(machine)) and _taken(before, on) != _taken(after, on):
                 raise MalformedError(plan.path, f"{machine.name} would load other code than before", _HINT)
 
 
 def _taken(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:
-    index = chosen(entries, on)
+    index = chosen_entry(entries, on)
     return None if index is None else _code(entries[index])
 
 

@@ -13,9 +13,16 @@ from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan, SlimO
 from cuwheel.changes.slim import unchanged, use
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
-from cuwheel.verdicts import drivers, reach
-from cuwheel.verdicts.choose import Device
-from cuwheel.verdicts.entries import LOADABLE, chosen, code, device, possible, with_and_without_jit
+from cuwheel.verdicts import drivers, predict
+from cuwheel.verdicts.choice import (
+    LOADABLE,
+    Device,
+    chosen_entry,
+    device_of_machine,
+    loadable_code,
+    possible_entries,
+    with_and_without_jit,
+)
 from cuwheel.verdicts.modules import device_linked, without_kernels
 
 if TYPE_CHECKING:
@@ -94,7 +101,7 @@ def _members(library: Library) -> dict[int, list[int]]:
 def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[int]]) -> dict[int, _Verdict]:
     if options.targets is None:
         return {}
-    machines = [(machine.name, device(machine)) for machine in options.targets]
+    machines = [(machine.name, device_of_machine(machine)) for machine in options.targets]
     known = [(name, found) for name, found in machines if found]
     future = _newer_devices([found.capability for _, found in known]) if options.future else ()
     if unknown := [name for name, found in machines if found is None]:
@@ -123,7 +130,7 @@ def _unregistered(library: Library, options: SlimOptions) -> dict[int, _Verdict]
 
     Not by what the driver would choose: each piece by itself must be for other GPUs, and large enough to save pages.
     """
-    devices = [device(each) for each in options.targets or ()]
+    devices = [device_of_machine(each) for each in options.targets or ()]
     if not devices or None in devices:
         return {}
     known = [each for each in devices if each]
@@ -148,14 +155,14 @@ def _container(
 ) -> tuple[_Verdict, ...]:
     reasons: dict[int, str] = {}
     for name, on in machines:
-        for index in possible(entries, on):
+        for index in possible_entries(entries, on):
             verb = "takes" if entries[index].linked else "would link"
             reasons.setdefault(index, f"what the driver {verb} for {name}")
     for on in future:
-        if (taken := chosen(entries, on)) is not None:
+        if (taken := chosen_entry(entries, on)) is not None:
             reasons.setdefault(taken, f"future GPUs can use it, such as {on.capability}")
     for index, entry in enumerate(entries):
-        if code(entry) is None:
+        if loadable_code(entry) is None:
             reasons.setdefault(index, f"it is not known what uses {entry.kind} code")
     return tuple(
         _Verdict(index in reasons, reasons.get(index, "none of these machines would load it"))
@@ -183,12 +190,12 @@ def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
     for entry in library.entries:
         if entry.container in containers:
             containers[entry.container].append(entry)
-    machines = [(each.name, device(each)) for each in options.targets or ()]
+    machines = [(each.name, device_of_machine(each)) for each in options.targets or ()]
     if options.targets is None:
         machines = [(str(each.capability), each) for each in unchanged.served(library)]
     missing = []
     for name, on in machines:
-        taken = [] if on is None else [(each, chosen(each, on)) for each in containers.values()]
+        taken = [] if on is None else [(each, chosen_entry(each, on)) for each in containers.values()]
         if not taken or any(index is None or each[index].kind != "cubin" for each, index in taken):
             missing.append(name)
     return missing
@@ -212,8 +219,8 @@ def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict
 
 def _runs_nowhere(library: Library, options: SlimOptions) -> bool:
     """Whether nothing in the whole library is for any of the machines, as `check` would say of them."""
-    found = reach.of(library)
-    devices = [device(each) for each in options.targets or ()]
+    found = predict.reach_of(library)
+    devices = [device_of_machine(each) for each in options.targets or ()]
     if None in devices:
         return False
     outcomes = (found.by_code(each) for on in devices if on for each in with_and_without_jit(on))

@@ -12,9 +12,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
 from cuwheel.support.units import first_few, size
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choose import Device
-from cuwheel.verdicts.entries import code, device, possible
-from cuwheel.verdicts.targets import serves
+from cuwheel.verdicts.choice import Device, device_of_machine, loadable_code, possible_entries, serves
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -111,7 +109,7 @@ def _finding(rule: str, words: str, entries: Sequence[Entry], options: SlimOptio
 
 def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
     """What dropping would save of these, were it safe."""
-    devices = [device(each) for each in options.targets or ()]
+    devices = [device_of_machine(each) for each in options.targets or ()]
     if not devices or None in devices:
         return 0
     groups: dict[int | None, list[Entry]] = {}
@@ -119,20 +117,20 @@ def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
         groups.setdefault(each.container, []).append(each)
     saved = 0
     for container, group in groups.items():
-        kept = {index for on in devices if on for index in possible(group, on)}
+        kept = {index for on in devices if on for index in possible_entries(group, on)}
         if container is None:  # each stands alone
             kept = {index for index, each in enumerate(group) if fits(each, devices)}
         saved += sum(
             each.header_size + each.bytes
             for index, each in enumerate(group)
-            if index not in kept and code(each) is not None
+            if index not in kept and loadable_code(each) is not None
         )
     return saved
 
 
 def fits(entry: Entry, devices: Sequence[Device | None]) -> bool:
     """Whether one of these GPUs could load it, or nobody can tell."""
-    found = code(entry)
+    found = loadable_code(entry)
     return found is None or any(on and serves(found.arch, on.capability) for on in devices)
 
 
@@ -161,6 +159,6 @@ def _driver_condition(library: Library, options: SlimOptions) -> Iterator[Findin
 
 def served(library: Library) -> tuple[Device, ...]:
     """Every device that anything in the library is for."""
-    archs = [found.arch for each in library.entries if (found := code(each))]
+    archs = [found.arch for each in library.entries if (found := loadable_code(each))]
     fleet = architectures.current_capabilities()
     return tuple(Device(capability=each) for each in fleet if any(serves(arch, each) for arch in archs))

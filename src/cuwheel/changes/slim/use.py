@@ -15,7 +15,7 @@ from cuwheel.support import log
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
 from cuwheel.support.units import file_name, some
-from cuwheel.verdicts.entries import code
+from cuwheel.verdicts.choice import loadable_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +54,9 @@ def unloaded(library: Library, workload: Workload) -> Iterator[int]:
     use = workload.use_of(library.build_id, library.size)
     known = unchanged.named(library)
     doubtful = {
-        each.container for each in library.entries if each.section not in FATBIN_SECTIONS and code(each) is None
+        each.container
+        for each in library.entries
+        if each.section not in FATBIN_SECTIONS and loadable_code(each) is None
     }
     for index, entry in enumerate(library.entries):
         outside = entry.section not in FATBIN_SECTIONS and entry.container not in doubtful

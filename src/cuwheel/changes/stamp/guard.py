@@ -12,7 +12,7 @@ from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import coverage, matrix
+from cuwheel.verdicts import matrix, predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -171,4 +171,8 @@ def _words(found: Survey, runs: Iterable[Run]) -> str:
     and_later = " and later" if any(run.last == _ANY for run in listed) else ""
     cudas = sorted({cuda for library in found.libraries for cuda in library.toolkits})
     made = f" (CUDA {', '.join(cudas)})" if cudas else ""
-    return f"GPUs of compute capability {coverage.ranges(served)}{and_later}{made}" if served else f"no known GPU{made}"
+    return (
+        f"GPUs of compute capability {predict.capability_ranges(served)}{and_later}{made}"
+        if served
+        else f"no known GPU{made}"
+    )

@@ -15,7 +15,7 @@ from cuwheel.verdicts.modules import Module
 from cuwheel.verdicts.predict import Prediction
 
 if TYPE_CHECKING:
-    from cuwheel.verdicts.choose import CudaError
+    from cuwheel.verdicts.choice import CudaError
 
 
 class Case(Struct, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, versions
 from cuwheel.support.units import size, some, span
-from cuwheel.verdicts import drivers, platforms, remedies
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import Case, error_words
-from cuwheel.verdicts.choose import (
+from cuwheel.verdicts.choice import (
     INVALID_PTX,
     INVALID_SOURCE,
     INVALID_SYMBOL,
@@ -16,16 +16,16 @@ from cuwheel.verdicts.choose import (
     NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
     UNSUPPORTED_PTX,
+    serves,
 )
 from cuwheel.verdicts.rule import Found, rule
-from cuwheel.verdicts.targets import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import DeviceCode
     from cuwheel.facts.arch import Arch
-    from cuwheel.verdicts.choose import CudaError
+    from cuwheel.verdicts.choice import CudaError
     from cuwheel.verdicts.predict import Taken
 
 
@@ -42,8 +42,8 @@ def _holds(case: Case) -> tuple[str, ...]:
 
 
 def _more_architectures(case: Case) -> str:
-    fix = remedies.rebuild(case.library, case.machine)
-    if fix and not remedies.its_cuda_can_build(case.library, case.machine):
+    fix = drivers.rebuild_fix(case.library, case.machine)
+    if fix and not drivers.its_cuda_can_build(case.library, case.machine):
         return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
     return fix
 
@@ -159,12 +159,12 @@ def _driver(case: Case, knows: str) -> str:
     updated = drivers.once_updated(case.library, case.machine)
     if updated == case.machine:
         return f"the driver ({knows})"
-    return f"{drivers.named(updated)} ({knows}), the oldest that would otherwise do"
+    return f"{drivers.driver_in_words(updated)} ({knows}), the oldest that would otherwise do"
 
 
 def _driver_or_code(case: Case, cuda: str) -> str:
-    floor = drivers.driver_for(cuda, drivers.system(case.library, case.machine))
-    return f"{remedies.newer_driver(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
+    floor = drivers.driver_for(cuda, drivers.system_of(case.library, case.machine))
+    return f"{drivers.newer_driver_fix(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
 
 
 @rule(
@@ -180,8 +180,8 @@ def objects_newer_than_driver(case: Case) -> Iterator[Found]:
     if not case.code.link_too_new:
         return
     newest = max(case.library.toolkits, key=versions.key)
-    on = drivers.system(case.library, case.machine)
-    known = drivers.cuda(drivers.once_updated(case.library, case.machine), on)
+    on = drivers.system_of(case.library, case.machine)
+    known = drivers.cuda_of_driver(drivers.once_updated(case.library, case.machine), on)
     yield Found(
         message=f"no linked code fits the {case.gpu}, and {_driver(case, f'CUDA {known}')} cannot link objects "
         f"written by CUDA {newest}: {error_words(NO_KERNEL_IMAGE)}",
@@ -202,7 +202,7 @@ def objects_newer_than_driver(case: Case) -> Iterator[Found]:
 def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
     if not _failed_by(case, UNSUPPORTED_PTX):
         return
-    on = drivers.system(case.library, case.machine)
+    on = drivers.system_of(case.library, case.machine)
     driver = drivers.once_updated(case.library, case.machine)
     known = drivers.ptx_isa(driver, on)
     newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
@@ -211,7 +211,7 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
         message=f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than "
         f"{_driver(case, f'ISA {known}')}: {error_words(UNSUPPORTED_PTX)}",
         evidence=(
-            f"{drivers.named(driver)} compiles PTX up to ISA {known}",
+            f"{drivers.driver_in_words(driver)} compiles PTX up to ISA {known}",
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),
@@ -337,10 +337,10 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
     taken = {each.arch for each in case.code.taken if each.how == "compatible"}
-    across = {each for each in taken if platforms.across_tegra(each, case.machine)}
+    across = {each for each in taken if drivers.across_tegra(each, case.machine)}
     archs = sorted(each for each in across if _nothing_else_fits(each, case))
     if archs:
-        to_tegra = platforms.is_tegra(case.machine)
+        to_tegra = drivers.is_tegra(case.machine)
         seen = "sm_80 code was seen running on an Orin, but others doubt it"
         yield Found(
             message=f"{some(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
@@ -355,7 +355,7 @@ def _nothing_else_fits(arch: Arch, case: Case) -> bool:
     device = case.machine.capability
     lists = [each.machine_code for each in case.modules if arch in each.machine_code]
     return device is not None and not all(
-        any(serves(each, device) and not platforms.across_tegra(each, case.machine) for each in held) for held in lists
+        any(serves(each, device) and not drivers.across_tegra(each, case.machine) for each in held) for held in lists
     )
 
 

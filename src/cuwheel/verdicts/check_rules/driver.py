@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts.tables import tables
 from cuwheel.support.units import some
-from cuwheel.verdicts import drivers, gpu_support, platforms, remedies
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import Case, error_words
-from cuwheel.verdicts.choose import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
+from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
 from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
     cuda = drivers.runtime_cuda(case.library)
     linked = some(list(drivers.needed_libraries(case.library)))
     runtime = case.library.cudart.evidence if case.library.cudart else f"it is linked with {linked}"
-    row = gpu_support.support_of(case.machine)
-    if floor and row and not gpu_support.reachable(case.machine, floor):
+    row = drivers.support_of(case.machine)
+    if floor and row and not drivers.driver_reachable(case.machine, floor):
         message = f"CUDA {cuda} needs driver {floor}, and branch {row.last} is the last to support the {case.gpu}"
     else:
-        message = f"{drivers.named(case.machine)} is too old for CUDA {cuda}"
+        message = f"{drivers.driver_in_words(case.machine)} is too old for CUDA {cuda}"
     yield Found(
         message=f"{message}: {error_words(INSUFFICIENT_DRIVER)}",
         evidence=(f"CUDA {cuda} needs driver {floor or f'of CUDA {cuda}'} or later", runtime),
@@ -44,12 +44,12 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
 
 
 def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
-    older = remedies.older_build(case.library, case.machine)
-    if case.code.outcome == "fails" and not remedies.its_cuda_can_build(case.library, case.machine):
+    older = drivers.older_build_fix(case.library, case.machine)
+    if case.code.outcome == "fails" and not drivers.its_cuda_can_build(case.library, case.machine):
         return f"a newer driver alone does not help, because CUDA {cuda} does not compile for this GPU" + (
             f": {older}" if older else ""
         )
-    return " or ".join(filter(None, [f"{remedies.newer_driver(case.machine, floor, cuda)},", older])).rstrip(",")
+    return " or ".join(filter(None, [f"{drivers.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
 
 
 @rule(
@@ -63,13 +63,13 @@ def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
     fix="install a driver that supports the GPU",
 )
 def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
-    row = gpu_support.support_of(case.machine)
+    row = drivers.support_of(case.machine)
     if "gpu" not in case.prediction.stops or row is None:
         return
-    floor, driver = drivers.floor_of(case.library, case.machine), drivers.named(case.machine)
-    if gpu_support.state(case.machine, drivers.system(case.library, case.machine)) == "too-old":
+    floor, driver = drivers.floor_of(case.library, case.machine), drivers.driver_in_words(case.machine)
+    if drivers.gpu_state(case.machine, drivers.system_of(case.library, case.machine)) == "too-old":
         message = f"{driver} does not support the {case.gpu}: branch {row.first} was the first to support it"
-        fix = remedies.newer_driver(case.machine, floor, str(drivers.cuda_major(case.library)))
+        fix = drivers.newer_driver_fix(case.machine, floor, str(drivers.cuda_major(case.library)))
     else:
         message = f"{driver} no longer supports the {case.gpu}: branch {row.last} was the last to support it"
         fix = f"install a driver of branch {row.last}"
@@ -90,9 +90,9 @@ def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
     fix="update the driver to a release that lists the GPU",
 )
 def gpu_not_in_driver_list(case: Case) -> Iterator[Found]:
-    on = drivers.system(case.library, case.machine)
+    on = drivers.system_of(case.library, case.machine)
     uses_gpu = case.library.device_code or case.library.cudart
-    if uses_gpu and (first := gpu_support.unlisted_before(case.machine, on)):
+    if uses_gpu and (first := drivers.unlisted_before(case.machine, on)):
         yield Found(
             message=f"driver {case.machine.driver} does not list the {case.gpu}: {first} is the first that does",
             evidence=("this driver branch supports its chip, so it may run anyway",),
@@ -119,7 +119,7 @@ def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
                     {f"{row.arch} in {row.section}" for row in case.library.device_code if row.compression == "zstd"}
                 )
             )[:3],
-            fix=f"{remedies.newer_driver(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
+            fix=f"{drivers.newer_driver_fix(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
         )
 
 
@@ -158,8 +158,8 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
 )
 def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     platform = case.library.platform
-    if platform and platforms.must_join(case.library, case.machine) and not case.prediction.stops:
-        wanted = platforms.joins(case.machine)
+    if platform and drivers.needs_newer_l4t(case.library, case.machine) and not case.prediction.stops:
+        wanted = drivers.jetpack_needed(case.machine)
         yield Found(
             message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and nobody has confirmed "
             f"that this runs on the {case.gpu}" + (f": it needs {wanted}" if wanted else ""),

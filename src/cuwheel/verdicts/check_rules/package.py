@@ -8,8 +8,8 @@ from cuwheel.facts import libraries
 from cuwheel.support.units import some
 from cuwheel.verdicts import tags
 from cuwheel.verdicts.loading import is_loadable
-from cuwheel.verdicts.modules import of_driver
-from cuwheel.verdicts.reach import only_for_tools
+from cuwheel.verdicts.modules import is_driver_copy
+from cuwheel.verdicts.predict import only_for_tools
 from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def no_device_code(whole: Whole) -> Iterator[Found]:
 
 
 def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
-    with_code = [each for each in survey.libraries if each.device_code and not of_driver(each)]
+    with_code = [each for each in survey.libraries if each.device_code and not is_driver_copy(each)]
     if not with_code:
         return "no CUDA device code in it"
     tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey)]
@@ -123,7 +123,9 @@ def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
 def driver_library_bundled(whole: Whole) -> Iterator[Found]:
     if whole.survey.kind == "file":
         return
-    found = [each.path for each in whole.survey.libraries if of_driver(each) and "stubs" not in each.path.split("/")]
+    found = [
+        each.path for each in whole.survey.libraries if is_driver_copy(each) and "stubs" not in each.path.split("/")
+    ]
     if found:
         yield Found(
             message=f"the driver's own libraries are bundled, but must come from the machine: {some(found)}",

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import packages, toolkits, versions
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import loading, targets
+from cuwheel.verdicts import choice, loading
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
 
@@ -49,11 +49,11 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
         known = view.row(framework.cuda) if framework.cuda and "." in framework.cuda else None
         for gpu in dict.fromkeys(machine.gpus):
             capability = gpu.capability
-            if known is None or capability is None or targets.can_target(known, capability):
+            if known is None or capability is None or choice.can_target(known, capability):
                 continue
             dropped = capability.number < min(arch.capability.number for arch in known.archs)
             reason = "no longer compiles" if dropped else "cannot compile yet"
-            fitting = targets.toolkits_for(capability)
+            fitting = choice.toolkits_for(capability)
             span = toolkits.span(fitting) if fitting else "another CUDA"
             yield Found(
                 message=f"{framework.name} {framework.version} has no code for the {view.named(gpu)}: "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import cmake, toolkits, versions
 from cuwheel.support.foreign_paths import joined
-from cuwheel.verdicts import targets
+from cuwheel.verdicts import choice
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
 
@@ -74,9 +74,9 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Found]:
         return
     for gpu in dict.fromkeys(machine.gpus):
         capability = gpu.capability
-        if capability is None or targets.can_target(known, capability):
+        if capability is None or choice.can_target(known, capability):
             continue
-        fitting = targets.toolkits_for(capability)
+        fitting = choice.toolkits_for(capability)
         span = toolkits.span(fitting) if fitting else "no known toolkit"
         yield Found(
             message=f"the toolkit here, {toolkit.version}, does not compile for the {view.named(gpu)}",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import versions
 from cuwheel.facts.spellings import table
+from cuwheel.verdicts.choice import serves
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
-from cuwheel.verdicts.targets import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

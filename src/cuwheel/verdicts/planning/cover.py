@@ -10,9 +10,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, toolkits
-from cuwheel.verdicts.choose import Code, Device, choose
+from cuwheel.verdicts.choice import Code, Device, choose
+from cuwheel.verdicts.drivers import tegra
 from cuwheel.verdicts.planning import serving
-from cuwheel.verdicts.platforms import tegra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

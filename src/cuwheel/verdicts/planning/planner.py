@@ -11,12 +11,12 @@ from cuwheel.facts import architectures, gpus, toolkits, versions
 from cuwheel.facts.spellings import table
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.verdicts import coverage
+from cuwheel.verdicts import predict
+from cuwheel.verdicts.choice import can_target, serves
+from cuwheel.verdicts.drivers import tegra
 from cuwheel.verdicts.planning import cover, reasons, serving
 from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, Reach
-from cuwheel.verdicts.platforms import tegra
-from cuwheel.verdicts.targets import can_target, serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,8 +227,8 @@ def reach_in_words(archs: Sequence[Arch]) -> str:
         if str(each) not in by_cubin and any(arch.kind == "compute" and serves(arch, each) for arch in archs)
     ]
     future = any(arch.kind == "compute" and not arch.suffix for arch in archs)
-    phrases = [f"runs on {coverage.ranges(by_cubin)}"] if by_cubin else []
-    through = [coverage.ranges(by_ptx)] if by_ptx else []
+    phrases = [f"runs on {predict.capability_ranges(by_cubin)}"] if by_cubin else []
+    through = [predict.capability_ranges(by_ptx)] if by_ptx else []
     through += ["all later GPUs"] if future else []
     if through:
         phrases.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")

@@ -10,12 +10,11 @@ from cuwheel.facts import architectures, toolkits, torch
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.spellings import table
 from cuwheel.facts.tables import tables
-from cuwheel.verdicts import coverage
-from cuwheel.verdicts.choose import Code, Device, choose
+from cuwheel.verdicts import predict
+from cuwheel.verdicts.choice import Code, Device, choose, serves
 from cuwheel.verdicts.planning import reasons, serving
 from cuwheel.verdicts.planning.plan import OnMachine, Reading, Word
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
-from cuwheel.verdicts.targets import serves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.choose import Choice
+    from cuwheel.verdicts.choice import Choice
     from cuwheel.verdicts.planning.serving import Kind
 
 _KINDS = {"sm": "machine code", "compute": "PTX", "lto": "LTO-IR"}
@@ -88,7 +87,7 @@ def _code(archs: Sequence[Arch], kind: str) -> str:
 
 def _missed(archs: Sequence[Arch]) -> str:
     absent = [each for each in architectures.current_capabilities() if not any(serves(arch, each) for arch in archs)]
-    return coverage.ranges(map(str, absent))
+    return predict.capability_ranges(map(str, absent))
 
 
 def _toolkits(archs: Sequence[Arch]) -> str:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import architectures, gpu_drivers, toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
-from cuwheel.verdicts.drivers import isa_condition
+from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix, tegra
 from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.settings import Wishes
-from cuwheel.verdicts.platforms import tegra
-from cuwheel.verdicts.remedies import newer_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,7 +160,7 @@ def fix(machine: Machine, kind: Kind, wishes: Wishes) -> str:
     if not able:
         return ""
     floor = toolkits.minor_compat_floor(able[0].major, kind.system)
-    return newer_driver(machine, floor, str(able[0].major))
+    return newer_driver_fix(machine, floor, str(able[0].major))
 
 
 def _driver(kind: Kind) -> str:

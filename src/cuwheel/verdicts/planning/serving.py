@@ -16,8 +16,8 @@ from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.machine.fleet import Jit
-from cuwheel.verdicts import gpu_support, platforms
-from cuwheel.verdicts.targets import serves
+from cuwheel.verdicts import drivers
+from cuwheel.verdicts.choice import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     driver: Driver
     system: OperatingSystem
     system_known: bool
-    knows_gpu: gpu_support.State
+    knows_gpu: drivers.GpuState
     tegra: bool
     torch_cuda: str | None
     jit: Jit
@@ -75,7 +75,7 @@ def kind_of(machine: Machine) -> Kind | None:
     if machine.capability is None:
         return None
     capability = architectures.current(machine.capability)
-    tegra = machine.runs_l4t or platforms.tegra(capability)
+    tegra = machine.runs_l4t or drivers.tegra(capability)
     system = machine.os or "linux"
     return Kind(
         capability=capability,
@@ -83,7 +83,7 @@ def kind_of(machine: Machine) -> Kind | None:
         driver=driver_of(None if tegra else machine.driver, machine.driver_cuda, system),
         system=system,
         system_known=machine.os is not None,
-        knows_gpu=gpu_support.state(machine, system),
+        knows_gpu=drivers.gpu_state(machine, system),
         tegra=tegra,
         torch_cuda=machine.torch_cuda,
         jit=machine.jit,

@@ -17,8 +17,8 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import coverage, reach
-from cuwheel.verdicts.entries import device
+from cuwheel.verdicts import predict
+from cuwheel.verdicts.choice import device_of_machine
 from cuwheel.verdicts.modules import without_kernels
 from tests.fixtures import manifest
 from tests.unit.changes.slim.test_decide import kept, made
@@ -33,9 +33,9 @@ GPUS = [Machine(name=str(each), capability=each) for each in architectures.curre
 
 
 def _on(library: Library, machine: Machine) -> Prediction:
-    on = device(machine)
+    on = device_of_machine(machine)
     assert on
-    return reach.of(library).by_code(on)
+    return predict.reach_of(library).by_code(on)
 
 
 def _slimmed(library: Library, plan: LibraryPlan) -> Library:
@@ -61,7 +61,7 @@ def test_inspect_check_and_slim_agree_gpu_by_gpu(file: str) -> None:
     (library,) = survey(BIN / file, detail="entries").libraries
     if unchanged.reason(library, SlimOptions(targets=None)) or not unchanged.named(library):
         return  # slim leaves such files alone
-    covered = coverage.of(library)
+    covered = predict.coverage_of(library)
     for gpu in GPUS:
         told = _on(library, gpu)
         plan = decide(library, SlimOptions(targets=(gpu,)))

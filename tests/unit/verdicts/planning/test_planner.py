@@ -10,9 +10,9 @@ from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet, named
 from cuwheel.machine.fleet import Machine
+from cuwheel.verdicts.choice import can_target
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.settings import Wishes
-from cuwheel.verdicts.targets import can_target
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.planner import Plan

@@ -85,7 +85,7 @@ def application(folder: Path, parts: Path) -> None:
     for name in PYODIDE:
         shutil.copyfile(parts / "pyodide" / name, folder / "pyodide" / name)
     for name in SHARED:
-        shutil.copyfile(ROOT / "src" / "cuwheel" / "templates" / name, folder / name)
+        shutil.copyfile(ROOT / "src" / "cuwheel" / "support" / "templates" / name, folder / name)
     for name in OWN:
         shutil.copyfile(HERE / name, folder / name)
     python = folder / "python"

@@ -156,7 +156,7 @@ def _repeat(reader: Reader, path: Path) -> int:
 
 def _modules(reader: Reader) -> Iterator[ModuleType]:
     for name in reader.covers:
-        module = importlib.import_module(f"cuwheel.{name}")
+        module = importlib.import_module(name)
         yield module
         for each in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
             with contextlib.suppress(ImportError):

@@ -72,7 +72,7 @@ def test_verify_needs_pip_alone(light: Path, tmp_path: Path) -> None:
     assert [each["outcome"] for each in installation["checks"] if each["kind"] == "import"] == ["passed"]
 
     asked = (
-        "import sys; from pathlib import Path; from cuwheel import venvs\n"
+        "import sys; from pathlib import Path; from cuwheel.network import venvs\n"
         "python = venvs.make(Path('made'), venvs.find_python())\n"
         "venvs.install(python, [Path(sys.argv[1])], dependencies=False, offline=True)\n"
         "print(venvs.uv(), venvs.conflicts(python))"

@@ -284,11 +284,10 @@ def test_it_travels_alone(tmp_path: Path) -> None:
     """In a zip file, under another name, without cuwheel: as the kit carries it."""
     kit = tmp_path / "kit.pyz"
     with zipfile.ZipFile(kit, "w") as archive:
-        for path in (
-            *RUNNER.glob("*.py"),
-            *(RUNNER.parents[1] / f"{name}.py" for name in ("process_groups", "system_calls")),
-        ):
+        for path in RUNNER.glob("*.py"):
             archive.write(path, f"carried/{path.name}")
+        for name in ("__init__", "process_groups", "system_calls"):
+            archive.write(RUNNER.parents[1] / "support" / f"{name}.py", f"carried/support/{name}.py")
         call = (
             "checks.run({'name': 'n', 'kind': 'import', 'text': 'json'}, sys.executable, dict(os.environ), 'scratch')"
         )

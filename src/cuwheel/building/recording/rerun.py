@@ -113,7 +113,11 @@ def _name(record: Record) -> str:
 def copy_of(record: Record) -> Path | None:
     """The copy of the project that a record of a matrix was made in. That of a configuration that succeeded is gone."""
     copy = Path(os.path.realpath(record.folder)).parent / layout.COPY
-    return copy if Path(os.path.realpath(record.cwd)).is_relative_to(copy) else None
+    try:
+        inside = Path(os.path.realpath(record.cwd)).is_relative_to(copy)
+    except ValueError:  # a record is anybody's: what it names may be no path here, by its encoding or a null in it
+        return None
+    return copy if inside else None
 
 
 def moved_into(prepared: Prepared, copy: Path, record: Record) -> Prepared:

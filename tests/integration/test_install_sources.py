@@ -202,7 +202,9 @@ def test_python_is_started_for_modules_in_one_place() -> None:
     }
     container = {"building/requirements.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type
-    assert said == container | told | {"proving/measuring/service.py"}  # a unit, which people read, with a folder of its own
+    assert said == container | told | {
+        "proving/proving/measuring/service.py"
+    }  # a unit, which people read, with a folder of its own
 
 
 @pytest.mark.parametrize("configured", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "uv.toml"])

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.planning import planner, serving
-from cuwheel.verdicts.planning.settings import Wishes
+from cuwheel.verdicts.planning.plan import Wishes
 
 MACHINES = 10_000
 ROUNDS = 5
@@ -36,8 +36,8 @@ def fleet() -> list[Machine]:
 
 
 def plan(machines: list[Machine]) -> None:
-    serving.reach.cache_clear()  # what one plan learnt of machines must not help the next
-    planner.make(machines, [], Wishes(future=True))
+    serving.reach_of_kind.cache_clear()  # what one plan learnt of machines must not help the next
+    planner.make_plan(machines, [], Wishes(future=True))
 
 
 def main() -> int:

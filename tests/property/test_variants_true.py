@@ -66,7 +66,7 @@ def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
     for variant in variants.decide(found).variants:
         said = {each.feature: each.values for each in variant.properties}
         for capability in variant_reach.devices(found):
-            for cuda in variant_values.cuda_versions():
+            for cuda in variant_values.provider_cuda_versions():
                 matches = any(versions.at_least(cuda, each) for each in said[row.lower_bound])
                 if matches and accepted(capability) & set(said[row.arch]):
                     verdict = judge.on(variant_reach.machine(found, capability, cuda))
@@ -80,8 +80,8 @@ def test_every_value_that_is_true_is_said_or_follows_from_those_that_are(found: 
     reach = variant_reach.Reach(found)
     made = variant_reach.claims(reach.served(), reach.devices)
     promised = min(versions.major(each) for each in found.libraries[0].toolkits)
-    for value in variant_values.values(reach.devices):
-        for cuda in variant_values.cuda_versions():
+    for value in variant_values.provider_values(reach.devices):
+        for cuda in variant_values.provider_cuda_versions():
             how = [reach.outcome(each, cuda) for each in value.devices]
             true = all(each in variant_reach.SERVED and not (value.real and each == "jit") for each in how)
             if true and versions.major(cuda) >= promised:

@@ -67,10 +67,10 @@ def plan(
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
     from cuwheel.report.plan import Plan
     from cuwheel.verdicts.planning import plans
-    from cuwheel.verdicts.planning.settings import Wishes
+    from cuwheel.verdicts.planning.plan import Wishes
 
     wishes = Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
-    made = plans.make(machines, cuda, wishes, refine=refine, cmake=cmake)
+    made = plans.plan_for(machines, cuda, wishes, refine=refine, cmake=cmake)
     return Plan(jobs=made.jobs, unserved=made.unserved)
 
 
@@ -92,4 +92,6 @@ def read_list(
     from cuwheel.report.plan import Plan
     from cuwheel.verdicts.planning import plans
 
-    return Plan(jobs=(), unserved=(), reading=plans.read(text, machines, cuda, refine=refine, spelling=spelling))
+    return Plan(
+        jobs=(), unserved=(), reading=plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
+    )

@@ -24,7 +24,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
 
     wanted = prerequisites.parse(needs)
     saved = profile.of(on)
-    found = examination.of_profile(saved) if saved else examination.of_this_machine(environment_folder(env))
+    found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
     return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
 
 

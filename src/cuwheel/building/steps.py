@@ -37,7 +37,7 @@ from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.request import toolkit_from
 from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plans
-from cuwheel.verdicts.planning.settings import ALL
+from cuwheel.verdicts.planning.plan import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ class Steps:
         # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
         # every architecture, not for every machine.
         elsewhere = self.request.cluster or self.request.fit or ALL in map(str.lower, table.for_)
-        made = plans.make(
+        made = plans.plan_for(
             [self._machine(each) for each in table.for_],
             table.cuda,
             table.plan,

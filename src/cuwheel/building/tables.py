@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from cuwheel.verdicts.planning.settings import Wishes
+from cuwheel.verdicts.planning.plan import Wishes
 
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cuwheel.report.plan import Plan
-    from cuwheel.verdicts.planning.settings import Wishes
+    from cuwheel.verdicts.planning.plan import Wishes
 
 EXAMPLES = """\
   cuwheel plan --for h100,l40,"rtx 4090"       the smallest list for these
@@ -67,12 +67,12 @@ _OPTIONS = {"machines": "--for", "spelling": "--as", "no_ptx": "--no-ptx"}
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     """All of them at once: options that do not belong to what was asked for, and those that cannot be used together."""
-    from cuwheel.verdicts.planning import settings
+    from cuwheel.verdicts.planning import plan
 
     strangers = _OF_READING if args.read is None else _OF_PLANNING
     given = [_OPTIONS.get(name, f"--{name}") for name in strangers if getattr(args, name)]
     problems = [f"{', '.join(given)} {_READS if args.read is None else _PLANS}"] if given else []
-    problems += settings.conflicts(_wishes(args)) if args.read is None else ()
+    problems += plan.conflicting_wishes(_wishes(args)) if args.read is None else ()
     if args.no_jit and args.force_jit:
         problems.append("--no-jit and --force-jit cannot be used together")
     if problems:
@@ -80,7 +80,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 
 def _wishes(args: argparse.Namespace) -> Wishes:
-    from cuwheel.verdicts.planning.settings import Wishes
+    from cuwheel.verdicts.planning.plan import Wishes
 
     return Wishes(
         future=args.future, native=args.native, specific=args.specific, family=args.family, ptx=not args.no_ptx

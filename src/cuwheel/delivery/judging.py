@@ -19,7 +19,7 @@ from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.pins import Pin
 from cuwheel.verdicts.predict import Outcome
-from cuwheel.verdicts.verdict import worst
+from cuwheel.verdicts.verdict import worst_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,7 +143,7 @@ class Bench:
         pin = pins.needed(contents.survey, self._machines, self._torch)
         machines = [pin.on(each) for each in self._machines] if pin else self._machines
         verdicts = matrix.judge_all(contents.survey, machines, self._torch)
-        outcome = worst(each.outcome for each in verdicts)
+        outcome = worst_outcome(each.outcome for each in verdicts)
         errors = [
             _of(machine, _text(finding), self._machines)
             for machine, verdict in zip(self._machines, verdicts, strict=True)

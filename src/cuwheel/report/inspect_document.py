@@ -8,7 +8,7 @@ from cuwheel.device_code import description
 from cuwheel.report import inspect_summary as summary
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support.units import file_name, size
-from cuwheel.verdicts import variant_claims
+from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,9 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
     if answer.description:
         blocks += [Paragraph(text) for text in description.words(answer.description)]
     if answer.variant:
-        blocks.append(Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_claims.words(answer.variant))}"))
+        blocks.append(
+            Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_values.variant_in_words(answer.variant))}")
+        )
     if len(groups) == 1:
         if len(groups[0].libraries) == 1:
             blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))

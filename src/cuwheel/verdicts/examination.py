@@ -3,17 +3,113 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cuwheel.machine import probe
+from cuwheel.device_code import presence
+from cuwheel.device_code.source import cut_to_workload
+from cuwheel.device_code.survey import survey
+from cuwheel.machine import named, probe, python_environment, world
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts import installed, machine_rules
+from cuwheel.support import log, parallel
+from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.support.units import first_few, some
+from cuwheel.verdicts import machine_rules, matrix
+from cuwheel.wheel import workload_mark
+from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.presence import WithDeviceCode
+    from cuwheel.machine.fleet import Machine
+
+
+# The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages.
+
+_FEW = 4
+# What `doctor` says of the machine itself already, once and not for each package.
+_SAME_IN_MACHINE_RULES = {
+    "driver-below-cuda-floor": "driver-too-old",
+    "no-library-to-load": "bitsandbytes-library-missing",
+}
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", workload_mark.RULE})  # the mark is told once for all
+
+
+def installed_with_device_code(env: Path | None) -> list[WithDeviceCode]:
+    """The largest first: it takes the longest."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+
+
+def cut_packages(env: Path | None) -> tuple[Finding, ...]:
+    """Whether packages of an environment were cut to a workload: that is so with a GPU or without."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return cut_to_workload(each.info for folder in folders for each in distributions(folder))
+
+
+def examine_installed(
+    machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """What `known` does not hold already. Without a GPU there is nothing to ask."""
+    machines = [each for each in named.here(machine) if each.capability] if there else []
+    if not machines:
+        return ()
+    results = parallel.each(partial(_surveyed_and_judged, machines=machines), there, partial(log.listen, level="error"))
+    return merge_findings_of_packages(sorted(results, key=lambda each: each[0]), known)
+
+
+def _surveyed_and_judged(installed: WithDeviceCode, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    # Nearly everything that is installed runs, and that shows without looking for code in every corner.
+    name, found = judge_distribution(
+        survey(installed.name, env=installed.folder, detail="containers", search="nowhere", python=False), machines
+    )
+    if not any(_matters(each) for each in found):
+        return name, ()
+    return judge_distribution(survey(installed.name, env=installed.folder, detail="containers"), machines)
+
+
+def judge_distribution(found: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    """One distribution: what it is called, and what the rules find in it."""
+    name = f"{found.distribution.name} {found.distribution.version}" if found.distribution else found.target
+    verdicts = matrix.judge_all(found, machines)
+    return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
+
+
+def merge_findings_of_packages(
+    found: Iterable[tuple[str, Sequence[Finding]]], known: Iterable[Finding]
+) -> tuple[Finding, ...]:
+    already = {finding.rule for finding in known}
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for name, findings in found:
+        for finding in findings:
+            if not _is_old(finding, already):
+                alike.setdefault((finding.rule, finding.message), []).append((name, finding))
+    return gravest_first(map(_merge_alike, alike.values()))
+
+
+def _matters(finding: Finding) -> bool:
+    return finding.severity != "note" and finding.rule not in _NOTHING_NEW
+
+
+def _is_old(finding: Finding, already: set[str]) -> bool:
+    return not _matters(finding) or _SAME_IN_MACHINE_RULES.get(finding.rule) in already
+
+
+def _merge_alike(found: Sequence[tuple[str, Finding]]) -> Finding:
+    names = list(dict.fromkeys(name for name, _ in found))
+    first = gravest_first(finding for _, finding in found)[0]
+    evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
+    return replace(
+        first,
+        message=f"{some(names, _FEW)}: {first.message}",
+        evidence=first_few(evidence, _FEW),
+    )
 
 
 class Examination(Struct, frozen=True, kw_only=True):
@@ -21,16 +117,16 @@ class Examination(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def of_profile(machine: MachineProfile) -> Examination:
+def examine_profile(machine: MachineProfile) -> Examination:
     """Of another machine, whose files cannot be looked at."""
     return Examination(machine=machine, findings=machine_rules.examine(machine))
 
 
-def of_this_machine(env: Path | None) -> Examination:
+def examine_this_machine(env: Path | None) -> Examination:
     """`env`: the Python environment whose packages count."""
     with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
-        packages = beside.submit(installed.with_device_code, env)
+        packages = beside.submit(installed_with_device_code, env)
         machine = probe.probe(env)
     found = machine_rules.examine(machine)
-    of_packages = installed.examine(machine, packages.result(), found)
-    return Examination(machine=machine, findings=(*found, *installed.cut(env), *of_packages))
+    of_packages = examine_installed(machine, packages.result(), found)
+    return Examination(machine=machine, findings=(*found, *cut_packages(env), *of_packages))

@@ -10,14 +10,25 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.verdicts import check_rules, drivers, predict, tags, torch_releases, variant_claims
+from cuwheel.verdicts import check_rules, drivers, predict, tags, torch_releases, variant_values
 from cuwheel.verdicts.check_rules.case import Case, Whole
-from cuwheel.verdicts.library_findings import Key, alike, in_part, of_libraries, of_library
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve, surroundings
 from cuwheel.verdicts.loading import Loading, apart, loading
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, served_together, with_machine_limits
-from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best, error_of, main_part, together
+from cuwheel.verdicts.verdict import (
+    FindingKey,
+    LibraryVerdict,
+    Verdict,
+    best_outcome,
+    combined_outcome,
+    finding_key,
+    finding_of_library,
+    first_error,
+    main_outcome,
+    merge_findings,
+    partial_summary,
+)
 from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
@@ -109,7 +120,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
     groups = groups or [_group("", always)]
-    outcome = best(group.outcome for group in groups)
+    outcome = best_outcome(group.outcome for group in groups)
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
@@ -117,15 +128,15 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     findings = _news(about, _findings_of(groups, chosen, load))
     if stopped or outcome == "fails":
         findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
-    untrue = () if stopped else variant_claims.untrue_on(survey, machine, outcome)
+    untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
     at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
         target=survey.target,
         machine=machine.name,
         outcome="fails" if stopped else outcome,
-        main="fails" if stopped else main_part(telling),
-        summary="" if stopped or outcome != "partial" else in_part(telling, load, survey.python_loads),
-        predicted_error=None if at_import else error_of(loaded),
+        main="fails" if stopped else main_outcome(telling),
+        summary="" if stopped or outcome != "partial" else partial_summary(telling, load, survey.python_loads),
+        predicted_error=None if at_import else first_error(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
         findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_meant(survey, findings), *untrue])),
@@ -183,7 +194,9 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
             rests_on=prediction.taken,
             conditions=prediction.conditions,
         ),
-        findings=tuple(of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings),
+        findings=tuple(
+            finding_of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings
+        ),
         conditions=(*prediction.conditions, *missing, *has_code, *beyond, *_host_conditions(library, machine)),
         only=only,
         stopped=stopped,
@@ -209,7 +222,7 @@ def _without_code(library: Library, machine: Machine) -> Prediction:
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
-    return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in _telling(judged)))
+    return _Group(cuda=cuda, judged=tuple(judged), outcome=combined_outcome(each.verdict for each in _telling(judged)))
 
 
 def _nothing_runs(judged: Iterable[_Judged]) -> bool:
@@ -230,25 +243,25 @@ def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loa
     failing = {path for path in loose if judged[path].verdict.outcome == "fails"}
     dropped = failing if len(failing) < len(loose) else set()
     for paths in load.variants:
-        chosen = best(judged[path].verdict.outcome for path in paths)
+        chosen = best_outcome(judged[path].verdict.outcome for path in paths)
         dropped |= {path for path in paths if judged[path].verdict.outcome != chosen}
     return replace(load, always=tuple(path for path in load.always if path not in dropped))
 
 
 def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
     """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
-    where: dict[Key, list[_Group]] = {}
-    found: dict[Key, dict[str, Finding]] = {}
+    where: dict[FindingKey, list[_Group]] = {}
+    found: dict[FindingKey, dict[str, Finding]] = {}
     for group in groups:
         for each in group.judged:
             for finding in each.findings:
-                found.setdefault(alike(finding), {})[each.library.path] = finding
-                in_groups = where.setdefault(alike(finding), [])
+                found.setdefault(finding_key(finding), {})[each.library.path] = finding
+                in_groups = where.setdefault(finding_key(finding), [])
                 if group not in in_groups[-1:]:
                     in_groups.append(group)
     for key, by_path in found.items():
         with_code = {each.library.path for group in where[key] for each in group.judged if sum(each.counts)}
-        finding = of_libraries(by_path, with_code)
+        finding = merge_findings(by_path, with_code)
         loaded = any(group in chosen for group in where[key])
         if not loaded and finding.severity != "error":
             continue

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuwheel.facts import packages, versions
 from cuwheel.verdicts import drivers, loading
 from cuwheel.verdicts.matrix import Judge
-from cuwheel.verdicts.verdict import ORDER, worst
+from cuwheel.verdicts.verdict import ORDER, worst_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,10 +106,10 @@ class _Trial:
         """With the variable naming this library; None: without the variable."""
         value = loading.digits(cuda) if cuda else None
         override = self._profile.override or ""
-        return worst(self._judge.on(_with(each, override, value)).outcome for each in self._machines)
+        return worst_outcome(self._judge.on(_with(each, override, value)).outcome for each in self._machines)
 
     def outcome_as_set(self) -> Outcome:
-        return worst(self._judge.on(each).outcome for each in self._machines)
+        return worst_outcome(self._judge.on(each).outcome for each in self._machines)
 
     def beyond(self, cuda: str) -> bool:
         """Whether a library is for a newer CUDA than the driver."""

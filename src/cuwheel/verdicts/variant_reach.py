@@ -18,8 +18,7 @@ from cuwheel.machine import fleet
 from cuwheel.verdicts import drivers, tags
 from cuwheel.verdicts.matrix import Judge
 from cuwheel.verdicts.predict import Outcome
-from cuwheel.verdicts.variant_claims import FAILING
-from cuwheel.verdicts.variant_values import Value, cuda_versions, matches, values
+from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +91,7 @@ class Reach:
         return self.outcome(capability, cuda) in SERVED
 
     def served(self) -> tuple[Served, ...]:
-        known = cuda_versions()
+        known = provider_cuda_versions()
         lowest = bisect_left(known, versions.key(_oldest_promised(self.survey)), key=versions.key)
         return tuple(found for each in self.devices if (found := self._served(each, known[lowest:])))
 
@@ -107,7 +106,7 @@ class Reach:
 def _oldest_promised(survey: Survey) -> str:
     """The first release of the oldest major that wrote its code: nobody promises that an older driver runs it."""
     majors = [drivers.cuda_major(each) for each in survey.libraries if each.device_code]
-    return f"{min(each for each in majors if each is not None)}.0" if any(majors) else cuda_versions()[0]
+    return f"{min(each for each in majors if each is not None)}.0" if any(majors) else provider_cuda_versions()[0]
 
 
 def claims(served: Iterable[Served], known: Sequence[Capability]) -> tuple[Claim, ...]:
@@ -128,7 +127,7 @@ def claims(served: Iterable[Served], known: Sequence[Capability]) -> tuple[Claim
 
 def _true_of(served: dict[Capability, Served], known: Sequence[Capability]) -> Iterable[Value]:
     covered: set[Capability] = set()
-    for value in values(known):
+    for value in provider_values(known):
         how = [served[each].outcome for each in value.devices if each in served]
         if len(how) < len(value.devices) or (value.real and "jit" in how):
             continue
@@ -156,7 +155,7 @@ def untrue(survey: Survey, variant: Variant) -> tuple[Untrue, ...]:
     reach = Reach(survey)
     found = []
     for capability in reach.devices:
-        allowed = [cuda for cuda in cuda_versions() if matches(variant, capability, cuda)]
+        allowed = [cuda for cuda in provider_cuda_versions() if variant_matches(variant, capability, cuda)]
         for cuda in dict.fromkeys((allowed[0], allowed[-1]) if allowed else ()):
             outcome = reach.outcome(capability, cuda)
             if outcome in FAILING:

@@ -1,4 +1,4 @@
-"""The values of NVIDIA's variant provider, and the machines that they match.
+"""The values of NVIDIA's variant provider, the machines that they match, and a variant wheel that fails on one of them.
 
 A machine is a capability and the CUDA of its driver. `NM_real` matches the devices N.x with x ≥ M, `N0_virtual` all
 devices N.x, and a bound every driver of this CUDA or later.
@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cuwheel.errors import UnknownNameError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import drivers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.verdicts.predict import Outcome
     from cuwheel.wheel.variant import Property, Variant
+
 
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4})?", re.ASCII)
 
@@ -35,13 +42,13 @@ class Value(Struct, frozen=True, kw_only=True):
         return self.devices[0]
 
 
-def cuda_versions() -> tuple[str, ...]:
+def provider_cuda_versions() -> tuple[str, ...]:
     """Of drivers, oldest first, as far as the provider tells them apart."""
     first, last = tables().variants.provider.cuda_majors
     return tuple(row.version for row in toolkits.all_releases() if first <= row.major <= last)
 
 
-def values(known: Sequence[Capability]) -> tuple[Value, ...]:
+def provider_values(known: Sequence[Capability]) -> tuple[Value, ...]:
     """Every value that matches a known device: machine code first, then PTX, each from the oldest device on."""
     real = [
         Value(
@@ -59,7 +66,7 @@ def values(known: Sequence[Capability]) -> tuple[Value, ...]:
     return (*real, *virtual)
 
 
-def matches(variant: Variant, capability: Capability | None, cuda: str | None) -> bool:
+def variant_matches(variant: Variant, capability: Capability | None, cuda: str | None) -> bool:
     """Whether an installer takes the variant on such a machine; what is not known of it (None) does not stop it.
 
     Of other providers than NVIDIA's nothing is known: there may be such a machine that has their values, too.
@@ -71,7 +78,7 @@ def matches(variant: Variant, capability: Capability | None, cuda: str | None) -
 def _has(wanted: Property, capability: Capability | None, cuda: str | None) -> bool:
     row = tables().variants.provider
     if wanted.feature == row.arch:
-        return capability is None or not accepted(capability).isdisjoint(wanted.values)
+        return capability is None or not accepted_values(capability).isdisjoint(wanted.values)
     if wanted.feature not in (row.lower_bound, row.upper_bound):
         return False  # no machine has it
     bounds = [each for each in wanted.values if _VERSION.fullmatch(each)]
@@ -81,10 +88,43 @@ def _has(wanted: Property, capability: Capability | None, cuda: str | None) -> b
     return any(versions.at_least(cuda, each) == lower for each in bounds)
 
 
-def accepted(capability: Capability) -> frozenset[str]:
+def accepted_values(capability: Capability) -> frozenset[str]:
     """What the provider says of a device."""
     first, last = tables().variants.provider.capability_majors
     if not first <= capability.major <= last:
         return frozenset()
     real = (Capability(capability.major, minor).number for minor in range(capability.minor + 1))
     return frozenset({*(f"{number}_real" for number in real), f"{capability.major}0_virtual"})
+
+
+# Whether a variant wheel is for a machine by its own word, and fails on it.
+
+FAILING: tuple[Outcome, ...] = ("partial", "fails")
+
+
+def untrue_on(survey: Survey, machine: Machine, outcome: Outcome) -> Iterator[Finding]:
+    """What a verdict has to say of it. Where the driver does not show the GPU, no installer takes a variant."""
+    variant = survey.variant
+    if variant is None or outcome not in FAILING or machine.capability is None:
+        return
+    on = machine.os or "linux"
+    try:
+        capability = Capability.parse(machine.capability)
+    except UnknownNameError:
+        return
+    seen = drivers.gpu_state(machine, on) in ("known", "open")
+    if seen and variant_matches(variant, capability, drivers.cuda_of_driver(machine, on)):
+        how = "fails there" if outcome == "fails" else "runs there only in part"
+        yield Finding(
+            rule="variant-untrue",
+            severity="error",
+            message=f"the variant {variant.label} says that it is for this machine, and it {how}:"
+            " installers that know variants take it",
+            evidence=variant_in_words(variant),
+            fix="write its variants anew from the plain wheel: cuwheel build --variants",
+        )
+
+
+def variant_in_words(variant: Variant) -> tuple[str, ...]:
+    """What it says, feature by feature."""
+    return tuple(f"{each.namespace} {each.feature}: {' or '.join(each.values)}" for each in variant.properties)

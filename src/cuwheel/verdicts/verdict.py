@@ -1,17 +1,24 @@
-"""The verdict on a target and a machine: values, named as the JSON names them, and how they add up."""
+"""The verdict on a target and a machine: values, named as the JSON names them, how they add up, and merged findings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.support.finding import Finding
+from cuwheel.support.units import file_name, some
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Containers, Outcome, Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from cuwheel.device_code.libraries import PythonLoad
+    from cuwheel.verdicts.loading import Loading
+
 
 # The best first. `unknown` is better than `fails` only where nothing is known to fail.
 ORDER: tuple[Outcome, ...] = ("native", "compatible", "jit", "partial", "unknown", "fails")
@@ -55,40 +62,104 @@ class Verdict(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def together(libraries: Iterable[LibraryVerdict]) -> Outcome:
+def combined_outcome(libraries: Iterable[LibraryVerdict]) -> Outcome:
     """All of them must serve; one that is opened only when asked for, or only linked, leaves the rest working.
 
     How those run that the rest works without does not matter beside the others.
     """
     found = list(libraries)
     deciding = [each for each in found if not each.optional]
-    outcome = worst(each.outcome for each in deciding) if deciding else "native"
+    outcome = worst_outcome(each.outcome for each in deciding) if deciding else "native"
     if outcome in ("fails", "unknown"):
         return outcome
     if any(each.optional and each.outcome not in GOOD for each in found):
         return "partial"
     counted = deciding or [each for each in found if each.main] or found
-    return worst(each.outcome for each in counted)
+    return worst_outcome(each.outcome for each in counted)
 
 
-def main_part(libraries: Iterable[LibraryVerdict]) -> Outcome:
+def main_outcome(libraries: Iterable[LibraryVerdict]) -> Outcome:
     """What the package is for: where nobody said which libraries that are, all of them."""
     found = list(libraries)
-    return worst(each.outcome for each in [each for each in found if each.main] or found)
+    return worst_outcome(each.outcome for each in [each for each in found if each.main] or found)
 
 
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
+def worst_outcome(outcomes: Iterable[Outcome]) -> Outcome:
     """`unknown` where there is nothing to go by."""
     return max(outcomes, key=ORDER.index, default="unknown")
 
 
-def best(outcomes: Iterable[Outcome]) -> Outcome:
+def best_outcome(outcomes: Iterable[Outcome]) -> Outcome:
     """Of several that it could be. Where one is not known and the others fail, nobody knows that it fails."""
     return min(outcomes, key=ORDER.index, default="unknown")
 
 
-def error_of(libraries: Iterable[LibraryVerdict]) -> CudaError | None:
+def first_error(libraries: Iterable[LibraryVerdict]) -> CudaError | None:
     """The first error that the program meets: of a library that it cannot do without, if there is one."""
     failed = [each for each in libraries if each.outcome in ("fails", "partial") and each.predicted_error]
     failed.sort(key=lambda each: (each.optional, each.outcome != "fails"))
     return failed[0].predicted_error if failed else None
+
+
+# Findings of single libraries, merged for their package: each once, with the libraries it applies to.
+
+FindingKey: TypeAlias = tuple[str, str, str, str]
+_NAMED = 3
+_SUBJECT = "it "  # how rules speak of the library
+
+
+def finding_of_library(finding: Finding, path: str, load: Loading, *, optional: bool) -> Finding:
+    """Its evidence names the library. Of one that the rest works without an error is a warning, and why that is so."""
+    severity = "warning" if optional and finding.severity == "error" else finding.severity
+    evidence = tuple(f"{path}: {each}" for each in finding.evidence) or (path,)
+    if severity != finding.severity and (reason := load.reasons.get(path)):
+        evidence = (*evidence, f"{path}: {reason}")
+    return replace(finding, severity=severity, evidence=evidence)
+
+
+def partial_summary(libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad]) -> str:
+    """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for."""
+    of_main = [each for each in libraries if each.main] or list(libraries)
+    main = [each for each in of_main if each.outcome not in GOOD]
+    others = [each for each in libraries if each not in of_main and each.outcome not in GOOD]
+    by = {each.path: each.file for each in loads}
+
+    def words(found: Sequence[LibraryVerdict]) -> str:
+        told = (load.does.get(each.path) or (f"loaded by {by[each.path]}" if each.path in by else "") for each in found)
+        names = (file_name(each.path) for each in found)
+        return some([f"{name} ({why})" if why else name for name, why in zip(names, told, strict=True)], _NAMED)
+
+    optional = "an optional part does not" if len(others) == 1 else f"{len(others)} optional parts do not"
+    also = f"; {optional}: {words(others)}" if others else ""
+    if failing := [each for each in main if each.outcome != "partial"]:
+        return f"starts, but its main part fails: {words(failing)}{also}"
+    if main:
+        return f"runs, but not all of its kernels: some of {words(main)} have no code for this GPU{also}"
+    return f"runs{also}"
+
+
+def finding_key(finding: Finding) -> FindingKey:
+    """What several libraries have in common is reported once."""
+    return finding.rule, finding.severity, finding.message, finding.fix
+
+
+def merge_findings(found: Mapping[str, Finding], everything: Collection[str]) -> Finding:
+    """Of findings that are alike, by path, one with the evidence of all.
+
+    Where it is not true of `everything`, the libraries of the package that hold code, it says of which.
+    """
+    evidence = tuple(dict.fromkeys(item for each in found.values() for item in each.evidence))
+    first = next(iter(found.values()))
+    concerned = [path for path in found if path in everything]
+    if concerned and len(concerned) < len(everything):
+        return replace(first, message=_name_libraries(first.message, concerned, everything), evidence=evidence)
+    return replace(first, evidence=evidence)
+
+
+def _name_libraries(message: str, paths: Collection[str], everything: Collection[str]) -> str:
+    shared = Counter(file_name(each) for each in everything)
+    names = [each if shared[file_name(each)] > 1 else file_name(each) for each in paths]
+    listed = some(names, _NAMED)
+    if not message.startswith(_SUBJECT):
+        return f"{listed}: {message}"
+    return f"{'each of ' if len(names) > 1 else ''}{listed} {message.removeprefix(_SUBJECT)}"

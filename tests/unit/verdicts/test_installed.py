@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import installed
+from cuwheel.verdicts import examination
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ NEW: dict[str, Any] = {"driver": "580.65.06", "os": "linux", "cpu": "x86_64", "l
 
 
 def _examined(surveys: Sequence[Survey], machines: Sequence[Machine], known: Sequence[Finding]) -> tuple[Finding, ...]:
-    return installed.merged([installed.judged(each, machines) for each in surveys], known)
+    return examination.merge_findings_of_packages(
+        [examination.judge_distribution(each, machines) for each in surveys], known
+    )
 
 
 def test_what_is_well_says_nothing() -> None:

@@ -14,7 +14,7 @@ from cuwheel.verdicts import matrix
 from cuwheel.verdicts.library_sources import resolve, surroundings
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.matrix import Judge, judge
-from cuwheel.verdicts.verdict import ORDER, best, worst
+from cuwheel.verdicts.verdict import ORDER, best_outcome, worst_outcome
 from cuwheel.wheel.requirements import parse
 from tests.unit.verdicts.subjects import library, machine, survey
 
@@ -343,12 +343,12 @@ def test_a_program_alone_is_judged() -> None:
 
 
 def test_outcomes_in_order() -> None:
-    assert worst(ORDER) == "fails"
-    assert worst(()) == best(()) == "unknown"
-    assert worst(("native", "unknown")) == "unknown"
-    assert best(("unknown", "jit", "partial")) == "jit"
-    assert best(("unknown", "fails")) == "unknown"
-    assert worst(("unknown", "fails")) == "fails"
+    assert worst_outcome(ORDER) == "fails"
+    assert worst_outcome(()) == best_outcome(()) == "unknown"
+    assert worst_outcome(("native", "unknown")) == "unknown"
+    assert best_outcome(("unknown", "jit", "partial")) == "jit"
+    assert best_outcome(("unknown", "fails")) == "unknown"
+    assert worst_outcome(("unknown", "fails")) == "fails"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_the_devices_of_a_value(archs: tuple[str, ...], capability: str, *, expected: bool) -> None:
-    assert variant_values.matches(says("x", *archs), Capability.parse(capability), "13.0") is expected
+    assert variant_values.variant_matches(says("x", *archs), Capability.parse(capability), "13.0") is expected
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_the_devices_of_a_value(archs: tuple[str, ...], capability: str, *, expe
 )
 def test_the_drivers_of_a_bound(feature: str, value: str, cuda: str | None, *, expected: bool) -> None:
     variant = Variant(label="x", properties=(Property(namespace="nvidia", feature=feature, values=(value,)),))
-    assert variant_values.matches(variant, Capability(9, 0), cuda) is expected
+    assert variant_values.variant_matches(variant, Capability(9, 0), cuda) is expected
 
 
 def test_of_other_providers_nothing_is_known() -> None:
     variant = Variant(label="x", properties=(Property(namespace="amd", feature="gfx_arch", values=("gfx1100",)),))
-    assert variant_values.matches(variant, Capability(9, 0), "13.0")
+    assert variant_values.variant_matches(variant, Capability(9, 0), "13.0")
 
 
 def untrue(wheel: Path) -> list[tuple[str, str]]:

@@ -87,7 +87,9 @@ def decide(found: Survey, cuda: str | None = None) -> Decided:
     return Decided(
         variants=tuple(_variant(each, name) for each in made),
         findings=tuple(_findings(found, reach.devices, served, made)),
-        machines=sum(versions.at_least(cuda, each.since) for each in served for cuda in variant_values.cuda_versions()),
+        machines=sum(
+            versions.at_least(cuda, each.since) for each in served for cuda in variant_values.provider_cuda_versions()
+        ),
     )
 
 

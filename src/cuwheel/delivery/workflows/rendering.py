@@ -125,7 +125,7 @@ def _rows(table: Table) -> Iterator[Row]:
 
 def _variables(table: Table, cuda: str) -> dict[str, str]:
     """The architecture list in every spelling that a build system reads from its environment."""
-    planned = plans.make(table.for_, (cuda,), table.plan) if table.for_ else None
+    planned = plans.plan_for(table.for_, (cuda,), table.plan) if table.for_ else None
     if planned is None or not planned.jobs:
         return {}
     flags = planned.jobs[0].flags

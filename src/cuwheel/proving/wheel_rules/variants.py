@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.support.units import some
-from cuwheel.verdicts import variant_claims, variant_reach
+from cuwheel.verdicts import variant_reach, variant_values
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.wheel import variant as variants
 
@@ -59,7 +59,7 @@ def untrue(subject: Subject) -> Iterator[Found]:
         yield Found(
             message=f"the variant {variant.label} says that it is for GPUs on which it does not run: {gpus}",
             evidence=(
-                *variant_claims.words(variant),
+                *variant_values.variant_in_words(variant),
                 *(f"{each.capability}, a driver of CUDA {each.cuda}: {each.outcome}" for each in found[:_SHOWN]),
             ),
         )

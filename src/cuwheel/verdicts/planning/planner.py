@@ -1,7 +1,13 @@
-"""From machines, toolkits and wishes to jobs: decides, and does nothing."""
+"""From machines, toolkits and wishes to jobs: decides, and does nothing.
+
+The fewest architectures for a toolkit and the fewest toolkits for a fleet are found exactly, by trying all sets of one,
+then of two, and so on. That is quick because machine code never crosses a major version: a major has a handful of
+architectures; and a fleet wants two or three toolkits out of twenty.
+"""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -12,9 +18,9 @@ from cuwheel.facts.spellings import table
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import can_target, serves
+from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
 from cuwheel.verdicts.drivers import tegra
-from cuwheel.verdicts.planning import cover, reasons, serving
+from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, Reach
 
@@ -24,7 +30,88 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.planning.settings import Wishes
+    from cuwheel.verdicts.planning.plan import How, Wishes
+
+
+# The two questions of smallness: the fewest architectures for a toolkit, the fewest toolkits for a fleet.
+
+
+def fewest_cubins(version: str, devices: Mapping[Capability, int], wishes: Wishes) -> tuple[Arch, ...]:
+    """The smallest list of machine code that serves these capabilities, each with so many machines.
+
+    Among lists of one length the best has the fewest desktop machines on Tegra code, then the fewest Tegra machines on
+    desktop code (NVIDIA promises neither), then the most native machines, then the newest architectures.
+    """
+    found: list[Arch] = []
+    for major in sorted({device.major for device in devices}):
+        wanted = {device: count for device, count in devices.items() if device.major == major}
+        found += _fewest_of_major(version, wanted, wishes)
+    return tuple(sorted(found))
+
+
+def _fewest_of_major(version: str, devices: Mapping[Capability, int], wishes: Wishes) -> tuple[Arch, ...]:
+    choices = [serving.cubins_for(version, device, wishes) for device in devices]
+    known = sorted({arch for each in choices for arch in each})
+    for length in range(1, len(known) + 1):
+        covering = [
+            archs for archs in combinations(known, length) if all(not set(archs).isdisjoint(each) for each in choices)
+        ]
+        if covering:
+            return min(covering, key=lambda archs: _penalty(archs, devices))
+    return ()
+
+
+def _penalty(archs: Sequence[Arch], devices: Mapping[Capability, int]) -> tuple[int, int, int, tuple[int, ...]]:
+    strange = foreign = native = 0
+    for device, count in devices.items():
+        arch, how = taken_entry(archs, device)
+        if tegra(device) != tegra(arch.capability):
+            strange += 0 if tegra(device) else count
+            foreign += count
+        native += count if how == "native" else 0
+    return strange, foreign, -native, tuple(-arch.capability.number for arch in reversed(archs))
+
+
+def taken_entry(archs: Sequence[Arch], device: Capability) -> tuple[Arch, How]:
+    """The entry that the driver takes, and how; the list must serve the device."""
+    choice = choose([Code(arch=arch) for arch in archs], Device(capability=device))
+    if choice.entry is None or choice.how == "none":
+        msg = f"nothing in {[str(arch) for arch in archs]} serves {device}"
+        raise ValueError(msg)
+    return archs[choice.entry], choice.how
+
+
+def one_ptx(version: str, devices: Iterable[Capability]) -> Arch | None:
+    """The newest PTX that reaches all of these; one is always enough, as PTX reaches everything newer."""
+    common = set.intersection(*(set(serving.ptx_for(version, device)) for device in devices))
+    return max(common, key=lambda arch: architectures.current(arch.capability), default=None)
+
+
+def fewest_toolkits(reaches: Mapping[Reach, int]) -> tuple[Toolkit, ...]:
+    """The fewest toolkits such that every kind of machine that any of them serves is served.
+
+    Among sets of one size the best has the fewest machines served by PTX alone, then the fewest whose driver or torch
+    is older than their toolkit, then the newest toolkits.
+    """
+    wanted = {reach.any for reach in reaches if reach.any}
+    # A kind that is served whenever a more demanding one is served decides nothing.
+    picky = [bits for bits in wanted if not any(other != bits and other & bits == other for other in wanted)]
+    useful = [index for index in range(len(toolkits.all_toolkits())) if any(bits >> index & 1 for bits in wanted)]
+    for length in range(1, len(useful) + 1):
+        sets = (sum(1 << index for index in chosen) for chosen in combinations(useful, length))
+        covering = [bits for bits in sets if all(bits & each for each in picky)]
+        if covering and picky:
+            return serving.rows_of(min(covering, key=lambda bits: _cost(bits, reaches)))
+    return ()
+
+
+def _cost(bits: int, reaches: Mapping[Reach, int]) -> tuple[int, int, int]:
+    jit = weak = 0
+    for reach, count in reaches.items():
+        best = bits & reach.cubin or bits & reach.ptx
+        jit += count if best and not bits & reach.cubin else 0
+        weak += count if best and not best & ~reach.weak else 0
+    return jit, weak, -bits  # the highest bit is the newest toolkit
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -44,7 +131,7 @@ class _Group(Struct, frozen=True, kw_only=True, eq=False):
 _Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
 
 
-def make(
+def make_plan(
     machines: Sequence[Machine],
     given: Sequence[Toolkit],
     wishes: Wishes,
@@ -62,8 +149,8 @@ def make(
     for machine, group in members:
         if group:
             counts[group] = counts.get(group, 0) + machine.count
-    rows = tuple(given) or _fewest(counts)
-    chosen = serving.mask(rows)
+    rows = tuple(given) or _fewest_for_groups(counts)
+    chosen = serving.mask_of(rows)
     torch = torch or torch_release(machines)
     missing = [(machine, group) for machine, group in members if not (group and group.reach.any & chosen)]
     return Plan(
@@ -95,16 +182,16 @@ def _grouped(machines: Iterable[Machine], wishes: Wishes) -> _Members:
     for machine in machines:
         kind = serving.kind_of(machine)
         if kind and kind not in groups:
-            groups[kind] = _Group(kind=kind, reach=serving.reach(kind, wishes))
+            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, wishes))
         members.append((machine, groups[kind] if kind else None))
     return members
 
 
-def _fewest(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
+def _fewest_for_groups(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
     reaches: dict[Reach, int] = {}
     for group, count in counts.items():
         reaches[group.reach] = reaches.get(group.reach, 0) + count
-    return cover.fewest_toolkits(reaches)
+    return fewest_toolkits(reaches)
 
 
 def _job(
@@ -116,7 +203,7 @@ def _job(
     cmake: str | None,
     torch: str | None,
 ) -> Job:
-    bit = serving.mask([toolkit])
+    bit = serving.mask_of([toolkit])
     by_cubin: dict[Capability, int] = {}
     by_ptx: set[Capability] = set()
     for group, count in counts.items():
@@ -125,7 +212,7 @@ def _job(
             by_cubin[device] = by_cubin.get(device, 0) + count
         elif group.reach.ptx & bit:
             by_ptx.add(device)
-    archs = cover.fewest_cubins(toolkit.version, by_cubin, wishes)
+    archs = fewest_cubins(toolkit.version, by_cubin, wishes)
     ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
@@ -153,7 +240,7 @@ def _ptx(toolkit: Toolkit, archs: Sequence[Arch], needed: Iterable[Capability], 
     if future and archs:
         desktop = [arch for arch in archs if not tegra(arch.capability)]
         reached.add(max(architectures.current(arch.capability) for arch in desktop or archs))
-    found = cover.one_ptx(toolkit.version, reached) if reached else None
+    found = one_ptx(toolkit.version, reached) if reached else None
     return (found,) if found else ()
 
 
@@ -164,15 +251,15 @@ def _served(
     for machine, group in machines:
         if group not in by_group:
             kind = group.kind
-            arch, how = cover.taken(ptx if kind.jit == "forced" else [*archs, *ptx], kind.capability)
+            arch, how = taken_entry(ptx if kind.jit == "forced" else [*archs, *ptx], kind.capability)
             by_group[group] = Served(
                 machine="",
                 count=0,
                 capability=kind.capability,
                 how=how,
                 by=arch,
-                conditions=tuple(reasons.conditions(kind, toolkit, arch)),
-                notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
+                conditions=tuple(serving.serving_conditions(kind, toolkit, arch)),
+                notes=(*serving.serving_notes(kind, toolkit), *serving.serving_doubts(kind)),
             )
         yield replace(by_group[group], machine=machine.name, count=machine.count)
 
@@ -187,7 +274,7 @@ def _not_served(
                 machine=machine.name,
                 count=machine.count,
                 capability=None,
-                why=(reasons.NO_GPU,),
+                why=(serving.NO_GPU,),
                 fix="give its GPU or capability",
             )
             continue
@@ -198,8 +285,8 @@ def _not_served(
                 machine="",
                 count=0,
                 capability=kind.capability,
-                why=reasons.why_not(kind, rows, wishes),
-                fix=reasons.fix(machine, kind, wishes),
+                why=serving.why_not(kind, rows, wishes),
+                fix=serving.fix_for(machine, kind, wishes),
             )
         yield replace(by_group[key], machine=machine.name, count=machine.count)
 

@@ -12,7 +12,7 @@ from cuwheel.facts.spellings import table
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Code, Device, choose, serves
-from cuwheel.verdicts.planning import reasons, serving
+from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import OnMachine, Reading, Word
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
 
@@ -144,7 +144,7 @@ def _on(machine: Machine, archs: Sequence[Arch], toolkit: Toolkit | None) -> OnM
             capability=None,
             how="none",
             by=None,
-            explanation=reasons.NO_GPU,
+            explanation=serving.NO_GPU,
         )
     isa = toolkit.ptx_isa if toolkit else None
     code = [Code(arch=arch, ptx_isa=isa if arch.kind == "compute" else None) for arch in archs]
@@ -188,10 +188,10 @@ def _conditions(kind: Kind, arch: Arch | None, choice: Choice, toolkit: Toolkit 
     if arch is None or choice.how == "none":
         return
     if toolkit:
-        yield from reasons.conditions(kind, toolkit, arch)
+        yield from serving.serving_conditions(kind, toolkit, arch)
         return
     if arch.kind == "sm":
-        yield from reasons.across_tegra(arch, kind.capability)
+        yield from serving.across_tegra_conditions(arch, kind.capability)
     elif choice.how == "jit":
         yield "the driver is at least as new as the toolkit that writes the PTX"
 

@@ -1,7 +1,7 @@
-"""Which toolkits can build something that a machine runs: GPU, driver, torch and wishes taken together.
+"""Which toolkits can build something that a machine runs, and why one is served only under conditions, or not at all.
 
-Answers for all toolkits at once are bit masks, bit i for the i-th row of the table, so that ten thousand machines are
-no more work than the few kinds there are of them.
+GPU, driver, torch and wishes are taken together. Answers for all toolkits at once are bit masks, bit i for the i-th row
+of the table, so that ten thousand machines are no more work than the few kinds there are of them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.facts import architectures, gpu_drivers, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import OperatingSystem
+from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Jit
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import serves
+from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix, tegra
+from cuwheel.verdicts.planning.plan import Wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.planning.settings import Wishes
+
 
 _KINDS = 1 << 16
 
@@ -100,7 +103,7 @@ def driver_of(driver: str | None, driver_cuda: str | None, system: OperatingSyst
 
 @cache
 def _unknown() -> Driver:
-    everything = mask(toolkits.all_toolkits())
+    everything = mask_of(toolkits.all_toolkits())
     return Driver(cuda=None, runs=everything, runs_surely=0, compiles=everything, compiles_surely=0, behind=0)
 
 
@@ -160,7 +163,7 @@ def archs_of(version: str) -> tuple[Arch, ...]:
 
 
 @lru_cache(maxsize=_KINDS)
-def cubins(version: str, device: Capability, wishes: Wishes) -> tuple[Arch, ...]:
+def cubins_for(version: str, device: Capability, wishes: Wishes) -> tuple[Arch, ...]:
     """The machine code of a toolkit that would do for a device, as far as the wishes go."""
     fitting = [arch for arch in archs_of(version) if serves(arch, device)]
     wanted = "a" if wishes.specific else "f" if wishes.family else ""
@@ -171,7 +174,7 @@ def cubins(version: str, device: Capability, wishes: Wishes) -> tuple[Arch, ...]
 
 
 @cache
-def ptx(version: str, device: Capability) -> tuple[Arch, ...]:
+def ptx_for(version: str, device: Capability) -> tuple[Arch, ...]:
     """The plain PTX of a toolkit that a driver could compile for a device."""
     plain = [Arch(arch.capability, "", "compute") for arch in archs_of(version) if not arch.suffix]
     return tuple(arch for arch in plain if serves(arch, device))
@@ -187,7 +190,7 @@ def newer_than_torch(torch_cuda: str | None, toolkit: Toolkit) -> bool:
 
 
 @lru_cache(maxsize=_KINDS)
-def reach(kind: Kind, wishes: Wishes) -> Reach:
+def reach_of_kind(kind: Kind, wishes: Wishes) -> Reach:
     """The toolkits that serve a kind of machine."""
     usable = kind.driver.runs & torch_takes(kind.torch_cuda)
     by_cubin = usable & compilers_for(kind.capability, wishes) if kind.jit != "forced" else 0
@@ -197,7 +200,7 @@ def reach(kind: Kind, wishes: Wishes) -> Reach:
     return Reach(cubin=by_cubin, ptx=by_ptx, weak=kind.driver.behind | _beyond_torch(kind.torch_cuda))
 
 
-def mask(rows: Iterable[Toolkit]) -> int:
+def mask_of(rows: Iterable[Toolkit]) -> int:
     """The bits of these toolkits."""
     return sum(1 << position(row) for row in rows)
 
@@ -234,9 +237,172 @@ def _beyond_torch(torch_cuda: str | None) -> int:
 @lru_cache(maxsize=_KINDS)
 def compilers_for(device: Capability, wishes: Wishes) -> int:
     """The toolkits that compile machine code for a device, the wishes granted."""
-    return _mask(lambda row: bool(cubins(row.version, device, wishes)))
+    return _mask(lambda row: bool(cubins_for(row.version, device, wishes)))
 
 
 @cache
 def _writes_ptx(device: Capability) -> int:
-    return _mask(lambda row: bool(ptx(row.version, device)))
+    return _mask(lambda row: bool(ptx_for(row.version, device)))
+
+
+# Why a machine is served only under conditions, or not at all, in words.
+
+NO_GPU = "its GPU is not known"
+
+
+def serving_conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str]:
+    """What is not known of the machine, or promised by nobody, and must hold."""
+    bit = mask_of([toolkit])
+    if not kind.driver.runs_surely & bit:
+        floor = _floor(kind, toolkit)
+        yield f"{floor} or later" + ("" if "CUDA" in floor else f" (CUDA {toolkit.major})")
+    if arch.kind == "compute" and not kind.driver.compiles_surely & bit:
+        yield isa_condition(toolkit.ptx_isa, kind.system)
+    if arch.kind == "sm":
+        yield from across_tegra_conditions(arch, kind.capability)
+    yield from arm64_conditions(kind, toolkit)
+    if newer_than_torch(kind.torch_cuda, toolkit):
+        yield (
+            f"the build needs no library function newer than CUDA {kind.torch_cuda}, which its torch brings "
+            f"(--cuda {kind.torch_cuda} avoids the question)"
+        )
+
+
+def across_tegra_conditions(arch: Arch, device: Capability) -> Iterator[str]:
+    """How sure it is that code for a desktop GPU runs on a Tegra, or the other way round."""
+    on_tegra, from_tegra = tegra(device), tegra(arch.capability)
+    if on_tegra and not from_tegra:
+        seen = architectures.find_architecture(device).desktop_code
+        yield (
+            f"{arch}, code for desktop GPUs, runs on {device}, a Tegra: the rule says so, but NVIDIA promises nothing "
+            f"between the two ({seen or 'no reports either way'})"
+        )
+    elif from_tegra and not on_tegra:
+        yield (
+            f"{arch}, code for a Tegra, runs on {device}, which is not a Tegra: the rule says so, "
+            "but NVIDIA promises nothing"
+        )
+
+
+def arm64_conditions(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
+    """Jetson and arm64 servers have different toolkits up to some release."""
+    if not kind.tegra:
+        return
+    fact = tables().toolkits.arm64
+    if not toolkits.one_arm64(toolkit):
+        yield (
+            "it is built with the L4T toolkit of the Jetson (targets/aarch64-linux), not with the one for SBSA "
+            f"servers: below CUDA {fact.one_distribution_since} the two differ, and on L4T an SBSA build fails with "
+            f"'named symbol not found'"
+        )
+        return
+    joined = toolkits.joined_arm64(kind.capability)
+    if joined is None:
+        yield (
+            f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability} (not "
+            f"confirmed)"
+        )
+    elif not versions.at_least(fact.one_distribution_since, joined.cuda):
+        early = (
+            "" if versions.at_least(toolkit.version, joined.cuda) else f"; CUDA {toolkit.version} is older than that"
+        )
+        yield (
+            f"it runs JetPack {joined.jetpack} (L4T {joined.l4t}) or later, with which it joined the one arm64 "
+            f"toolkit{early}"
+        )
+
+
+def serving_notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
+    """What is known, and worth knowing."""
+    if kind.driver.behind & mask_of([toolkit]):
+        yield (
+            f"its driver (CUDA {kind.driver.cuda}) is older than CUDA {toolkit.version}: machine code runs "
+            "through minor-version compatibility, PTX would not"
+        )
+
+
+def serving_doubts(kind: Kind) -> Iterator[str]:
+    """What does not go together in the machine itself."""
+    if kind.capability not in architectures.current_capabilities():
+        yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the general rule"
+    if (row := gpu_drivers.support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
+        end = f"branch {row.first} was the first" if kind.knows_gpu == "too-old" else f"branch {row.last} was the last"
+        yield f"its driver does not support this GPU, for which {end}: nothing runs until it gets another driver"
+
+
+def why_not(kind: Kind, rows: Sequence[Toolkit], wishes: Wishes) -> tuple[str, ...]:
+    """Every reason why none of these toolkits serves a kind of machine, each with the toolkits that it concerns."""
+    concerned: dict[str, list[Toolkit]] = {}
+    for row in rows:
+        for reason in _reasons(kind, row, wishes):
+            concerned.setdefault(reason, []).append(row)
+    return tuple(reason.replace("{cuda}", toolkits.span(found)) for reason, found in concerned.items())
+
+
+def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
+    bit = mask_of([toolkit])
+    if not kind.driver.runs & bit:
+        yield f"{_driver_in_words(kind)} is too old for {{cuda}}, which needs {_floor(kind, toolkit)} or later"
+    if not fits_torch(kind.torch_cuda, toolkit):
+        yield f"its torch is built with CUDA {kind.torch_cuda}: what {{cuda}} builds does not load together with it"
+    compiles = bool(cubins_for(toolkit.version, kind.capability, wishes))
+    if not compiles:
+        yield _no_cubin(kind, toolkit, wishes)
+    if kind.jit == "forced":
+        yield "CUDA_FORCE_PTX_JIT is set there: machine code is ignored, so {cuda} would have to provide PTX"
+    if (not compiles or kind.jit == "forced") and ptx_for(toolkit.version, kind.capability):
+        yield from _no_ptx(kind, toolkit, wishes)
+
+
+def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
+    plain = Wishes(native=wishes.native)
+    able = rows_of(compilers_for(kind.capability, plain))
+    others = f"{toolkits.span(able)} can" if able else "no known toolkit can"
+    if wishes.native and cubins_for(toolkit.version, kind.capability, Wishes()):
+        own = Arch(kind.capability)
+        return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); it works without --native"
+    if able and position(toolkit) > position(able[-1]):
+        return f"{{cuda}} no longer compiles for {kind.capability}: too new ({others})"
+    if not able:
+        return f"{{cuda}} cannot compile for {kind.capability}: {others}"
+    return f"{{cuda}} does not compile for {kind.capability} yet: too old ({others})"
+
+
+def _no_ptx(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
+    if wishes.native and cubins_for(toolkit.version, kind.capability, Wishes()):
+        return  # without the wish there is better than PTX
+    if wishes.native or not wishes.ptx:
+        yield f"PTX of {{cuda}} would reach it, but {'--native' if wishes.native else '--no-ptx'} rules it out"
+    if kind.jit == "disabled":
+        yield "PTX of {cuda} would reach it, but CUDA_DISABLE_PTX_JIT is set there"
+    if not kind.driver.compiles & mask_of([toolkit]):
+        yield "PTX of {cuda} would reach it, but its driver is too old to compile it"
+
+
+def fix_for(machine: Machine, kind: Kind, wishes: Wishes) -> str:
+    """A toolkit that serves it after all, else a driver that would."""
+    if able := rows_of(reach_of_kind(kind, wishes).any):
+        return f"--cuda {able[-1].version}"
+    fitting = compilers_for(kind.capability, Wishes()) & torch_takes(kind.torch_cuda)
+    able = rows_of(fitting & ~kind.driver.runs)
+    if not able:
+        return ""
+    floor = toolkits.minor_compat_floor(able[0].major, kind.system)
+    return newer_driver_fix(machine, floor, str(able[0].major))
+
+
+def _driver_in_words(kind: Kind) -> str:
+    if kind.driver.cuda == "0":
+        return "its driver, older than that of any known toolkit,"
+    return f"its driver (CUDA {kind.driver.cuda})"
+
+
+def _floor(kind: Kind, toolkit: Toolkit) -> str:
+    linux = toolkits.minor_compat_floor(toolkit.major, "linux")
+    windows = toolkits.minor_compat_floor(toolkit.major, "windows")
+    here = windows if kind.system == "windows" else linux
+    if kind.tegra or not here:
+        return f"a driver of CUDA {toolkit.major}"
+    if kind.system_known or windows in (None, linux):
+        return f"driver {here}"
+    return f"driver {linux} (on Windows {windows})"

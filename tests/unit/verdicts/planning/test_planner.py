@@ -12,7 +12,7 @@ from cuwheel.machine import fleet, named
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.choice import can_target
 from cuwheel.verdicts.planning import planner
-from cuwheel.verdicts.planning.settings import Wishes
+from cuwheel.verdicts.planning.plan import Wishes
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.planner import Plan
@@ -23,7 +23,7 @@ NEWEST = toolkits.newest_toolkit().version
 def make(*names: str, cuda: str = "", wishes: Wishes | None = None, **known: str) -> Plan:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     given = [toolkits.find_toolkit(each) for each in cuda.split()]
-    return planner.make(named.machines(names, refine), given, wishes or Wishes())
+    return planner.make_plan(named.machines(names, refine), given, wishes or Wishes())
 
 
 def lists(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -136,7 +136,7 @@ def test_torch_decides_the_major() -> None:
         Machine(name="old", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="12.4"),
         Machine(name="new", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="13.0"),
     ]
-    plan = planner.make(machines, [], Wishes())
+    plan = planner.make_plan(machines, [], Wishes())
     assert lists(plan) == {"12.4": ("sm_80",), "13.0": ("sm_80",)}
     assert "does not load together with it" in plan.jobs[1].left_out[0].why[0]
     (job,) = make("a100", cuda="12.8", torch_cuda="12.4").jobs
@@ -219,16 +219,16 @@ def test_windows_has_drivers_of_its_own() -> None:
 
 
 def test_a_machine_without_a_known_gpu() -> None:
-    plan = planner.make(
+    plan = planner.make_plan(
         [Machine(name="?", capability=None), Machine(name="x", capability=Capability.parse("9.0"))], [], Wishes()
     )
     assert [(row.machine, row.why) for row in plan.unserved] == [("?", ("its GPU is not known",))]
     assert plan.jobs[0].archs == ("sm_90",)
-    assert not planner.make([Machine(name="?", capability=None)], [], Wishes()).jobs
+    assert not planner.make_plan([Machine(name="?", capability=None)], [], Wishes()).jobs
 
 
 def test_an_architecture_that_no_toolkit_knows() -> None:
-    (row,) = planner.make([Machine(name="x", capability=Capability.parse("3.0"))], [], Wishes()).unserved
+    (row,) = planner.make_plan([Machine(name="x", capability=Capability.parse("3.0"))], [], Wishes()).unserved
     assert row.why == (f"CUDA 11.0 to {NEWEST} cannot compile for 3.0: no known toolkit can",)
     assert row.fix == ""
 
@@ -240,9 +240,9 @@ def test_all_is_every_gpu_that_the_toolkit_targets(cuda: str) -> None:
     assert {each.capability for each in machines} == {
         str(gpu.capability) for gpu in gpus.all_gpus() if can_target(row, gpu.capability)
     }
-    plan = planner.make(machines, [row], Wishes())
+    plan = planner.make_plan(machines, [row], Wishes())
     assert not plan.unserved
-    (job,) = planner.make(machines, [row], Wishes(native=True)).jobs
+    (job,) = planner.make_plan(machines, [row], Wishes(native=True)).jobs
     assert {row.how for row in job.coverage} == {"native"}
     # A GPU that is newer than the toolkit (Rubin to CUDA 13.0) is served by older code of its family alone.
     assert len(job.archs) == len(machines) - len(job.left_out)
@@ -266,7 +266,7 @@ def test_ten_thousand_machines_in_about_a_second() -> None:
         for index in range(10_000)
     ]
     began = time.process_time()
-    plan = planner.make(machines, [], Wishes(future=True))
+    plan = planner.make_plan(machines, [], Wishes(future=True))
     taken = time.process_time() - began
     assert taken < 3, "generous: benchmarks/bench_plan.py measures"
     served = {row.machine for job in plan.jobs for row in job.coverage}

@@ -21,7 +21,7 @@ from cuwheel.device_code.description import Description
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import EXIT_BUG, CuwheelError
 from cuwheel.proving import wheel_rules
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import manifest, small_wheel, windows
 from tests.fuzz import wheels
@@ -121,7 +121,7 @@ def compare(before: Path, after: Path, *, changes_libraries: bool) -> None:
 
 
 def errors(wheel: WheelFile) -> set[str]:
-    found = wheel_rules.examine(Subject(wheel=wheel, survey=survey(wheel.path)))
+    found = wheel_rules.examine(WheelSubject(wheel=wheel, survey=survey(wheel.path)))
     return {each.rule for each in found if each.severity == "error"}
 
 

@@ -12,7 +12,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.proving import modules, wheel_rules
 from cuwheel.proving.runner.capture import HEAD, TAIL, Bounded, Search, shown
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 
@@ -23,7 +23,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 def examined(path: Path) -> None:
     with WheelFile(path) as opened:
         modules.top_level(opened)
-        wheel_rules.examine(Subject(wheel=opened, survey=survey(path)))
+        wheel_rules.examine(WheelSubject(wheel=opened, survey=survey(path)))
 
 
 @settings(max_examples=150, deadline=None)

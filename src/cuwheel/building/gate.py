@@ -20,7 +20,7 @@ from cuwheel.support.units import file_name, first_few, size
 from cuwheel.verdicts import library_rules, wheel_tags
 from cuwheel.verdicts import rule as rules
 from cuwheel.verdicts.rule import Found, rule
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def examine_merged(found: Survey, table: GateTable) -> GateResult:
 
 def _about_tags(found: Survey) -> tuple[Finding, ...]:
     with WheelFile(Path(found.target)) as wheel:
-        return rules.examine(_TAG_RULES, Subject(wheel=wheel, survey=found))
+        return rules.examine(_TAG_RULES, WheelSubject(wheel=wheel, survey=found))
 
 
 def examine(found: Survey, wanted: GateRequest) -> GateResult:

@@ -15,7 +15,7 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.variant import Document
@@ -94,7 +94,7 @@ def read(path: Path) -> Arrival:
 
 def _read(wheel: WheelFile, sha256: str) -> Arrival:
     facts = wheel_facts.of_wheel(wheel, sha256=sha256)
-    subject = Subject(wheel=wheel, survey=wheel_facts.survey(facts))
+    subject = WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts))
     found = tuple(each for each in wheel_rules.examine(subject) if each.severity != "note")
     path = wheel.path
     if any(each.severity == "error" for each in found):

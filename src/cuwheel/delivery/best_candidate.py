@@ -18,7 +18,7 @@ from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import log
 from cuwheel.support.units import size
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.verdict import ORDER
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
         if wheel is None or each.decided:
             found.append(each)
             continue
-        made_for = tags.platform_of(wheel.platforms[0])
+        made_for = wheel_tags.platform_of(wheel.platforms[0])
         key = (each.candidate.version, wheel.build, wheel.variant, made_for.os, made_for.cpu)
         known = first.setdefault(key, each)
         reason = f"not looked into: {known.candidate.file} is of the same release"

@@ -19,7 +19,7 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.network import addresses, client, transfer
 from cuwheel.support import codec, decode, files, log, zstd
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -103,7 +103,7 @@ class Catalogue:
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:
-    mine, theirs = (tags.platform_of(each.platforms[0]) for each in (one, other))
+    mine, theirs = (wheel_tags.platform_of(each.platforms[0]) for each in (one, other))
     return (one.build, one.variant, mine.os, mine.cpu) == (other.build, other.variant, theirs.os, theirs.cpu)
 
 

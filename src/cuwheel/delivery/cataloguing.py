@@ -16,7 +16,7 @@ from cuwheel.network.remote import Budget
 from cuwheel.support import files, log
 from cuwheel.support.locking import locked
 from cuwheel.support.units import size
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
     A local version (`+cu126`) is a build of its own.
     """
     newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
-    wanted = tags.platform_of(platform)
+    wanted = wheel_tags.platform_of(platform)
     for each in found:
         if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
             continue
-        made_for = tags.platform_of(each.wheel.platforms[0])
+        made_for = wheel_tags.platform_of(each.wheel.platforms[0])
         if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
         build = (_minor(each.version), each.version.local or "")

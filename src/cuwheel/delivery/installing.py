@@ -44,7 +44,7 @@ from cuwheel.proving.outcomes import Result
 from cuwheel.support import log, quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.units import size
-from cuwheel.verdicts.pins import Pin
+from cuwheel.verdicts.alternatives import Pin
 from cuwheel.wheel import journal
 from cuwheel.wheel.journal import Pinned
 from cuwheel.wheel.metadata import normalised

@@ -14,10 +14,10 @@ from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import libraries
 from cuwheel.machine import torch_installed
 from cuwheel.support.units import file_name, some
-from cuwheel.verdicts import matrix, pins, tags, torch_releases
+from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
+from cuwheel.verdicts.alternatives import Pin
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
-from cuwheel.verdicts.pins import Pin
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.verdict import worst_outcome
 
@@ -78,7 +78,7 @@ def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
         else []
     )
     for machine in machines:
-        found = tags.fits(candidate.wheel.tags, machine)
+        found = wheel_tags.fits_on_machine(candidate.wheel.tags, machine)
         own = [*found[0].problems, *_python_problems(listing.requires_python, machine)]
         own += _gil_problems(candidate.wheel, machine)
         problems += [_of(machine, each, machines) for each in own]
@@ -101,7 +101,7 @@ def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
 
 def _gil_problems(wheel: WheelName, machine: Machine) -> Iterator[str]:
     """A machine whose Python nobody named has a usual one."""
-    if machine.python is None and (python := tags.without_gil(wheel.tags)):
+    if machine.python is None and (python := wheel_tags.without_gil(wheel.tags)):
         yield f"it is for {python}, which has to be asked for (--python)"
 
 
@@ -140,7 +140,7 @@ class Bench:
 
     def rule(self, ruling: Ruling, contents: Contents) -> Ruling:
         self.expect([contents.survey])
-        pin = pins.needed(contents.survey, self._machines, self._torch)
+        pin = alternatives.needed_pin(contents.survey, self._machines, self._torch)
         machines = [pin.on(each) for each in self._machines] if pin else self._machines
         verdicts = matrix.judge_all(contents.survey, machines, self._torch)
         outcome = worst_outcome(each.outcome for each in verdicts)
@@ -169,23 +169,23 @@ class Bench:
             device_code=any(each.device_code for each in contents.survey.libraries),
             needs=tuple(sorted(_needs(contents.survey, machines[0]))),
             pin=pin,
-            survey=contents.survey if pins.variable_of(contents.survey) else None,
-            torch=torch_releases.fitting(contents.survey),
+            survey=contents.survey if alternatives.loading_variable(contents.survey) else None,
+            torch=library_sources.fitting_torch_releases(contents.survey),
             decided=True,
         )
 
     def _lacking(self, survey: Survey) -> Iterator[str]:
         """`check` says nothing where a library that nobody knows might bring them. Another release is better."""
         for machine in self._machines:
-            if machine.torch and (names := torch_releases.lacking(survey, machine.torch)):
+            if machine.torch and (names := library_sources.lacking_torch_symbols(survey, machine.torch)):
                 what = "a symbol" if len(names) == 1 else f"{len(names)} symbols"
                 yield _of(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
         """A torch that it does not go with, installed, asked for or planned: an installer would bring another one."""
-        for wanted in torch_releases.required(survey):
+        for wanted in library_sources.torch_requirements(survey):
             for machine in self._machines:
-                if machine.torch and not torch_releases.allows(wanted, machine.torch):
+                if machine.torch and not library_sources.requirement_allows(wanted, machine.torch):
                     there = self._installed and torch_installed.version(self._env) == machine.torch
                     why = "is installed" if there else "is asked for"
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"

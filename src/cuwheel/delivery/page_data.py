@@ -19,7 +19,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.support import codec, files
 from cuwheel.support.verbs import VERBS
-from cuwheel.verdicts import torch_releases
+from cuwheel.verdicts import library_sources
 from cuwheel.version import __version__
 from cuwheel.wheel.name import WheelName
 
@@ -73,7 +73,7 @@ def machines() -> bytes:
             if row.driver.linux
         ],
         "torch": page_verdicts.torch_cudas(),
-        "torch_releases": torch_releases.known(),
+        "torch_releases": library_sources.known_torch_releases(),
         "verb": "install" if "install" in VERBS else "find",
     }
     return machines_mark() + script("machines", "", value)
@@ -135,7 +135,7 @@ def wheel(facts: WheelFacts) -> bytes:
         "requires": facts.requires_python or "",
         **judged,
     }
-    if unfit := dict(torch_releases.unfit(wheel_facts.survey(facts))):
+    if unfit := dict(library_sources.unfit_torch_releases(wheel_facts.survey(facts))):
         value["torch"] = unfit
     return mark(facts) + script("wheel", facts.file, value)
 

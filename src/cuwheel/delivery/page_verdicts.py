@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.facts import architectures, libraries, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
-from cuwheel.verdicts import check_rules, driver_steps, drivers, tags
+from cuwheel.verdicts import alternatives, check_rules, drivers, wheel_tags
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.matrix import Judge
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.facts.arch import Capability
-    from cuwheel.verdicts.driver_steps import Answer
+    from cuwheel.verdicts.alternatives import StepAnswer
 
 T = TypeVar("T", bound="Hashable")
 # The driver from which on a verdict holds (empty: the driver is not known), and its index into `verdicts`.
@@ -117,7 +117,7 @@ def _of(facts: WheelFacts) -> Verdicts:
 
 def _refusal(listed: Sequence[str], machine: Machine) -> str:
     """Why no installer takes it there; empty where one does."""
-    found = tags.fits(listed, machine)
+    found = wheel_tags.fits_on_machine(listed, machine)
     return " and ".join(found[0].problems) if found else ""
 
 
@@ -155,7 +155,7 @@ class _Sweep:
             if kind not in tables:
                 tables[kind] = self._table(place, cuda, pythons)
         distinct = list({tuple(table.items()): table for table in tables.values()}.values())
-        fits = tags.fits(listed, replace(place.machine, glibc="0"))
+        fits = wheel_tags.fits_on_machine(listed, replace(place.machine, glibc="0"))
         words = fits[0].conditions[0] if fits and fits[0].conditions else ""
         return OnPlace(
             refused={each: why for each, why in refusals.items() if why},
@@ -184,11 +184,11 @@ class _Sweep:
         """What a driver changes has nothing to do with torch, unless that chooses the library."""
         key = f"{machine.os} {machine.cpu} {machine.capability}"
         known = () if profile_of(self._survey) else self._changes.get(key, ())
-        steps = driver_steps.of(self._judge, self._survey, machine, known)
+        steps = alternatives.driver_steps(self._judge, self._survey, machine, known)
         self._changes[key] = tuple(step.since for step in steps if step.since)
         return tuple((step.since or "", self._verdict(step.answer)) for step in steps)
 
-    def _verdict(self, answer: Answer) -> int:
+    def _verdict(self, answer: StepAnswer) -> int:
         found = answer.predicted_error
         reasons = (
             each for each in answer.findings if each.severity != "note" or each.rule in check_rules.STARTS_SLOWLY

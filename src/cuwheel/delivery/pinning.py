@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from cuwheel.facts import versions
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import matrix, pins
-from cuwheel.verdicts.pins import Pin
+from cuwheel.verdicts import alternatives, matrix
+from cuwheel.verdicts.alternatives import Pin
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def decided(choices: Sequence[Choice], releases: Sequence[Release]) -> Settings:
             continue
         survey = choice.ruling.survey
         machines = with_torch(choice.found.machines, releases)
-        pin = pins.needed(survey, machines)
-        if variable := pins.variable_of(survey):
+        pin = alternatives.needed_pin(survey, machines)
+        if variable := alternatives.loading_variable(survey):
             variables[variable] = pin.value if pin else None
         found += [pin] if pin else []
         for machine in machines:

@@ -10,7 +10,7 @@ from cuwheel.support.finding import Finding
 from cuwheel.toolchains.stub import SONAME
 from cuwheel.verdicts import check_rules
 from cuwheel.verdicts.check_rules.case import Case
-from cuwheel.verdicts.library_sources import resolve, surroundings
+from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.predict import Prediction
 
@@ -40,7 +40,7 @@ def foreseen(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, ...]]
     around = surroundings(survey, machine, follows=load.follows)
     found = {}
     for library in survey.libraries:
-        needed = resolve(library, around)
+        needed = resolve_needed(library, around)
         case = Case(library=library, machine=machine, prediction=nothing, needed=needed)
         found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
     return found

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import choice, driver_steps, matrix
+from cuwheel.verdicts import alternatives, choice, matrix
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.predict import Outcome
@@ -153,7 +153,7 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
     """From the oldest driver on, each where something changes."""
     every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
-    found = driver_steps.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
+    found = alternatives.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
     last: Step | None = None
     for driver in (each for each in every if each in found):
         if found[driver] != last:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.errors import CuwheelError
 from cuwheel.network import venvs
 from cuwheel.network.venvs import Python
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _choice(survey: Survey, version: str | None, here: Machine) -> Choice:
         problem = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
         return Choice(version=version or "3", python=None, problem=problem)
     distribution = survey.distribution
-    found = tags.fits(distribution.tags, replace(here, python=python.version)) if distribution else ()
+    found = wheel_tags.fits_on_machine(distribution.tags, replace(here, python=python.version)) if distribution else ()
     if found and found[0].problems:
         return Choice(version=python.version, python=None, problem=_UNFIT + " and ".join(found[0].problems))
     return Choice(version=python.version, python=python)
@@ -59,7 +59,7 @@ def _choice(survey: Survey, version: str | None, here: Machine) -> Choice:
 def _named(survey: Survey, here: Machine) -> str | None:
     """None for the interpreter that runs cuwheel, if the wheel takes it; else the newest that a tag names."""
     distribution = survey.distribution
-    found = tags.fits(distribution.tags, here) if distribution else ()
+    found = wheel_tags.fits_on_machine(distribution.tags, here) if distribution else ()
     problems = found[0].problems if found else ()
     # Another Python helps only where nothing else is in the way (a wheel for Windows).
     if not problems or not all("Python" in each for each in problems):

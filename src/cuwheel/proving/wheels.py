@@ -24,7 +24,7 @@ from cuwheel.proving.trial import Trial
 from cuwheel.support import decode
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
@@ -150,7 +150,7 @@ def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = Non
     """The wheel as a file."""
     release = surveyed.distribution
     with WheelFile(path) as wheel:
-        found = wheel_rules.examine(Subject(wheel=wheel, survey=surveyed))
+        found = wheel_rules.examine(WheelSubject(wheel=wheel, survey=surveyed))
     return Verified(
         target=target,
         file=path.name,

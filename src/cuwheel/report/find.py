@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support.units import size
-from cuwheel.verdicts import torch_releases
+from cuwheel.verdicts import library_sources
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome
 
@@ -134,7 +134,9 @@ def _chosen(chosen: Candidate) -> Iterator[Block]:
 
 
 def _torch(releases: Sequence[str]) -> str:
-    return torch_releases.in_words(releases) or "none of the releases that are known has all that it takes"
+    return (
+        library_sources.torch_releases_in_words(releases) or "none of the releases that are known has all that it takes"
+    )
 
 
 def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:

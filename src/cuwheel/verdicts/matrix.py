@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.verdicts import check_rules, drivers, predict, tags, torch_releases, variant_values
+from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
 from cuwheel.verdicts.check_rules.case import Case, Whole
-from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve, surroundings
+from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, apart, loading
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, served_together, with_machine_limits
@@ -85,7 +85,7 @@ class Judge:
         self._reaches = predict.reaches_by_path(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judged)
-        self._exports = functools.cache(lambda version: torch_releases.exports(version, survey.torch_symbols))
+        self._exports = functools.cache(lambda version: library_sources.torch_exports(version, survey.torch_symbols))
 
     def on(self, machine: Machine) -> Verdict:
         """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
@@ -166,7 +166,7 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
     found = read.reaches[path]
     library, machine = found.library, around.machine
     prediction = found.on(machine) if found.has_code else _without_code(library, machine)
-    needed = resolve(library, around)
+    needed = resolve_needed(library, around)
     case = Case(
         library=library, machine=machine, prediction=prediction, needed=needed, modules=found.modules, torch=read.torch
     )
@@ -281,9 +281,9 @@ def _conditions(
 ) -> Iterator[str]:
     if chosen[0].outcome == "fails":
         return
-    found = tags.fits(survey.distribution.tags, machine) if survey.distribution else ()
+    found = wheel_tags.fits_on_machine(survey.distribution.tags, machine) if survey.distribution else ()
     if found:
-        yield from tags.words(found[0])
+        yield from wheel_tags.conditions_in_words(found[0])
     if load.candidates and len(chosen) < len(groups):
         yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
     by_condition: dict[str, list[_Group]] = {}

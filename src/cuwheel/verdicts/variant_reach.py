@@ -15,7 +15,7 @@ from cuwheel.facts import architectures, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
-from cuwheel.verdicts import drivers, tags
+from cuwheel.verdicts import drivers, wheel_tags
 from cuwheel.verdicts.matrix import Judge
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
@@ -52,7 +52,9 @@ class Claim(Struct, frozen=True, kw_only=True):
 def devices(survey: Survey) -> tuple[Capability, ...]:
     """The known capabilities that machines have which installers would put this wheel on."""
     where = (
-        [tags.platform_of(tag.rpartition("-")[2]) for tag in survey.distribution.tags] if survey.distribution else []
+        [wheel_tags.platform_of(tag.rpartition("-")[2]) for tag in survey.distribution.tags]
+        if survey.distribution
+        else []
     )
     arm = not where or any(each.cpu in (None, "aarch64") and each.os in (None, "linux") for each in where)
     first, last = tables().variants.provider.capability_majors
@@ -66,7 +68,7 @@ def devices(survey: Survey) -> tuple[Capability, ...]:
 def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     """One whose driver shows its GPU: elsewhere an installer sees no GPU either."""
     found = replace(fleet.from_gpu(str(capability)), driver_cuda=cuda, gpu_seen=True)
-    where = tags.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
+    where = wheel_tags.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
     if where is None or found.runs_l4t:
         return found
     return replace(found, os=where.os, cpu=where.cpu)

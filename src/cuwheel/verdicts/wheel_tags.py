@@ -1,30 +1,180 @@
-"""Do the tags say what the file is: the Python, the processor, the C library that it needs?"""
+"""Do a wheel's tags allow it on a machine, and do they say what the file is: Python, system, processor, C library."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.units import first_few
-from cuwheel.verdicts import tags
 from cuwheel.verdicts.loading import is_loadable, loading
 from cuwheel.verdicts.rule import Found, rule
+from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import fields
 from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.device_code.libraries import Library
     from cuwheel.facts.rows.manylinux import ManylinuxPolicy
     from cuwheel.support.finding import Severity
-    from cuwheel.verdicts.wheel_subject import Subject
+
+
+# Do a wheel's tags allow it on a machine: Python, ABI, operating system, processor, C library.
+
+# What the old names of manylinux stand for (PEP 600).
+_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
+_INTERPRETER = re.compile(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
+_NO_GIL = " without the GIL"
+_WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
+
+
+class Platform(Struct, frozen=True, kw_only=True):
+    os: str | None = None
+    cpu: str | None = None
+    glibc: str | None = None
+
+
+class Fit(Struct, frozen=True, kw_only=True):
+    """`problems`: why this tag cannot be; `conditions`: what must hold where the machine does not say."""
+
+    tag: str
+    problems: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+
+def fits_on_machine(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
+    """Of each tag whether it fits, the best first: fewest problems, then fewest conditions."""
+    found = [_fit(tag, machine) for tag in tags]
+    return tuple(sorted(found, key=lambda each: (len(each.problems), len(each.conditions))))
+
+
+def _fit(tag: str, machine: Machine) -> Fit:
+    python, abi, platform = ([*tag.split("-"), "", "", ""])[:3]
+    problems: list[str] = []
+    conditions: list[str] = []
+    wanted = platform_of(platform)
+    reasons = (
+        (_python_problem(python, abi, machine), _python_words(python, abi)),
+        (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
+        (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
+        (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
+    )
+    known = (machine.python, machine.os, machine.cpu, machine.glibc)
+    for (problem, condition), value in zip(reasons, known, strict=True):
+        if problem:
+            problems.append(problem)
+        elif condition and value is None:
+            conditions.append(condition)
+    if wanted.os is None and platform != "any":
+        problems.append(f"{platform} is not a platform that cuwheel knows")
+    return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
+
+
+def platform_of(platform: str) -> Platform:
+    if platform in _WINDOWS_CPUS:
+        return Platform(os="windows", cpu=_WINDOWS_CPUS[platform])
+    if match := _MANYLINUX.fullmatch(platform):
+        return Platform(os="linux", cpu=match[3], glibc=f"{match[1]}.{match[2]}")
+    name, _, cpu = platform.partition("_")
+    if name in _LEGACY:
+        return Platform(os="linux", cpu=cpu, glibc=_LEGACY[name])
+    return Platform(os="linux", cpu=cpu) if name == "linux" else Platform()
+
+
+def _differs(what: str, has: str | None, wants: str | None) -> str | None:
+    return f"{what} is {has}, not {wants}" if has and wants and has != wants else None
+
+
+def _glibc_problem(has: str | None, wants: str | None) -> str | None:
+    if has and wants and not versions.at_least(has, wants):
+        return f"glibc is {has}, older than {wants}"
+    return None
+
+
+def _python_problem(python: str, abi: str, machine: Machine) -> str | None:
+    has, match = machine.python, _INTERPRETER.fullmatch(python)
+    if has is None or match is None:
+        return None
+    wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
+    if (problem := _gil_problem(python, abi, machine)) is not None:
+        return problem
+    newer_too = abi == "abi3" or match[1] == "py"
+    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
+    if same or (newer_too and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
+        return None
+    words = _python_words(python, abi) or wanted
+    return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
+
+
+def _gil_problem(python: str, abi: str, machine: Machine) -> str | None:
+    """Extension modules are for a Python with the GIL or for one without; `abi3` is for the former."""
+    if abi == "none":
+        return None
+    without = _is_without_gil(abi)
+    if without == machine.free_threaded:
+        return None
+    words = _python_words(python, abi) or python
+    return f"Python is {versions.minor(machine.python or '')}{_NO_GIL if machine.free_threaded else ''}, not " + (
+        words.removeprefix("Python ") + ("" if without else " with the GIL")
+    )
+
+
+def without_gil(tags: Iterable[str]) -> str | None:
+    """The Python that these tags are for, in words, if it is one without the GIL alone."""
+    found = [tag.split("-") for tag in tags]
+    only = all(len(each) > 1 and _is_without_gil(each[1]) for each in found)
+    return _python_words(found[0][0], found[0][1]) if found and only else None
+
+
+def _is_without_gil(abi: str) -> bool:
+    return abi[:2] == "cp" and abi.endswith("t")
+
+
+def _python_words(python: str, abi: str) -> str | None:
+    match = _INTERPRETER.fullmatch(python)
+    if match is None or not match[3]:
+        return None  # py3: any that one meets
+    implementation = "PyPy" if match[1] == "pp" else "Python"
+    later = " or later" if abi == "abi3" or match[1] == "py" else ""
+    threads = _NO_GIL if _is_without_gil(abi) else ""
+    return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
+
+
+def _capital(os: str | None) -> str | None:
+    return os.capitalize() if os else None
+
+
+def conditions_in_words(fit: Fit) -> Iterator[str]:
+    """The conditions of a tag as one sentence."""
+    if fit.conditions:
+        yield f"{', '.join(fit.conditions)} (tag {fit.tag})"
+
+
+# What the rules look at, and words that they share.
+
+
+class WheelSubject(Struct, frozen=True, kw_only=True):
+    wheel: WheelFile
+    survey: Survey
+
+    @property
+    def file(self) -> str:
+        return self.wheel.path.name
+
+
+def one_or_many(count: int, one: str, many: str) -> str:
+    return one if count == 1 else f"{count} {many}"
+
 
 _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
@@ -34,7 +184,7 @@ _CXX_LIBRARY = re.compile(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
 _CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
 
 
-def _named(subject: Subject) -> tuple[str, ...]:
+def _named(subject: WheelSubject) -> tuple[str, ...]:
     """The tags of the file name, expanded; none if it is not the name of a wheel."""
     try:
         return tuple(str(tag) for tag in parse_wheel_filename(plain_name(subject.file))[3])
@@ -42,7 +192,7 @@ def _named(subject: Subject) -> tuple[str, ...]:
         return ()
 
 
-def _written_tags(subject: Subject) -> tuple[str, ...]:
+def _written_tags(subject: WheelSubject) -> tuple[str, ...]:
     """Those of the WHEEL file, where each line may be a set in short."""
     found = []
     for key, value in fields(subject.wheel.wheel or ""):
@@ -59,7 +209,7 @@ def _written_tags(subject: Subject) -> tuple[str, ...]:
     source=_SOURCE,
     fix="restore the name it was built with",
 )
-def name_of_file(subject: Subject) -> Iterator[Found]:
+def name_of_file(subject: WheelSubject) -> Iterator[Found]:
     try:
         parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename as error:
@@ -73,7 +223,7 @@ def name_of_file(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix="python -m wheel tags …   (rewrites both)",
 )
-def tags_differ(subject: Subject) -> Iterator[Found]:
+def tags_differ(subject: WheelSubject) -> Iterator[Found]:
     named, written = set(_named(subject)), set(_written_tags(subject))
     if not named or subject.wheel.wheel is None or named == written:
         return
@@ -90,7 +240,7 @@ def tags_differ(subject: Subject) -> Iterator[Found]:
 def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
     """But for the C library: linux renamed to manylinux is common, and whether that is true is asked elsewhere."""
     parts = [each.rpartition("-") for each in listed]
-    return {(front, tags.platform_of(back).os, tags.platform_of(back).cpu) for front, _, back in parts}
+    return {(front, platform_of(back).os, platform_of(back).cpu) for front, _, back in parts}
 
 
 @rule(
@@ -101,7 +251,7 @@ def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
     source="PEP 425",
     fix="tell the backend that it is not pure (setuptools: Distribution.has_ext_modules; hatchling: pure_python)",
 )
-def without_platform(subject: Subject) -> Iterator[Found]:
+def without_platform(subject: WheelSubject) -> Iterator[Found]:
     libraries = _machine_code(subject)
     if "any" in _platforms(subject) and libraries:
         yield Found(
@@ -110,11 +260,11 @@ def without_platform(subject: Subject) -> Iterator[Found]:
         )
 
 
-def _platforms(subject: Subject) -> set[str]:
+def _platforms(subject: WheelSubject) -> set[str]:
     return {tag.rpartition("-")[2] for tag in _named(subject)}
 
 
-def _machine_code(subject: Subject) -> list[Library]:
+def _machine_code(subject: WheelSubject) -> list[Library]:
     return [each for each in subject.survey.libraries if is_loadable(each) and each.format in ("elf", "pe")]
 
 
@@ -125,7 +275,7 @@ def _machine_code(subject: Subject) -> list[Library]:
     source=_SOURCE,
     fix="build it on, or for, the platform that its tag names",
 )
-def processor(subject: Subject) -> Iterator[Found]:
+def processor(subject: WheelSubject) -> Iterator[Found]:
     """A wheel may hold code for several platforms: each library needs a tag, and each tag a library."""
     platforms, libraries = sorted(_platforms(subject) - {"any"}), _machine_code(subject)
     if not platforms or not libraries:
@@ -141,7 +291,7 @@ def processor(subject: Subject) -> Iterator[Found]:
 
 
 def _foreign(library: Library, platform: str) -> bool:
-    wanted = tags.platform_of(platform)
+    wanted = platform_of(platform)
     if platform.startswith("macosx_"):
         return True
     if match := _MUSL.fullmatch(platform):  # what asks for versions of glibc does not load with musl
@@ -158,7 +308,7 @@ def _foreign(library: Library, platform: str) -> bool:
     source=_SOURCE,
     fix="cuwheel repair WHEEL   (or build it in the image of the policy)",
 )
-def glibc(subject: Subject) -> Iterator[Found]:
+def glibc(subject: WheelSubject) -> Iterator[Found]:
     lowest = _promised_glibc(subject)
     if lowest is None:
         return
@@ -172,12 +322,12 @@ def glibc(subject: Subject) -> Iterator[Found]:
         )
 
 
-def _promised_glibc(subject: Subject) -> str | None:
-    promised = [tags.platform_of(platform).glibc for platform in _platforms(subject)]
+def _promised_glibc(subject: WheelSubject) -> str | None:
+    promised = [platform_of(platform).glibc for platform in _platforms(subject)]
     return min((each for each in promised if each), key=versions.key, default=None)
 
 
-def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list[Library], str, Severity]]:
+def _by_gravity(subject: WheelSubject, wanting: list[Library]) -> Iterator[tuple[list[Library], str, Severity]]:
     ours = _for_cuda(subject)
     kinds: tuple[tuple[list[Library], str, Severity], ...] = (
         ([each for each in wanting if each.path in ours], "it needs", "error"),
@@ -194,7 +344,7 @@ def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list
     source="auditwheel's policies; PEP 600",
     fix="cuwheel repair WHEEL   (or build it in the image of the policy, or with -static-libstdc++)",
 )
-def libstdcxx(subject: Subject) -> Iterator[Found]:
+def libstdcxx(subject: WheelSubject) -> Iterator[Found]:
     lowest = _promised_glibc(subject)
     policy = tables().manylinux.policy_of(lowest) if lowest else None
     if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.wheel.sizes):
@@ -216,7 +366,7 @@ def _newer_cxx(library: Library, policy: ManylinuxPolicy) -> Iterator[str]:
         yield f"CXXABI_{library.cxxabi}"
 
 
-def _for_cuda(subject: Subject) -> set[str]:
+def _for_cuda(subject: WheelSubject) -> set[str]:
     """Without those of a package that are for other kinds of machine (ROCm, XPU), if it is one that we know."""
     found = loading(subject.survey, Machine(name="any", capability=None))
     return {*found.always, *(path for each in found.candidates for path in each.paths)}
@@ -229,7 +379,7 @@ def _for_cuda(subject: Subject) -> set[str]:
     source=_SOURCE,
     fix="cuwheel repair WHEEL",
 )
-def plain_linux(subject: Subject) -> Iterator[Found]:
+def plain_linux(subject: WheelSubject) -> Iterator[Found]:
     plain = [tag for tag in _named(subject) if tag.rpartition("-")[2].startswith("linux_")]
     if plain:
         yield Found(
@@ -245,7 +395,7 @@ def plain_linux(subject: Subject) -> Iterator[Found]:
     source="PEP 3149; importlib.machinery.EXTENSION_SUFFIXES",
     fix="build it for each Python that its tags name, or for the stable ABI",
 )
-def extension(subject: Subject) -> Iterator[Found]:
+def extension(subject: WheelSubject) -> Iterator[Found]:
     modules: dict[str, set[str]] = {}
     for path in subject.wheel.sizes:
         if match := _EXTENSION.search(path):
@@ -277,7 +427,7 @@ def _importable(python: str, abi: str, made: set[str]) -> bool:
     source="core metadata, packaging.python.org/specifications",
     fix="build for the Pythons that requires-python names",
 )
-def requires_python(subject: Subject) -> Iterator[Found]:
+def requires_python(subject: WheelSubject) -> Iterator[Found]:
     wanted = dict(fields(subject.wheel.metadata or "")).get("requires-python")
     if not wanted:
         return

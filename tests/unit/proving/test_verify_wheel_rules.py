@@ -10,7 +10,7 @@ import pytest
 import cuwheel
 from cuwheel.device_code.survey import survey
 from cuwheel.proving import wheel_rules
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel, digest
 from tests.fixtures.variant_wheels import labelled, plain, says
@@ -27,7 +27,7 @@ TRUE = f"{SOURCE},{digest(b'x = 1')},5"
 
 def examined(path: Path) -> tuple[Finding, ...]:
     with WheelFile(path) as wheel:
-        return wheel_rules.examine(Subject(wheel=wheel, survey=survey(path)))
+        return wheel_rules.examine(WheelSubject(wheel=wheel, survey=survey(path)))
 
 
 def faults(path: Path) -> list[str]:
@@ -193,5 +193,5 @@ def test_a_variant_is_what_it_says(
 ) -> None:
     made = labelled(plain(tmp_path, "names-130.so"), said, label)
     with WheelFile(made) as opened:
-        found = wheel_rules.examine(Subject(wheel=opened, survey=survey(made, detail="containers")))
+        found = wheel_rules.examine(WheelSubject(wheel=opened, survey=survey(made, detail="containers")))
     assert [f"{each.severity} {each.rule}" for each in found] == expected

@@ -11,7 +11,7 @@ from cuwheel.device_code.libraries import Library, PythonLoad, Survey
 from cuwheel.facts import packages
 from cuwheel.machine import named
 from cuwheel.verdicts import matrix
-from cuwheel.verdicts.library_sources import resolve, surroundings
+from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.matrix import Judge, judge
 from cuwheel.verdicts.verdict import ORDER, best_outcome, worst_outcome
@@ -387,7 +387,7 @@ def test_where_needed_libraries_come_from(
         library(path="pkg.libs/cufft64_11.dll", runtime=False, format="pe"),
         requires=("nvidia-cusparse-cu12==12.5", 'nvidia-cublas-cu12; extra == "all"'),
     )
-    (found,) = resolve(wheel.libraries[0], surroundings(wheel, machine(**known)))
+    (found,) = resolve_needed(wheel.libraries[0], surroundings(wheel, machine(**known)))
     assert found.place == place
 
 
@@ -402,7 +402,7 @@ def test_windows_does_not_tell_case_apart() -> None:
 def test_what_a_required_framework_brings() -> None:
     def place(needed: str, kind: str = "wheel", requires: str = "torch<3,>=2.2", **known: Any) -> str:
         wheel = replace(survey(library("sm_90", needed=(needed,)), requires=(requires,)), kind=kind)
-        return resolve(wheel.libraries[0], surroundings(wheel, machine(libraries=(), **known)))[0].place
+        return resolve_needed(wheel.libraries[0], surroundings(wheel, machine(libraries=(), **known)))[0].place
 
     assert place("libcublas.so.12") == "required"
     assert place("libtorch.so") == "required"

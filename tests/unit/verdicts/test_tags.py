@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from tests.unit.verdicts.subjects import machine
 
 LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.28", "python": "3.11.9"}
@@ -39,21 +39,27 @@ LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.28", "python": "3.11.9"}
     ],
 )
 def test_tags(tag: str, changes: dict[str, Any], fits: bool) -> None:  # noqa: FBT001
-    (fit,) = tags.fits((tag,), machine(**{**LINUX, **changes}))
+    (fit,) = wheel_tags.fits_on_machine((tag,), machine(**{**LINUX, **changes}))
     assert (not fit.problems) == fits
 
 
 def test_the_best_of_several_tags_counts() -> None:
-    found = tags.fits(("cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64"), machine(**LINUX))
+    found = wheel_tags.fits_on_machine(
+        ("cp310-cp310-manylinux_2_28_x86_64", "cp311-cp311-manylinux_2_28_x86_64"), machine(**LINUX)
+    )
     assert found[0].tag.startswith("cp311")
     assert found[0].problems == ()
 
 
 def test_what_is_not_known_is_one_condition() -> None:
-    (fit,) = tags.fits(("cp311-cp311-manylinux_2_24_x86_64",), machine())
-    assert list(tags.words(fit)) == [
+    (fit,) = wheel_tags.fits_on_machine(("cp311-cp311-manylinux_2_24_x86_64",), machine())
+    assert list(wheel_tags.conditions_in_words(fit)) == [
         "Python 3.11, Linux, x86_64, glibc 2.24 or later (tag cp311-cp311-manylinux_2_24_x86_64)"
     ]
-    assert list(tags.words(tags.fits(("py3-none-any",), machine())[0])) == []
-    assert "Python 3.9 or later" in next(tags.words(tags.fits(("cp39-abi3-win_amd64",), machine())[0]))
-    assert "without the GIL" in next(tags.words(tags.fits(("cp314-cp314t-win_amd64",), machine())[0]))
+    assert list(wheel_tags.conditions_in_words(wheel_tags.fits_on_machine(("py3-none-any",), machine())[0])) == []
+    assert "Python 3.9 or later" in next(
+        wheel_tags.conditions_in_words(wheel_tags.fits_on_machine(("cp39-abi3-win_amd64",), machine())[0])
+    )
+    assert "without the GIL" in next(
+        wheel_tags.conditions_in_words(wheel_tags.fits_on_machine(("cp314-cp314t-win_amd64",), machine())[0])
+    )

@@ -18,7 +18,7 @@ from cuwheel.facts import versions
 from cuwheel.support import locking
 from cuwheel.support.files import errors_of
 from cuwheel.support.units import first_few
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.edit import Taken, WheelEdit
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.record import Digest
@@ -51,7 +51,7 @@ class _Opened(Struct, frozen=True, kw_only=True):
     @property
     def promise(self) -> tuple[bool, tuple[int, ...]]:
         """How much its tags promise, the least first: a plain linux tag promises nothing."""
-        found = [tags.platform_of(each).glibc for each in self.name.platforms]
+        found = [wheel_tags.platform_of(each).glibc for each in self.name.platforms]
         known = [versions.key(each) for each in found if each]
         return not known, min(known, default=())
 
@@ -100,7 +100,7 @@ def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
             one, two = getattr(first.name, field), getattr(other.name, field)
             if one != two:
                 yield f"the {what} is {one} in {first.label}, {two} in {other.label}"
-        machines = [{tags.platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
+        machines = [{wheel_tags.platform_of(each).cpu for each in it.name.platforms} for it in (first, other)]
         if machines[0] != machines[1]:
             yield f"the platform is {first.name.platform} in {first.label}, {other.name.platform} in {other.label}"
         common = first.digests.keys() & other.digests.keys()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.support.finding import Finding
-    from cuwheel.verdicts.wheel_subject import Subject
+    from cuwheel.verdicts.wheel_tags import WheelSubject
 
 RULES = (*structure.RULES, *record.RULES, *wheel_tags.RULES, *metadata.RULES, *variants.RULES, *licences.RULES)
 
@@ -25,7 +25,7 @@ def unsafe(findings: Iterable[Finding]) -> bool:
     return any(each.rule.startswith(_UNSAFE) for each in findings)
 
 
-def examine(subject: Subject) -> tuple[Finding, ...]:
+def examine(subject: WheelSubject) -> tuple[Finding, ...]:
     """All that is found, the gravest first."""
     found = [*subject.wheel.findings, *rule.examine(RULES, subject)]
     known = {each.rule for each in found}

@@ -12,7 +12,7 @@ from cuwheel.wheel.metadata import fields
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.verdicts.wheel_subject import Subject
+    from cuwheel.verdicts.wheel_tags import WheelSubject
 
 _SOURCE = "PEP 639"
 _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", re.IGNORECASE)
@@ -25,7 +25,7 @@ _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", r
     source=_SOURCE,
     fix="license-files in pyproject.toml must match files of the source",
 )
-def named_and_missing(subject: Subject) -> Iterator[Found]:
+def named_and_missing(subject: WheelSubject) -> Iterator[Found]:
     info, there = subject.wheel.info, subject.wheel.sizes
     named = [value for key, value in fields(subject.wheel.metadata or "") if key == "license-file" and value]
     # Before PEP 639 they lay beside METADATA, some by their bare names.
@@ -48,7 +48,7 @@ def named_and_missing(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix='license-files = ["LICENSE*"] in [project] of pyproject.toml',
 )
-def none(subject: Subject) -> Iterator[Found]:
+def none(subject: WheelSubject) -> Iterator[Found]:
     info = subject.wheel.info
     if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.wheel.sizes):
         yield Found(message="it contains no licence file")

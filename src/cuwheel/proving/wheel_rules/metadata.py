@@ -15,7 +15,7 @@ from cuwheel.wheel.name import plain_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.verdicts.wheel_subject import Subject
+    from cuwheel.verdicts.wheel_tags import WheelSubject
 
 _SOURCE = "core metadata, packaging.python.org/specifications"
 _FIX = "correct [project] in pyproject.toml and build it again"
@@ -31,7 +31,7 @@ _MOST = 8
     source=_SOURCE,
     fix=_FIX,
 )
-def invalid(subject: Subject) -> Iterator[Found]:
+def invalid(subject: WheelSubject) -> Iterator[Found]:
     text = subject.wheel.metadata
     if text is None:
         return
@@ -64,7 +64,7 @@ def _field(error: BaseException) -> str:
     source=_SOURCE,
     fix="build it again; do not rename a wheel by hand",
 )
-def differs(subject: Subject) -> Iterator[Found]:
+def differs(subject: WheelSubject) -> Iterator[Found]:
     try:
         name, version, _, _ = parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename:

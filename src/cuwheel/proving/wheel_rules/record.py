@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.support.units import first_few, some
 from cuwheel.verdicts.rule import Found, rule
-from cuwheel.verdicts.wheel_subject import Subject, counted
+from cuwheel.verdicts.wheel_tags import WheelSubject, one_or_many
 from cuwheel.wheel import member_hashes
 from cuwheel.wheel.metadata import RecordRow, record_rows
 from cuwheel.wheel.record import SIGNATURES
@@ -20,7 +20,7 @@ _SOURCE = "recording installed projects, packaging.python.org/specifications"
 _REPAIR = "build it again, or download it again; a tool that changes a wheel must also rewrite RECORD"
 
 
-def _rows(subject: Subject) -> list[RecordRow]:
+def _rows(subject: WheelSubject) -> list[RecordRow]:
     return [row for row in record_rows(subject.wheel.record or "") if row.path]
 
 
@@ -30,7 +30,7 @@ def _unreadable(text: str) -> str:
     return f"line {some(bad, 1)}" if bad else ""
 
 
-def _own(subject: Subject) -> set[str]:
+def _own(subject: WheelSubject) -> set[str]:
     """RECORD itself and its signatures have no row with a hash."""
     info = subject.wheel.info
     return {f"{info}RECORD", *(info + name for name in SIGNATURES)}
@@ -44,7 +44,7 @@ def _own(subject: Subject) -> set[str]:
     source=_SOURCE,
     fix=_REPAIR,
 )
-def rows(subject: Subject) -> Iterator[Found]:
+def rows(subject: WheelSubject) -> Iterator[Found]:
     if subject.wheel.record is None:
         return
     listed = [row.path for row in _rows(subject)]
@@ -53,17 +53,17 @@ def rows(subject: Subject) -> Iterator[Found]:
     there = set(subject.wheel.sizes)
     if extra := there - set(listed) - _own(subject):
         yield Found(
-            message=f"{counted(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
+            message=f"{one_or_many(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
             evidence=first_few(sorted(extra)),
         )
     if lost := {path for path in listed if path not in there and not path.endswith("/")} - _own(subject):
         yield Found(
-            message=f"{counted(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
+            message=f"{one_or_many(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
             evidence=first_few(sorted(lost)),
         )
     if twice := {path for path, count in Counter(listed).items() if count > 1}:
         yield Found(
-            message=f"RECORD lists {counted(len(twice), 'a file', 'files')} more than once",
+            message=f"RECORD lists {one_or_many(len(twice), 'a file', 'files')} more than once",
             evidence=first_few(sorted(twice)),
         )
 
@@ -75,7 +75,7 @@ def rows(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix="do not install it",
 )
-def unsafe_path(subject: Subject) -> Iterator[Found]:
+def unsafe_path(subject: WheelSubject) -> Iterator[Found]:
     if paths := {row.path for row in _rows(subject) if escapes(row.path)}:
         yield Found(message="RECORD names files outside the installation folder", evidence=first_few(sorted(paths)))
 
@@ -87,7 +87,7 @@ def unsafe_path(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix=_REPAIR,
 )
-def hashes(subject: Subject) -> Iterator[Found]:
+def hashes(subject: WheelSubject) -> Iterator[Found]:
     named = [row for row in _rows(subject) if row.path in subject.wheel.sizes and row.path not in _own(subject)]
     strong = [row for row in named if member_hashes.is_strong(row.hash)]
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
@@ -97,7 +97,7 @@ def hashes(subject: Subject) -> Iterator[Found]:
     wrong, broken = member_hashes.compare(subject.wheel, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
-            message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
+            message=f"the hash of {one_or_many(len(wrong), 'a file', 'files')} is not the one in RECORD",
             evidence=first_few(sorted(wrong)),
         )
     sizes = subject.wheel.sizes
@@ -105,7 +105,7 @@ def hashes(subject: Subject) -> Iterator[Found]:
         yield Found(message="the size in RECORD is not that of the file", evidence=first_few(sorted(other)))
     if broken:
         yield Found(
-            message=f"{counted(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
+            message=f"{one_or_many(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
             evidence=first_few(sorted(f"{name}: {problem}" for name, problem in broken.items())),
         )
 

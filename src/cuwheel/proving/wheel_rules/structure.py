@@ -12,7 +12,7 @@ from cuwheel.wheel.places import installed_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.verdicts.wheel_subject import Subject
+    from cuwheel.verdicts.wheel_tags import WheelSubject
 
 _SOURCE = "the binary distribution format, packaging.python.org/specifications"
 
@@ -24,7 +24,7 @@ _SOURCE = "the binary distribution format, packaging.python.org/specifications"
     source=_SOURCE,
     fix="build it again with a standard build backend",
 )
-def structure(subject: Subject) -> Iterator[Found]:
+def structure(subject: WheelSubject) -> Iterator[Found]:
     wheel = subject.wheel
     if len(wheel.infos) != 1:
         count = len(wheel.infos) or "no"
@@ -48,7 +48,7 @@ def structure(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix="build it again with a standard build backend",
 )
-def dist_info_name(subject: Subject) -> Iterator[Found]:
+def dist_info_name(subject: WheelSubject) -> Iterator[Found]:
     file = subject.wheel.name
     if len(subject.wheel.infos) != 1 or file is None:  # tags say that
         return
@@ -68,7 +68,7 @@ def dist_info_name(subject: Subject) -> Iterator[Found]:
     source=_SOURCE,
     fix="give them different names",
 )
-def same_file_twice(subject: Subject) -> Iterator[Found]:
+def same_file_twice(subject: WheelSubject) -> Iterator[Found]:
     seen: dict[str, str] = {}
     twice = []
     for member, place in installed_names(subject.wheel.sizes).items():

@@ -12,7 +12,7 @@ from cuwheel.wheel import variant as variants
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.verdicts.wheel_subject import Subject
+    from cuwheel.verdicts.wheel_tags import WheelSubject
 
 _SOURCE = "PEP 825 (draft), wheel variants"
 _FIX = "write its variants anew from the plain wheel: cuwheel build --variants"
@@ -27,7 +27,7 @@ _SHOWN = 6
     source=_SOURCE,
     fix=_FIX,
 )
-def differs(subject: Subject) -> Iterator[Found]:
+def differs(subject: WheelSubject) -> Iterator[Found]:
     named = subject.wheel.name.variant if subject.wheel.name else None
     has_file = subject.wheel.info + variants.FILE in subject.wheel.members
     inside = subject.survey.variant.label if subject.survey.variant else None
@@ -50,7 +50,7 @@ def differs(subject: Subject) -> Iterator[Found]:
     source=f"{_SOURCE}; nvidia-variant-provider, get_supported_configs; docs/variants.md",
     fix=_FIX,
 )
-def untrue(subject: Subject) -> Iterator[Found]:
+def untrue(subject: WheelSubject) -> Iterator[Found]:
     variant = subject.survey.variant
     if variant is None:
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries
 from cuwheel.support.units import some
-from cuwheel.verdicts import tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.loading import is_loadable
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import only_for_tools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
     distribution = whole.survey.distribution
-    found = tags.fits(distribution.tags, whole.machine) if distribution else ()
+    found = wheel_tags.fits_on_machine(distribution.tags, whole.machine) if distribution else ()
     if found and found[0].problems:
         yield Found(
             message=f"it cannot be installed: {' and '.join(found[0].problems)}",

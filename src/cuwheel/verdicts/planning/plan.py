@@ -1,4 +1,4 @@
-"""What a plan is made of: wishes, which of them exclude each other, and values that are named as the JSON names them."""
+"""What a plan is made of: wishes, which of them exclude each other, and values, named as the JSON names them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from cuwheel.facts.spellings import table as spellings
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.proving import wheel_rules
 from cuwheel.report import catalogue
-from cuwheel.support import decode, finding
+from cuwheel.support import codec, finding
 from cuwheel.support.finding import Severity
 from cuwheel.support.verbs import VERBS
 from cuwheel.verdicts import rules
@@ -72,7 +72,7 @@ class File(Struct, frozen=True, forbid_unknown_fields=True):
     group: tuple[Group, ...]
 
 
-ROWS = decode.own_table(Path(finding.__file__).with_name("finding_rules.toml"), File)
+ROWS = codec.own_table(Path(finding.__file__).with_name("finding_rules.toml"), File)
 GROUPS: tuple[tuple[str, str, tuple[Rule[Any] | Row, ...]], ...] = (
     *rules.GROUPS,
     ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),

@@ -29,7 +29,7 @@ from cuwheel.facts.rows.toolchains import Toolchains
 from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
 from cuwheel.facts.rows.torch import Torch
 from cuwheel.facts.rows.variants import Variants
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ def _decoded(path: Path, type_: type[Any], found: list[str]) -> Any:  # noqa: AN
     except (OSError, msgspec.DecodeError) as error:
         found.append(f"{path.name}: {error}")
         return None
-    return decode.convert(data, type_, path.name, found)
+    return codec.convert_or_list_problems(data, type_, path.name, found)
 
 
 def _source_problems(known: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:

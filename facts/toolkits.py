@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.facts import toolchains, toolkits, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import process
 from facts import index
@@ -108,5 +108,5 @@ def _last_releases() -> Iterator[Difference]:
         release = ".".join(str(wheel.version).split(".")[:3])
         found[versions.minor(release)] = release
     for minor, release in found.items():
-        if toolchains.release_of(minor) != release:
-            yield Difference("toolchains.toml", f"the last {minor}", str(toolchains.release_of(minor)), release)
+        if toolkits.release_of(minor) != release:
+            yield Difference("toolchains.toml", f"the last {minor}", str(toolkits.release_of(minor)), release)

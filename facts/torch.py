@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import packages, toolchains, torch, versions
+from cuwheel.facts import packages, toolkits, torch, versions
 from cuwheel.facts.tables import tables
 from facts import index
 from facts.difference import Difference
@@ -59,8 +59,8 @@ def _lists(wheel: Wheel, source: str) -> Iterator[Difference]:
         yield Difference("torch.toml", f"torch {release}", f"also {only_ours}", f"also {only_theirs}")
     meanings = dict(ast.literal_eval(named[named.index("[") : named.rindex("]") + 1]))
     for name in dict.fromkeys([*meanings, *(row.name for row in tables().torch.name)]):
-        if torch.named(name, release) != meanings.get(name):
-            said = str(torch.named(name, release))
+        if torch.list_named(name, release) != meanings.get(name):
+            said = str(torch.list_named(name, release))
             yield Difference("torch.toml", f"torch {release}: {name}", said, str(meanings.get(name)))
 
 
@@ -87,9 +87,9 @@ def _brought(framework: str, wheel: Wheel, cuda: int | None = None) -> Iterator[
     there = {_component(each) for row in required for each in row.sonames}
     there -= {_component(each) for each in tables().libraries.everyones}
     for component in sorted(there):
-        if not packages.brings(framework, component, release=release, cuda=major):
+        if not packages.framework_brings(framework, component, release=release, cuda=major):
             yield Difference("packages.toml", f"{wheel}: {component}", "does not come with it", "it does")
-    for pattern in packages.brought(framework, release=release, cuda=major):
+    for pattern in packages.components_of_framework(framework, release=release, cuda=major):
         if not any(fnmatchcase(each, pattern) for each in there) and not _transitive(pattern, there):
             yield Difference("packages.toml", f"{wheel}: {pattern}", "comes with it", "it does not")
 
@@ -114,7 +114,7 @@ def _packages(name: str, extras: str) -> Iterator[str]:
         yield name
         return
     for extra in re.findall(r"\w+", extras):
-        row = next((each for each in toolchains.all_components() if extra in each.index), None)
+        row = next((each for each in toolkits.all_components() if extra in each.index), None)
         yield from (f"nvidia-{prefix}{extra}" for prefix in ("", "cuda-"))
         yield f"nvidia-{row.name}" if row else f"nvidia-{extra}"
         if extra == "cudart":

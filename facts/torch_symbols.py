@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.device_code import elf, source
 from cuwheel.device_code.torch_symbols import exported_names
-from cuwheel.facts import packages, torch_symbols, versions
+from cuwheel.facts import packages, versions
+from cuwheel.facts import torch as facts_torch
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
 from cuwheel.wheel.file import WheelFile
@@ -17,7 +18,7 @@ from facts import torch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.facts.torch_symbols import Table
+    from cuwheel.facts.torch import SymbolTable
     from facts.index import Wheel
 
 
@@ -27,13 +28,13 @@ _INTERNAL = ("_GLOBAL__N_", "__nv_hdl_wrapper_t", "__nv_dl_tag")
 
 def update() -> Iterator[str]:
     """Adds the releases that the table lacks, some 500 MB each, and says which. It can be stopped between two."""
-    known = torch_symbols.own() if torch_symbols.FILE.exists() else torch_symbols.Table("", (), {})
+    known = facts_torch.own_symbols() if facts_torch.SYMBOLS_FILE.exists() else facts_torch.SymbolTable("", (), {})
     newest = {versions.minor(str(each.version)): each for each in torch.releases()}
     for wheel in newest.values():
         release = str(wheel.version)
         if release not in known.releases:
             known = joined(known, release, exports(wheel), datetime.now(timezone.utc).date().isoformat())
-            torch_symbols.write(torch_symbols.FILE, known)
+            facts_torch.write_symbols(facts_torch.SYMBOLS_FILE, known)
             yield release
 
 
@@ -56,7 +57,7 @@ def can_be_taken(name: str) -> bool:
     return not any(each in name for each in _INTERNAL)
 
 
-def joined(table: Table, release: str, names: Iterable[str], date: str) -> Table:
+def joined(table: SymbolTable, release: str, names: Iterable[str], date: str) -> SymbolTable:
     """With one more release, in place of an older patch of it."""
     releases = [each for each in table.releases if versions.minor(each) != versions.minor(release)]
     kept = [1 << table.releases.index(each) for each in releases]
@@ -70,4 +71,4 @@ def joined(table: Table, release: str, names: Iterable[str], date: str) -> Table
     for name in names:
         holders[name] = holders.get(name, 0) | own
     held = {name: bits for name, bits in holders.items() if bits}
-    return torch_symbols.Table(date, tuple(releases), held)
+    return facts_torch.SymbolTable(date, tuple(releases), held)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.device_code import cubin, library, loose, payload
 from cuwheel.device_code.survey import survey
-from cuwheel.wheel import inflate
+from cuwheel.wheel import zip_reader
 from cuwheel.wheel.zip_reader import ZipReader
 from tests.fixtures.damage import wheel
 from tests.fuzz import binaries, wheels
@@ -78,9 +78,9 @@ def _read_inflate(data: bytes) -> None:
     """Four bytes for the size, four for the checksum, and the stream."""
     size, crc = (int.from_bytes(data[at : at + 4], "little") for at in (0, 4))
     buffer = CountingBuffer("fuzzed", data[8:])
-    packed = inflate.Packed(buffer, 0, buffer.size, min(size, _MOST_INFLATED), crc, "fuzzed")
-    inflate.start(packed, 64)
-    opened = inflate.InflatedBuffer(packed, inflate.NoCapture(), lambda _count: None)
+    packed = zip_reader.Packed(buffer, 0, buffer.size, min(size, _MOST_INFLATED), crc, "fuzzed")
+    zip_reader.start_inflating(packed, 64)
+    opened = zip_reader.InflatedBuffer(packed, zip_reader.NoCapture(), lambda _count: None)
     opened.read(0, min(opened.size, 100))
     opened.read(max(0, opened.size - 100), min(opened.size, 100))
     opened.close()

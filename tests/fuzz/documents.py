@@ -30,8 +30,8 @@ from cuwheel.device_code import description, imports, loads, source, wheel_facts
 from cuwheel.diagnosis import explain
 from cuwheel.diagnosis import text as log
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import toolchains
-from cuwheel.machine import fleet_file, profile
+from cuwheel.facts import toolkits
+from cuwheel.machine import fleet, profile
 from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
 from cuwheel.proving.measuring import analysis, trials_file
@@ -41,7 +41,7 @@ from cuwheel.toolchains import lock, stub, unpack
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, workload
-from cuwheel.wheel import headers, journal, metadata, requirements, variant
+from cuwheel.wheel import edit, journal, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import small_wheel
@@ -164,7 +164,7 @@ REDIST = {
         "version": "13.0.1",
         "linux-x86_64": {"relative_path": "a/b.tar.xz", "sha256": "0" * 64, "size": "5"},
     }
-    for row in toolchains.all_components()
+    for row in toolkits.all_components()
     for key in row.redist
 }
 
@@ -275,8 +275,8 @@ def _read_metadata(data: bytes) -> None:
     for each in found.requires[:50]:
         if (parsed := requirements.parse(each)) is not None:
             requirements.holds(parsed)
-    headers.changed(data, name=("pkg", "other"), version="2", requires=("numpy",))
-    headers.tagged(data, ("py3-none-any",), impure=True)
+    edit.changed_metadata(data, name=("pkg", "other"), version="2", requires=("numpy",))
+    edit.tagged_wheel(data, ("py3-none-any",), impure=True)
 
 
 def _read_record(data: bytes) -> None:
@@ -333,7 +333,7 @@ def _read_lock_of_toolkits(world: World) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
         (folder / "redistrib_13.0.2.json").write_bytes(data)
         manifest = redist._manifest(str(folder), "redistrib_13.0.2.json", offline=True)
-        for row in toolchains.all_components():
+        for row in toolkits.all_components():
             with contextlib.suppress(CuwheelError):
                 list(redist._archives(row, manifest, "linux-x86_64", str(folder)))
 
@@ -344,7 +344,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
     return {
         "profile": lambda data: profile.decode(data, "fuzzed"),
         "lock": lambda data: lock.parse(data, "fuzzed"),
-        "fleet": lambda data: fleet_file.read(world.file("fleet.toml", data)),
+        "fleet": lambda data: fleet.read_fleet_file(world.file("fleet.toml", data)),
         "config": lambda data: config.load(None, world.file("pyproject.toml", data), {}),
         "project": lambda data: (world.file("pyproject.toml", data), pyproject.read(world.root, ["pyproject.toml"])),
         "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),

@@ -16,7 +16,7 @@ from cuwheel.cli import main
 from cuwheel.delivery import catalogue
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.facts import torch_symbols, versions
+from cuwheel.facts import torch, versions
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.verdicts import library_sources
@@ -326,7 +326,7 @@ def test_what_ships_goes_with_the_torch_that_it_requires(monkeypatch: pytest.Mon
     """What a wheel's metadata pins is the truth: its symbols must say the same."""
     monkeypatch.undo()
     held = catalogue.Catalogue(catalogue.SHIPPED)
-    known = {versions.minor(each) for each in torch_symbols.own().releases}
+    known = {versions.minor(each) for each in torch.own_symbols().releases}
     checked = 0
     for each in held.contents.wheels:
         facts = held.facts(each.sha256)

@@ -17,8 +17,9 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery.catalogue import SHIPPED, Catalogue
 from cuwheel.device_code import presence, wheel_facts
-from cuwheel.machine import named, probe
+from cuwheel.machine import probe
 from cuwheel.machine.fleet import Refinement
+from cuwheel.machine.named import machines_named
 from cuwheel.report import html
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.verdicts.matrix import judge_all
@@ -274,7 +275,7 @@ def _shipped(name: str, version: str) -> Survey:
     ],
 )
 def test_the_library_that_matters_decides(name: str, version: str, expected: dict[str, tuple[str, str]]) -> None:
-    machines = named.machines(list(expected))
+    machines = machines_named(list(expected))
     verdicts = judge_all(_shipped(name, version), machines)
     assert {each.machine: (each.outcome, each.main) for each in verdicts} == expected
     old = [replace(each, driver="535.104.05") for each in machines if name == "cudf-cu12"]

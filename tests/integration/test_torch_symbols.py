@@ -15,7 +15,7 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.device_code import torch_symbols, wheel_facts
 from cuwheel.device_code.survey import survey
-from cuwheel.facts.torch_symbols import Table
+from cuwheel.facts.torch import SymbolTable
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from cuwheel.verdicts import library_sources
@@ -118,8 +118,8 @@ def test_torch_that_is_asked_for_and_not_installed(
 ) -> None:
     """By the table of releases: 2.8 has another `check`, 2.9 all of them, and of 2.10 nothing is known."""
     both = dict.fromkeys([*TAKEN, "aoti_torch_delete", "_ZN3c104sizeEPv"], 0b11)
-    table = Table("2026-11-16", ("2.8.0", "2.9.1"), {**both, "_ZN3c105checkEij": 0b10})
-    monkeypatch.setattr("cuwheel.facts.torch_symbols.own", lambda: table)
+    table = SymbolTable("2026-11-16", ("2.8.0", "2.9.1"), {**both, "_ZN3c105checkEij": 0b10})
+    monkeypatch.setattr("cuwheel.facts.torch.own_symbols", lambda: table)
     clean_environment(monkeypatch, tmp_path)
     found = {
         version: api.find(
@@ -143,7 +143,7 @@ def test_a_library_that_nobody_knows_does_not_bring_symbols_of_torch(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`check` cannot exclude it; of several releases `find` takes one that does not depend on it."""
-    monkeypatch.setattr("cuwheel.facts.torch_symbols.own", lambda: Table("", ("2.8.0", "2.9.1"), {"_ZN3c10x": 3}))
+    monkeypatch.setattr("cuwheel.facts.torch.own_symbols", lambda: SymbolTable("", ("2.8.0", "2.9.1"), {"_ZN3c10x": 3}))
     clean_environment(monkeypatch, tmp_path)
     folder = tmp_path / "dist"
     folder.mkdir()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.changes.repair import paths
 from cuwheel.changes.repair.contents import Binary
-from cuwheel.wheel.places import installed_path
+from cuwheel.wheel.file import installed_path
 
 _WORDS = st.sampled_from(["pkg", "a", "b", "lib", "nvidia", "cublas", "x.data", "platlib"])
 _FOLDERS = st.lists(_WORDS, max_size=5).map("/".join)

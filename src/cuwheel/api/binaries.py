@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.device_code.pinned import on_disk
-from cuwheel.support.request_checks import environment_folder
+from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
-from cuwheel.support.request_checks import environment_folder
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import environment_folder, takes_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.report.publish import Publish
 
 
-@takes(PublishRequest)
+@takes_request(PublishRequest)
 def publish(request: PublishRequest) -> Publish:
     """Add wheels to the index in a folder, or take some away; all of them or none."""
     from cuwheel.delivery import publishing as stage
@@ -53,7 +52,7 @@ def publish_upload(
     return report.uploaded(sent, dry_run=dry_run)
 
 
-@takes(FindRequest)
+@takes_request(FindRequest)
 def find(request: FindRequest) -> Find:
     """Every file of a package that the user's indexes have, and which of them runs on machines, the best first."""
     from cuwheel.delivery import together
@@ -62,7 +61,7 @@ def find(request: FindRequest) -> Find:
     return report.answer_of(together.find(request))
 
 
-@takes(InstallRequest)
+@takes_request(InstallRequest)
 def install(request: InstallRequest) -> Install:
     """The wheel that `find` puts first, installed and imported; the environment is put back where that fails."""
     from cuwheel.delivery import installing
@@ -79,7 +78,7 @@ def install_undo(env: Path | None = None) -> Install:
     return report.answer_of(installing.undo(environment_folder(env)))
 
 
-@takes(CatalogueRequest)
+@takes_request(CatalogueRequest)
 def catalogue(request: CatalogueRequest) -> Catalogue:
     """Add the facts of packages' releases to a catalogue: each wheel is streamed once, and nothing of it is kept."""
     from cuwheel.delivery import cataloguing
@@ -102,4 +101,4 @@ def catalogue_list(
     from cuwheel.machine import named
     from cuwheel.report import catalogue as report
 
-    return report.of_listed(catalogue_reach.listed(place, named.machines(on, refine) if on else ()))
+    return report.of_listed(catalogue_reach.listed(place, named.machines_named(on, refine) if on else ()))

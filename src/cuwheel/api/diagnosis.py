@@ -32,7 +32,7 @@ def explain(
     `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
     `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
-    machine = profile.of(on) or (probe.probe(None) if here else None)
+    machine = profile.profile_from(on) or (probe.probe(None) if here else None)
     place = on_disk(wheel) if wheel else None
     found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
     answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.any_target import survey
 from cuwheel.device_code.pinned import on_disk
-from cuwheel.support.request_checks import environment_folder
+from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,19 +33,19 @@ def check(
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     `cluster`: whose workers read the files.
     """
-    from cuwheel.machine import named, torch_installed
+    from cuwheel.machine import named, python_environment
     from cuwheel.report.check import Check, targets_of
     from cuwheel.verdicts import matrix
 
     env = environment_folder(env)
-    machines = named.asked(on, refine, env=env)
+    machines = named.machines_asked_for(on, refine, env=env)
     if cluster:
         from cuwheel.clusters import surveys
 
         found = surveys.on_cluster(targets, cluster, platform=platform, env=env)
     else:
         found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
-    torch = torch_installed.exports(env, torch_installed.taken(found)) if env or not on else None
+    torch = python_environment.torch_exports(env, python_environment.taken(found)) if env or not on else None
     return Check(
         targets=targets_of(found),
         machines=machines,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.measuring.request import BenchRequest
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ def trials_service(
     return service_report.answer_of(planned, removing=remove, done=done, dry_run=dry_run)
 
 
-@takes(BenchRequest)
+@takes_request(BenchRequest)
 def bench(request: BenchRequest) -> Bench:
     """Call a function or a command under several at once, by itself or by turns with another side."""
     from cuwheel.proving.measuring import bench as stage

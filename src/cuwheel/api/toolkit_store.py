@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cuwheel.report import cache as cache_report
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 from cuwheel.toolchains import fetch, kept, provide, settings
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.report.cache import Cache
 
 
-@takes(ToolchainRequest)
+@takes_request(ToolchainRequest)
 def toolchain(request: ToolchainRequest) -> Toolchain:
     """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
     if request.dry_run:
@@ -37,7 +37,7 @@ def toolchains(*, cache: Path | None = None) -> Toolchain:
     return Toolchain(action="list", cache=str(there.folder), toolkits=there.all())
 
 
-@takes(ToolchainRequest)
+@takes_request(ToolchainRequest)
 def toolchain_env(request: ToolchainRequest) -> Toolchain:
     """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
     made = provide.find(request)
@@ -45,7 +45,7 @@ def toolchain_env(request: ToolchainRequest) -> Toolchain:
     return replace(report.ready("env", made, open_store(request.cache)), lines=settings.lines(made.settings))
 
 
-@takes(ToolchainRequest)
+@takes_request(ToolchainRequest)
 def toolchain_verify(request: ToolchainRequest) -> Toolchain:
     """Whether an installed toolkit compiles and links for every architecture that it claims."""
     made = provide.find(request)
@@ -73,7 +73,7 @@ def toolchain_remove(
     return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)
 
 
-@takes(CacheRequest)
+@takes_request(CacheRequest)
 def cache(request: CacheRequest) -> Cache:
     """What is kept on this machine, by kind; with `prune` what is old, or too much, is removed."""
     place = open_store(request.cache).folder

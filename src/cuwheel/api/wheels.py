@@ -10,7 +10,7 @@ from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.proving.request import PackRequest, VerifyRequest
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.report.verify import Verify
 
 
-@takes(BuildRequest)
+@takes_request(BuildRequest)
 def build(request: BuildRequest) -> Build:
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
     from cuwheel.building import pipeline
@@ -47,7 +47,7 @@ def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
     return report.answer_of(editable.install(request, env, dict(os.environ)), dry_run=request.dry_run)
 
 
-@takes(RepairRequest)
+@takes_request(RepairRequest)
 def repair(request: RepairRequest) -> Repair:
     """Wheels without NVIDIA's libraries inside, which find them where the environment has them."""
     from cuwheel.changes.repair import wheels as stage
@@ -56,7 +56,7 @@ def repair(request: RepairRequest) -> Repair:
     return report.answer_of(stage.repair(request), request.output, dry_run=request.dry_run)
 
 
-@takes(SlimRequest)
+@takes_request(SlimRequest)
 def slim(request: SlimRequest) -> Slim:
     """A wheel, libraries, a folder or the environment `env` without what `machines` never load."""
     from cuwheel.changes.slim import targets as stage
@@ -81,7 +81,7 @@ def slim_commit(root: Path) -> Slim:
     return report.settled(stage.settle(root), root, "commit")
 
 
-@takes(GraftRequest)
+@takes_request(GraftRequest)
 def graft(request: GraftRequest) -> Graft:
     """The wheel or library `base` with the device code of `donors` too, where it is proven to fit."""
     from cuwheel.building import donor
@@ -92,7 +92,7 @@ def graft(request: GraftRequest) -> Graft:
         return report.answer_of(stage.graft(complete), dry_run=request.dry_run, split=request.split)
 
 
-@takes(VerifyRequest)
+@takes_request(VerifyRequest)
 def verify(request: VerifyRequest) -> Verify:
     """Install each wheel into fresh environments and try it there; `name==version` is downloaded.
 
@@ -104,7 +104,7 @@ def verify(request: VerifyRequest) -> Verify:
     return report.answer_of(stage.verify(request), dry_run=request.dry_run)
 
 
-@takes(PackRequest)
+@takes_request(PackRequest)
 def verify_pack(request: PackRequest) -> Verify:
     """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
     from cuwheel.proving import wheels as stage

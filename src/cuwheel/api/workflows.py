@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.delivery.workflows import matrix, watching, writing
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.report import ci as report
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.report.ci import Ci
 
 
-@takes(CiRequest)
+@takes_request(CiRequest)
 def ci(request: CiRequest) -> Ci:
     """The workflow of a project, from its configuration; with `write` it is made or renewed."""
     return report.of_workflow(writing.workflow(request), "write")

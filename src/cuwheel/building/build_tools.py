@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import cmake, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.support import process
 
 if TYPE_CHECKING:
@@ -41,7 +41,11 @@ def requirements(
 def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
     """The version that is asked for; empty where what was found will do."""
     kinds = {each.suffix or "plain" for each in archs}
-    wanted = [cmake.find_spelling(kind).since for kind in kinds if found is None or not cmake.takes(found, kind)]
+    wanted = [
+        toolkits.find_cmake_spelling(kind).since
+        for kind in kinds
+        if found is None or not toolkits.cmake_takes(found, kind)
+    ]
     if minimum and not (found and versions.at_least(found, minimum)):
         wanted.append(minimum)
     return max(wanted, key=versions.key, default="")

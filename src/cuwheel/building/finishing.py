@@ -21,7 +21,7 @@ from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.facts import versions
 from cuwheel.support import files, log, masking, system_calls
 from cuwheel.support.finding import Finding
-from cuwheel.wheel import places
+from cuwheel.wheel import file
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ class _Finishing:
         if not table.package and not table.inject:
             return None
         with WheelFile(Path(found.target)) as wheel:
-            holding = [places.installed_path(each.path) or "" for each in found.libraries if each.device_code]
+            holding = [file.installed_path(each.path) or "" for each in found.libraries if each.device_code]
             named = found.distribution.name if found.distribution else ""
-            package = table.package or guard_call.package_of(places.packages(wheel.members), named, holding)
+            package = table.package or guard_call.package_of(file.top_packages(wheel.members), named, holding)
             init = wheel.text(f"{stamp.package_folder(wheel.members, package)}__init__.py") or ""
         if about := guard.call_finding(init, package, inject=table.inject):
             self.findings.append(about)

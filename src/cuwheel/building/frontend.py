@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
 from cuwheel.network import venvs
 from cuwheel.support import extras
-from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.metadata import distributions, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

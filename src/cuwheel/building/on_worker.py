@@ -127,7 +127,7 @@ def _prepared(task: Task, given: Given, inputs: dict[str, Path], work: Path) -> 
         image=sources.image,
         locked=lock if given.locked else None,
         lock=lock if given.locking else None,
-        jobs=resources.compilers(task.cores),
+        jobs=resources.compilers_at_once(task.cores),
         rebuild=task.fresh and not given.made,
         shares=given.by_shares,
     )

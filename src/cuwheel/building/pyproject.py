@@ -12,7 +12,7 @@ import msgspec
 
 from cuwheel.building.values import Project
 from cuwheel.errors import MalformedError
-from cuwheel.support import decode, files
+from cuwheel.support import codec, files
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return decode.toml(_read(path).encode())
+        return codec.parse_toml(_read(path).encode())
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not valid TOML: {error}") from error
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuwheel.clusters import target
 from cuwheel.errors import UsageError
-from cuwheel.support.request_checks import freeze, must_be_positive
+from cuwheel.support.request_fields import freeze, must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
 

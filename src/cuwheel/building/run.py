@@ -18,7 +18,7 @@ from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
 from cuwheel.building.values import Built, Phase, Problem
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import codec, files, log, units
+from cuwheel.support import codec, files, log, wording
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ class _Work:
             now = self.session.progress()
             if now.calls_ended and not self.step:
                 parts[0] += f" {now.calls_ended} compiler calls"
-            parts += units.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {units.lasted(each[1])}")
-        return f"{units.lasted(round(since))}: {', '.join(parts)}"
+            parts += wording.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {wording.duration(each[1])}")
+        return f"{wording.duration(round(since))}: {', '.join(parts)}"
 
     def _problem_of(self, error: CuwheelError) -> Problem:
         if isinstance(error, ToolTimeoutError):

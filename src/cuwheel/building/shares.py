@@ -26,7 +26,7 @@ from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.spellings import table as spellings
-from cuwheel.support import codec, files, log, units
+from cuwheel.support import codec, files, log, wording
 from cuwheel.support.finding import Finding
 from cuwheel.version import __version__
 
@@ -198,7 +198,7 @@ def _reuse_finding(shares: Sequence[Share], used: dict[str, Kept], kept: dict[st
     saved = sum(used[name].seconds for name in cached)
     message = f"compiled as shares: {', '.join(compiled) or 'none'}; from the cache: {', '.join(cached) or 'none'}"
     if cached:
-        why = f"the shares of the cache took {units.lasted(round(saved))} when they were compiled"
+        why = f"the shares of the cache took {wording.duration(round(saved))} when they were compiled"
     else:
         why = "none was in the cache: one build for all takes less, but the next architecture will cost only itself"
     return Finding(rule="built-by-shares", severity="note", message=message, evidence=(why,))

@@ -13,7 +13,7 @@ from cuwheel.building import repository, trees
 from cuwheel.building.values import Tree
 from cuwheel.device_code.pinned import is_pinned
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
-from cuwheel.support import units
+from cuwheel.support import wording
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def findings(tree: Tree) -> Iterator[Finding]:
         yield Finding(
             rule="large-source",
             severity="warning",
-            message=f"the source is {units.size(total)} large, and each wheel is built in a copy of it",
-            evidence=tuple(f"{name}: {units.size(size)}" for size, name in sizes[:_SHOWN]),
+            message=f"the source is {wording.size(total)} large, and each wheel is built in a copy of it",
+            evidence=tuple(f"{name}: {wording.size(size)}" for size, name in sizes[:_SHOWN]),
             fix="move what is not source out of it, or list it in .gitignore",
         )
 

@@ -50,9 +50,9 @@ def _shown(text: str) -> str:
     """An error may quote what a program said, or an address with a password in it."""
     import os
 
-    from cuwheel.support import masking, printable
+    from cuwheel.support import masking, wording
 
-    return printable.message(masking.known(text, os.environ))
+    return wording.printable_message(masking.known(text, os.environ))
 
 
 def _confess(error: Exception, *, verbose: bool) -> None:

@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _cpus(text: str) -> tuple[str, ...]:
-    from cuwheel.facts import ci
+    from cuwheel.facts import services
 
     given = tuple(text.split(","))
-    if unknown := [each for each in given if each not in ci.runners()]:
-        raise UsageError(f"{unknown[0][:40]!r} is not one of {', '.join(ci.runners())}")
+    if unknown := [each for each in given if each not in services.linux_runners()]:
+        raise UsageError(f"{unknown[0][:40]!r} is not one of {', '.join(services.linux_runners())}")
     return given
 
 

@@ -72,10 +72,10 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
         if action.choices is not None and value not in action.choices:
             from cuwheel.cli import option_values
-            from cuwheel.support import typos
+            from cuwheel.support import wording
 
             one_of = ", ".join(map(str, action.choices))
-            near = typos.nearest(value, tuple(map(str, action.choices)))
+            near = wording.nearest_name(value, tuple(map(str, action.choices)))
             hint = f"did you mean {near!r}?" if near else ""
             self._note(action, UsageError(f"{option_values.shortened(value)!r} is not one of {one_of}", hint))
 
@@ -163,9 +163,9 @@ def verb_module(verb: str) -> Verb:
 def _unknown_verb(word: str) -> UsageError:
     if word.startswith("-"):
         return UsageError(f"options must come after the verb: {word}", hint="cuwheel --help")
-    from cuwheel.support import typos
+    from cuwheel.support import wording
 
-    near = typos.nearest(word, (*VERBS, "completion", "help"))
+    near = wording.nearest_name(word, (*VERBS, "completion", "help"))
     hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
     return UsageError(f"unknown verb {word!r}", hint=hint)
 

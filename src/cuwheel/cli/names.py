@@ -33,12 +33,12 @@ def machines(*words: str) -> Callable[[str], str]:
     """GPUs, capabilities, profiles, fleet files and `this`, with commas. `words`: others with a meaning (`all`)."""
 
     def parse(text: str) -> str:
-        from cuwheel.machine import named
+        from cuwheel.machine.named import THIS
 
         problems = []
         for word in [text] if places.exists(text) else option_values.parts(text):
             try:
-                if word.lower() not in (named.THIS, *words):
+                if word.lower() not in (THIS, *words):
                     _machine(word)
             except UsageError as error:
                 problems.append(error)
@@ -52,10 +52,10 @@ def machines(*words: str) -> Callable[[str], str]:
 def _machine(word: str) -> None:
     if word.endswith((".json", ".toml")):
         places.file(word)
-    from cuwheel.machine import named
+    from cuwheel.machine.named import machines_named
 
     _capability(word)
-    _asked(lambda: named.machines([word]), _GPUS)
+    _asked(lambda: machines_named([word]), _GPUS)
 
 
 def _capability(text: str) -> None:
@@ -98,9 +98,9 @@ def need(text: str) -> str:
 
 def component(text: str) -> str:
     """Of a toolkit: cublas, cudnn, or a group of them."""
-    from cuwheel.facts import toolchains
+    from cuwheel.facts import toolkits
 
-    _asked(lambda: toolchains.find_components(text), "docs/toolchains.md lists them")
+    _asked(lambda: toolkits.find_components(text), "docs/toolchains.md lists them")
     return text
 
 
@@ -180,8 +180,8 @@ def pin(text: str) -> str:
 
 def fleet(text: str) -> Path:
     """A fleet file that can be read."""
-    from cuwheel.machine import fleet_file
+    from cuwheel.machine.fleet import read_fleet_file
 
     path = places.file(text)
-    _asked(lambda: fleet_file.read(path))
+    _asked(lambda: read_fleet_file(path))
     return path

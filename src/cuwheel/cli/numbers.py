@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cuwheel.cli.option_values import wrong
 from cuwheel.errors import UsageError
-from cuwheel.support.units import read_size
+from cuwheel.support.wording import read_size
 
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
 _MOST_AT_ONCE = 1024

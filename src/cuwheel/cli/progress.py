@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import streams
-from cuwheel.support import printable
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class _Bar:
         sys.stderr.flush()
 
     def _line(self) -> str:
-        return printable.line(" ".join(filter(None, (self._label, self._figure(), self._now))))
+        return wording.printable_line(" ".join(filter(None, (self._label, self._figure(), self._now))))
 
     def _figure(self) -> str:
         if not self._total:

@@ -20,7 +20,7 @@ from cuwheel.clusters.schedule import Slot, Waiting
 from cuwheel.clusters.task import Done
 from cuwheel.clusters.transport import FaultError, SchedulerGoneError, Transport
 from cuwheel.errors import CuwheelError
-from cuwheel.support import log, units
+from cuwheel.support import log, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -309,7 +309,7 @@ class Engine:
             f"{self._roster.name(worker)}: {shows.get(call) or each.task.id}"
             for call, (each, worker) in self._running.items()
         ]
-        return ", ".join([*parts, *units.first_few(running, 8, str)])
+        return ", ".join([*parts, *wording.first_few(running, 8, str)])
 
 
 def _failed(task: Task, tries: Sequence[str]) -> Done:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuwheel.delivery.simple_api import PROVENANCE
 from cuwheel.errors import ToolError
-from cuwheel.facts import indexes
+from cuwheel.facts import services
 from cuwheel.support import codec, extras, process
 from cuwheel.support.files import chunks
 from cuwheel.support.finding import Finding
@@ -138,12 +138,12 @@ def _wrapped(data: bytes) -> Provenance:
     """A single attestation. Whose it is stands in its certificate."""
     made = _decoded(data, Attestation)
     certificate = _bytes(made.verification_material.certificate, "certificate")
-    for identity in indexes.identities():
+    for identity in services.upload_identities():
         if found := re.search(identity.pattern.encode(), certificate):
             claims = {name: value.decode() for name, value in found.groupdict().items()}
             bundle = Bundle(publisher={"kind": identity.kind, **claims}, attestations=(made,))
             return Provenance(version=_VERSION, attestation_bundles=(bundle,))
-    known = ", ".join(each.kind for each in indexes.identities())
+    known = ", ".join(each.kind for each in services.upload_identities())
     raise _WrongError(f"its certificate does not name an identity that is known ({known})")
 
 
@@ -180,7 +180,7 @@ def make(wheels: Sequence[Path], environ: Mapping[str, str] = os.environ) -> Ite
         for each in wheels
         if not any(each.with_name(each.name + suffix).exists() for suffix in (PROVENANCE, ATTESTATION))
     ]
-    known = [each.variable for each in indexes.identities()]
+    known = [each.variable for each in services.upload_identities()]
     if not any(map(environ.get, known)):
         yield Finding(
             rule="attestation-no-identity",

@@ -17,7 +17,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import codec, log
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

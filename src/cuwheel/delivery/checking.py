@@ -14,7 +14,7 @@ from cuwheel.delivery.page_checks import PageChecks
 from cuwheel.delivery.publishing import PublishedWheel, merged
 from cuwheel.support import log
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

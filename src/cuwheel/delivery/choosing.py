@@ -22,8 +22,7 @@ from cuwheel.network.remote import Budget
 from cuwheel.support import files, log
 from cuwheel.support.finding import Finding
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -94,8 +94,8 @@ def _decided(
     settings = {**request.settings, "naming": "local", "merge": False, "variants": False}
     asked = with_fields(request, python=(python,), settings=settings, shares=False, output=scratch / "unused")
     steps = Steps(asked)
-    if request.machines or not (machines := _with_gpu(named.asked((), env=place.prefix))):
-        machines = named.asked(steps.table.for_, env=place.prefix) if steps.table.for_ else ()
+    if request.machines or not (machines := _with_gpu(named.machines_asked_for((), env=place.prefix))):
+        machines = named.machines_asked_for(steps.table.for_, env=place.prefix) if steps.table.for_ else ()
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"

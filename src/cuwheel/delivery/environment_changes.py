@@ -15,11 +15,9 @@ from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.resolver import Release
 from cuwheel.network.settings import read_settings, settings_for_uv
 from cuwheel.support import files, masking
-from cuwheel.wheel import installed as dist_info
+from cuwheel.wheel import metadata as dist_info
 from cuwheel.wheel import record, requirements
-from cuwheel.wheel.installed import distributions, site_packages
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import plain_name
+from cuwheel.wheel.metadata import distributions, normalised, plain_name, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -230,12 +228,12 @@ def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:
     names = {normalised(each.name) for each in releases}
     there = (each for folder in site_packages(prefix) for each in distributions(folder))
     for info in (each.info for each in there if each.name in names):
-        before = dist_info.text(info, "direct_url.json")
+        before = dist_info.read_info_file(info, "direct_url.json")
         if (hidden := masking.text(before, random=False)) == before:
             continue
         files.write(info / "direct_url.json", hidden)
         digests = {f"{info.name}/direct_url.json": record.digest_of_bytes(hidden.encode())}
-        files.write(info / "RECORD", record.changed(dist_info.text(info, "RECORD"), digests))
+        files.write(info / "RECORD", record.changed(dist_info.read_info_file(info, "RECORD"), digests))
 
 
 def _line(release: Release, found: Settings, scratch: Path) -> str:

@@ -11,8 +11,8 @@ from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageE
 from cuwheel.support import quoting
 from cuwheel.version import __version__
 from cuwheel.wheel import journal
-from cuwheel.wheel.installed import site_packages
 from cuwheel.wheel.journal import Header, Journal
+from cuwheel.wheel.metadata import site_packages
 
 if TYPE_CHECKING:
     from pathlib import Path

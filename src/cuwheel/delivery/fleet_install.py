@@ -25,12 +25,12 @@ from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.install_lock import InstallLock, LockedFile, Part
 from cuwheel.errors import UsageError
 from cuwheel.facts import versions
-from cuwheel.machine import named
 from cuwheel.machine.fleet import Machine, with_platform
+from cuwheel.machine.named import machines_named
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.network.settings import read_settings
 from cuwheel.support import files, log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 def resolve(request: InstallRequest, fleet: Path) -> Fleet:
     kinds: dict[Machine, list[Machine]] = {}
-    for machine in named.machines([fleet], request.refine):
+    for machine in machines_named([fleet], request.refine):
         known = _complete(machine)
         kinds.setdefault(replace(known, name="", count=1), []).append(known)
     found = []

@@ -11,9 +11,8 @@ from cuwheel.proving import checks, installation, libraries, modules
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import launch, variables
 from cuwheel.support import log, masking, process
-from cuwheel.wheel import installed
-from cuwheel.wheel.installed import distributions, recorded_files, site_packages
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel import metadata
+from cuwheel.wheel.metadata import distributions, installed_files, normalised, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +65,7 @@ def modules_of_editable(prefix: Path, interpreter: Path, name: str) -> tuple[str
     called like the distribution.
     """
     listed = [
-        installed.text(each.info, "top_level.txt").split()
+        metadata.read_info_file(each.info, "top_level.txt").split()
         for folder in site_packages(prefix)
         for each in distributions(folder)
         if each.name == normalised(name)
@@ -85,6 +84,6 @@ def _modules(prefix: Path, name: str) -> tuple[str, ...]:
     for folder in site_packages(prefix):
         for each in distributions(folder):
             if each.name == normalised(name):
-                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
-                return modules.of_files(own, each.name, installed.text(each.info, "top_level.txt"))
+                own = (path for path in installed_files(each.info) if not path.startswith(("../", "/")))
+                return modules.of_files(own, each.name, metadata.read_info_file(each.info, "top_level.txt"))
     return ()

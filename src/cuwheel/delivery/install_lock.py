@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
-from cuwheel.support import codec, decode, files
+from cuwheel.support import codec, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def read(path: Path) -> InstallLock:
         head = codec.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(path, f"is not a lock of cuwheel install: {error}") from error
-    decode.refuse_newer(head, SCHEMA, path)
+    codec.refuse_newer(head, SCHEMA, path)
     if not isinstance(head, dict) or head.get("schema") != SCHEMA:
         raise MalformedError(path, "is not a lock of cuwheel install", hint=_AGAIN)
     try:

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

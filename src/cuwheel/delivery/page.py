@@ -16,7 +16,7 @@ from cuwheel.delivery.simple_api import FACTS
 from cuwheel.delivery.steps import Remove, Write
 from cuwheel.delivery.wheel_page import WheelPage
 from cuwheel.device_code import wheel_facts
-from cuwheel.support import html_templates, printable
+from cuwheel.support import html_templates, wording
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def same_for_all() -> dict[str, bytes]:
 
 
 def render(template: str, **values: object) -> bytes:
-    return printable.text(_environment().get_template(template).render(**values)).encode()
+    return wording.printable_text(_environment().get_template(template).render(**values)).encode()
 
 
 @cache

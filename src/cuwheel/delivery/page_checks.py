@@ -10,7 +10,7 @@ from cuwheel.delivery import index_folder, layout, page, simple_api, simple_html
 from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from cuwheel.support import codec, files
 from cuwheel.support.verbs import VERBS
 from cuwheel.verdicts import library_sources
 from cuwheel.version import __version__
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.facts import architectures, libraries, packages, toolkits, versions
+from cuwheel.facts import architectures, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
 from cuwheel.verdicts import alternatives, check_rules, drivers, wheel_tags
 from cuwheel.verdicts.loading import loading, profile_of
@@ -174,7 +174,7 @@ class _Sweep:
     def _comes_with_torch(self) -> bool:
         """Whether a library needs something that a torch brings."""
         needed = {soname for each in self._survey.libraries for soname in each.needed}
-        return any(libraries.known_library(each) or packages.framework_of(each) for each in needed)
+        return any(packages.known_library(each) or packages.framework_of(each) for each in needed)
 
     def _table(self, place: Place, cuda: str, pythons: Sequence[str]) -> dict[str, int]:
         machine = replace(place.machine, torch_cuda=cuda or None, python=pythons[-1] if pythons else None)

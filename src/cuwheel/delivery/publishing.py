@@ -26,7 +26,7 @@ from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
 from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.support.units import first_few, size
+from cuwheel.support.wording import first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

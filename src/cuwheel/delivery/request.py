@@ -12,8 +12,8 @@ from cuwheel.device_code import pinned
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
-from cuwheel.support import printable
-from cuwheel.support.request_checks import as_paths, freeze, must_be_positive, resolve_environment
+from cuwheel.support import wording
+from cuwheel.support.request_fields import as_paths, freeze, must_be_positive, resolve_environment
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
@@ -77,7 +77,7 @@ class PublishRequest:
 
 def must_be_line(reason: str) -> None:
     """Installers print it beside messages of their own."""
-    if len(reason) > _LONGEST_REASON or printable.line(reason) != reason or not reason.strip():
+    if len(reason) > _LONGEST_REASON or wording.printable_line(reason) != reason or not reason.strip():
         raise UsageError(f"a reason is one line of at most {_LONGEST_REASON} letters", hint="--reason 'wrong results'")
 
 

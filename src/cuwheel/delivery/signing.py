@@ -15,8 +15,7 @@ from cuwheel.delivery.simple_api import FACTS
 from cuwheel.errors import ToolError
 from cuwheel.network import addresses
 from cuwheel.support import files, process
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -14,7 +14,7 @@ from msgspec import Struct
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.support import codec
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

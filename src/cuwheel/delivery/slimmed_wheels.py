@@ -15,7 +15,7 @@ from cuwheel.errors import UsageError
 from cuwheel.network.resolver import Release
 from cuwheel.support import log
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.machine.fleet import Machine
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 _GLIBC_2 = 60  # a minor version that no system has yet
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}

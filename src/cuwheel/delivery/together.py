@@ -18,7 +18,7 @@ from cuwheel.delivery import best_candidate, choosing, pinning
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import libraries
+from cuwheel.facts import packages
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import log
 from cuwheel.wheel import requirements
@@ -180,7 +180,7 @@ def _between(one: Choice, other: Choice) -> _Conflict | None:
         return None
     for mine, theirs in product(one.ruling.needs, other.ruling.needs):
         if _differ(mine, theirs):
-            majors = sorted(libraries.find_library(mine).majors)
+            majors = sorted(packages.find_library(mine).majors)
             return _Conflict(
                 text=f"{_named(one)} needs {mine} and {_named(other)} needs {theirs}: "
                 f"ask for a release of {other.name} for CUDA {majors[-1]}, or for another one of {one.name}"
@@ -190,7 +190,7 @@ def _between(one: Choice, other: Choice) -> _Conflict | None:
 
 def _differ(mine: str, theirs: str) -> bool:
     """The same library of two CUDA majors."""
-    first, second = libraries.known_library(mine), libraries.known_library(theirs)
+    first, second = packages.known_library(mine), packages.known_library(theirs)
     if first is None or second is None or first.component != second.component:
         return False
     return not set(first.majors) & set(second.majors)

@@ -19,10 +19,10 @@ from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import UnknownNameError
-from cuwheel.support import typos
+from cuwheel.support import wording
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -172,7 +172,7 @@ class _Draft:
         found = [(project, each) for name, each in files.items() if fits(name)]
         # What an interrupted run has removed already need not be there.
         if not found and not any(map(fits, self.repairs.files if self.repairs else ())):
-            raise UnknownNameError("file in this index", word, typos.alike(word, [*files, *self.listed]))
+            raise UnknownNameError("file in this index", word, wording.similar_names(word, [*files, *self.listed]))
         return found
 
     def keep(self, project: str, count: int) -> None:

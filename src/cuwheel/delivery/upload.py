@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from cuwheel.delivery import arrivals, layout
 from cuwheel.delivery.publishing import PublishedWheel, merged
-from cuwheel.facts import indexes
+from cuwheel.facts import services
 from cuwheel.network import addresses, resolver
 from cuwheel.support import extras, masking, process
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ def upload(
 
 def _together(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding]]:
     """What the public index says against all files of a project together; what it has already, it alone knows."""
-    index = indexes.public()
+    index = services.public_index()
     sizes: Counter[str] = Counter()
     for each in given:
         wheel = layout.wheel_name(each.name)
@@ -101,7 +101,7 @@ def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
 
 def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
     """What the rules of the public index say against a wheel; any other decides when it is asked."""
-    index, wheel = indexes.public(), layout.wheel_name(arrival.name)
+    index, wheel = services.public_index(), layout.wheel_name(arrival.name)
     if wheel is None or not _is_public(url):
         return
     version = layout.version(wheel.version)
@@ -119,7 +119,7 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
             message=f"{index.name} does not take variant wheels yet",
             fix="upload the plain wheel, and publish variants in an index of your own (--to)",
         )
-    strange = [each for each in wheel.platforms if not indexes.takes_platform(index, each)]
+    strange = [each for each in wheel.platforms if not services.takes_platform(index, each)]
     if strange:
         yield Finding(
             rule="upload-platform",
@@ -172,5 +172,5 @@ def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
         message="it was not uploaded",
         evidence=tuple(lines[-_LINES:]),
         fix="check the address, the login (UV_PUBLISH_TOKEN, or _USERNAME and _PASSWORD), and whether it is there"
-        + (f"; a release takes no file after {indexes.public().days} days" if _is_public(url) else ""),
+        + (f"; a release takes no file after {services.public_index().days} days" if _is_public(url) else ""),
     )

@@ -9,7 +9,7 @@ from cuwheel.delivery.simple_api import FACTS
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.wheel import variant
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.wheel import variant
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,8 +14,8 @@ from cuwheel.delivery.arrivals import Arrival
 from cuwheel.errors import UnreadableError
 from cuwheel.support import locking
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name
-from cuwheel.wheel.name import WheelName
+from cuwheel.support.wording import file_name
+from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses, client, transfer
 from cuwheel.network.remote import RemoteFile
 from cuwheel.support import files, log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

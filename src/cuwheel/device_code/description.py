@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.support import codec, decode, files
+from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
 from cuwheel.version import __version__
 
@@ -197,9 +197,9 @@ def parse(data: bytes, name: str) -> Description:
         found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a description of a wheel: {error}") from error
-    decode.refuse_newer(found, SCHEMA, name)
+    codec.refuse_newer(found, SCHEMA, name)
     problems: list[str] = []
-    result = decode.convert(found, Description, NAME, problems)
+    result = codec.convert_or_list_problems(found, Description, NAME, problems)
     if result is None:
         raise MalformedError(name, f"is not a description of a wheel: {'; '.join(problems[:3])}")
     return result

@@ -10,7 +10,7 @@ from cuwheel.device_code.image import AMD_SECTIONS
 from cuwheel.device_code.payload import ZSTD_MAGIC
 from cuwheel.support.buffer import SCAN_CHUNK, occurrences
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnknownNameError
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.support import files, log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from pathlib import Path

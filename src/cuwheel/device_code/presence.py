@@ -8,7 +8,7 @@ from cuwheel.device_code import elf, pe
 from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.wheel.installed import distributions, recorded_files
+from cuwheel.wheel.metadata import distributions, installed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[Wi
 
 
 def _binaries(info: Path) -> Iterator[Path]:
-    for path in recorded_files(info):
+    for path in installed_files(info):
         name = path.rpartition("/")[2]
         if name.endswith(_BINARIES) or ".so." in name:
             yield info.parent / path

@@ -13,9 +13,9 @@ from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, Unreada
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.files import head, read_if_present
 from cuwheel.support.finding import Finding
-from cuwheel.wheel import installed as installed_files
-from cuwheel.wheel import metadata, variant, workload_mark
-from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel import metadata, variant
+from cuwheel.wheel import metadata as installed_files
+from cuwheel.wheel.metadata import distributions, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -204,7 +204,7 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
 
 def _file(path: Path) -> Source:
     item = FileItem(str(path), path.stat().st_size, path)
-    owner = installed_files.owner(path.absolute())
+    owner = installed_files.owner_of_file(path.absolute())
     cut = cut_to_workload([owner.info]) if owner else ()
     return Source(target=str(path), kind="file", size=item.size, items=(item,), findings=cut)
 
@@ -216,9 +216,9 @@ def _folder(path: Path) -> Source:
 
 
 def _cut_wheel(wheel: WheelFile) -> tuple[Finding, ...]:
-    name = wheel.info + workload_mark.NAME
-    traced = workload_mark.commands(wheel.text(name)) if name in wheel.members else None
-    return (workload_mark.finding([wheel.distribution.name], traced),) if traced is not None else ()
+    name = wheel.info + metadata.SLIM_NOTE
+    traced = metadata.workload_commands(wheel.text(name)) if name in wheel.members else None
+    return (metadata.cut_to_workload([wheel.distribution.name], traced),) if traced is not None else ()
 
 
 def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
@@ -226,17 +226,19 @@ def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
     marks: dict[str, tuple[str, ...]] = {}
     for info in infos:
         try:
-            traced = workload_mark.commands(read_if_present(info / workload_mark.NAME, workload_mark.LIMIT, "a note"))
+            traced = metadata.workload_commands(
+                read_if_present(info / metadata.SLIM_NOTE, metadata.SLIM_NOTE_LIMIT, "a note")
+            )
         except CuwheelError:
             continue
         if traced is not None:
             marks[info.name.partition("-")[0]] = traced
     words = dict.fromkeys(word for each in marks.values() for word in each)
-    return (workload_mark.finding(marks, words),) if marks else ()
+    return (metadata.cut_to_workload(marks, words),) if marks else ()
 
 
 def _installed(info: Path) -> Source:
-    texts = {name: installed_files.text(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
+    texts = {name: installed_files.read_info_file(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
     root = info.parent
     recorded = tuple(metadata.recorded_files(texts["RECORD"]))
     found = _items(root, (root / each for each in (*recorded, *_added(info, recorded))))
@@ -259,7 +261,7 @@ def _added(info: Path, recorded: Iterable[str]) -> list[str]:
     found = {f"{folder}/{name}" for folder in folders for name in _names(info.parent / folder)} - listed
     found = {each for each in found if _may_be_binary(each) and (info.parent / each).is_file()}
     others = (each.info for each in distributions(info.parent) if found and each.info != info)
-    return sorted(found.difference(*map(installed_files.recorded_files, others)))
+    return sorted(found.difference(*map(installed_files.installed_files, others)))
 
 
 def _names(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.support import log
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -34,7 +34,7 @@ from cuwheel.device_code.libraries import (
 )
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.facts.arch import Arch
-from cuwheel.support import codec, decode, files
+from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
 from cuwheel.wheel.metadata import Distribution, too_many
 from cuwheel.wheel.variant import Variant
@@ -258,7 +258,7 @@ def parse(data: bytes, name: str) -> WheelFacts:
         raise MalformedError(name, f"has more than {_MOST_BYTES:,} bytes: too large for facts of a wheel", _HINT)
     try:
         schema = codec.decode(data, _Named).schema
-        if decode.is_newer(schema, SCHEMA):
+        if codec.is_newer(schema, SCHEMA):
             raise NewerSchemaError(name, schema, SCHEMA)
         facts = codec.decode(data, WheelFacts)
     except msgspec.DecodeError as error:

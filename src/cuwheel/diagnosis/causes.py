@@ -14,7 +14,7 @@ from cuwheel.diagnosis.known import ALWAYS
 from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnosis.rows import CauseFile, Readings, Shared, Ways
 from cuwheel.errors import FactsError
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,13 +41,13 @@ class Knowledge(Struct, frozen=True, kw_only=True):
 @cache
 def knowledge() -> Knowledge:
     """That of this installation."""
-    shared = decode.own_table(FOLDER.with_name(_LISTS), Shared)
+    shared = codec.own_table(FOLDER.with_name(_LISTS), Shared)
     return Knowledge(
         causes={
-            path.stem: decode.own_table(path, CauseFile).spelled_out(shared) for path in sorted(FOLDER.glob("*.toml"))
+            path.stem: codec.own_table(path, CauseFile).spelled_out(shared) for path in sorted(FOLDER.glob("*.toml"))
         },
-        readings=decode.own_table(FOLDER.with_name(_READINGS), Readings),
-        ways=decode.own_table(FOLDER.with_name(_WAYS), Ways),
+        readings=codec.own_table(FOLDER.with_name(_READINGS), Readings),
+        ways=codec.own_table(FOLDER.with_name(_WAYS), Ways),
     )
 
 
@@ -87,8 +87,8 @@ class _Names(Struct, frozen=True, kw_only=True):
 
 
 def _checked(path: Path, type_: type[T], problems: list[str]) -> T | None:
-    data = decode.checked_table(path, problems)
-    return None if data is None else decode.convert(data, type_, path.name, problems)
+    data = codec.checked_table(path, problems)
+    return None if data is None else codec.convert_or_list_problems(data, type_, path.name, problems)
 
 
 def _problems(file: CauseFile, known: _Names) -> Iterator[str]:

@@ -11,7 +11,7 @@ from cuwheel.building.recording import failures, reader
 from cuwheel.diagnosis import ending, inquiry
 from cuwheel.diagnosis.diagnosis import Failure
 from cuwheel.support import files, masking, quoting
-from cuwheel.support.units import uncoloured
+from cuwheel.support.wording import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from cuwheel.diagnosis import ending, inquiry
 from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.diagnosis.ending import Ending
 from cuwheel.support import files, masking, quoting
-from cuwheel.support.units import uncoloured
+from cuwheel.support.wording import uncoloured
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Record

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.diagnosis.rows import Situation
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, libraries, packages, toolchains, toolkits, versions
+from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import quoting
@@ -243,7 +243,7 @@ def _compiling(rows: Sequence[Toolkit]) -> str:
 def _of_library(known: Known) -> Iterator[tuple[str, str]]:
     """The package of the index that brings a library that was not found."""
     name = known.version("library")
-    row = libraries.known_library(name) if name else None
+    row = packages.known_library(name) if name else None
     if row and row.packages and not row.from_driver:
         yield "library_package", row.packages[-1].name
         if row.majors:
@@ -269,7 +269,7 @@ def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
 def _of_missing(known: Known) -> Iterator[tuple[str, str]]:
     """The part of the toolkit that a header or a library which was not found belongs to."""
     wanted = (known.version("missing_part") or "").lower()
-    names = [each.name for each in toolchains.all_components() if wanted.startswith(each.name.lower())]
+    names = [each.name for each in toolkits.all_components() if wanted.startswith(each.name.lower())]
     if wanted and names:
         component = max(names, key=len)
         yield "component", component
@@ -298,7 +298,7 @@ def _of_python(known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _of_standard(known: Known) -> Iterator[tuple[str, str]]:
-    row = toolchains.cxx_standard(known.version("standard") or "")
+    row = toolkits.cxx_standard(known.version("standard") or "")
     if row:
         yield "gcc_for_standard", str(row.gcc)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +81,7 @@ class _Signs(Struct, frozen=True, kw_only=True):
 
 @cache
 def _signs() -> _Signs:
-    words = decode.own_table(TABLE, Words)
+    words = codec.own_table(TABLE, Words)
     return _Signs(
         asks=re.compile(
             rf"(?i:(?:(?:{_any(words.before_asking)}) )?(?:{_any(words.asks)})\b(?!:| \.\.\.|…))",

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 _NAMED = re.compile(r"<@([\w-]+)>")
 _ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words of many programs, for all causes
@@ -170,4 +170,4 @@ def texts_of_errors(errors: tuple[int, ...]) -> tuple[str, ...]:
     if not errors:
         return ()
     choice = f"<{'|'.join(map(str, errors))}>"
-    return tuple(each.replace("{error}", choice) for each in decode.own_table(_ERRORS, ErrorWordings).wordings)
+    return tuple(each.replace("{error}", choice) for each in codec.own_table(_ERRORS, ErrorWordings).wordings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ class Phrases(Struct, frozen=True, kw_only=True):
 @cache
 def english_of() -> dict[str, str]:
     """By what is said, in small letters."""
-    table = decode.own_table(TABLE, Phrases)
+    table = codec.own_table(TABLE, Phrases)
     return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.wordings}
 
 

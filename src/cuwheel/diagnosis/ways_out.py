@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.diagnosis.causes import placeholders
 from cuwheel.diagnosis.diagnosis import WayOut
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

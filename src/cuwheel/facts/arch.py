@@ -132,11 +132,11 @@ class Arch(_Parts):
     @classmethod
     def parse(cls, text: str) -> Arch:
         """A full name, or a bare number or capability, which is taken as machine code."""
-        return _parsed(text)
+        return _parse_arch(text)
 
 
 @lru_cache(maxsize=4096)  # a verdict asks for the same few hundreds of times
-def _parsed(text: str) -> Arch:
+def _parse_arch(text: str) -> Arch:
     cleaned = text.strip()
     if named := _ARCH.fullmatch(cleaned):
         kind, cleaned = named[1].lower(), named[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.tables import tables
-from cuwheel.support import typos
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Capability
@@ -29,7 +29,7 @@ def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _rows().get(capability):
         return row
-    near = typos.alike(str(capability), map(str, _rows()))
+    near = wording.similar_names(str(capability), map(str, _rows()))
     hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
     raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 

@@ -1,7 +1,4 @@
-"""From the name of a GPU, as people and drivers write it, to its capability.
-
-How a name is read is written in `data/gpus.toml`, above `[normalisation]`.
-"""
+"""From the name of a GPU, as people and drivers write it, to its capability; its drivers, and its processor."""
 
 from __future__ import annotations
 
@@ -12,13 +9,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
+from cuwheel.facts import versions
 from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.facts.rows.gpus import squashed
 from cuwheel.facts.tables import tables
-from cuwheel.support import typos
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cuwheel.facts.rows.gpu_drivers import DriverSupport, Host
+
 
 _KIND = "GPU"
 _PIECE = re.compile(r"[a-z]+|\d+")
@@ -229,15 +230,45 @@ def _nearest(text: str) -> list[str]:
 def _slips(core: str, number: str) -> float:
     """Between two cores; one may go on where the other ends, as `4090 Ti` does."""
     length = min(len(core), len(number))
-    whole = typos.distance(core, number)
+    whole = wording.distance(core, number)
     if length < _TELLING or max(core, number, key=len)[length : length + 1].isdigit():
         return whole
-    return min(whole, typos.distance(core[:length], number[:length]) + _GOES_ON)
+    return min(whole, wording.distance(core[:length], number[:length]) + _GOES_ON)
 
 
 def _alike(core: str, wanted: str, names: Mapping[str, str]) -> list[str]:
     """Where nobody just mistyped a name: those that have most letters in common with it."""
     cores = {"".join(reading.core): squashed(gpu.name) for gpu, reading in reversed(_readings())}
-    found = [cores[key] for key in typos.alike(core, cores, _SUGGESTIONS)]
-    found += typos.alike(wanted, names, _SUGGESTIONS)
+    found = [cores[key] for key in wording.similar_names(core, cores, _SUGGESTIONS)]
+    found += wording.similar_names(wanted, names, _SUGGESTIONS)
     return [names[key] for key in dict.fromkeys(found)][:_SUGGESTIONS]
+
+
+# Which drivers know a GPU, and which processor it comes with.
+
+
+@lru_cache(maxsize=256)
+def driver_support(capability: Capability) -> DriverSupport | None:
+    """The branches that know GPUs of a capability; None where the table has no row, as for Tegra."""
+    return next((row for row in tables().gpu_drivers.support if capability in row.capabilities), None)
+
+
+def driver_support_by_pci(device: str) -> DriverSupport | None:
+    """The same for `10de:2b85`, where the id alone tells it."""
+    number = device.rpartition(":")[2].lower()
+    return next((row for row in tables().gpu_drivers.support if number.startswith(row.pci or ("-",))), None)
+
+
+def unlisted_before(gpu: str, driver: str) -> str | None:
+    """The release whose list names a GPU first, if a Linux driver's own does not name it; None if it does."""
+    row = next((row for row in tables().gpu_drivers.listed if gpu in row.names), None)
+    if row is None:
+        return None
+    own = [each for each in row.since if versions.major(each) == versions.major(driver)]
+    first = own[0] if own else row.since[0]
+    return None if versions.at_least(driver, first) else first
+
+
+def host_of_gpu(gpu: str) -> Host | None:
+    """The processor that a GPU is soldered to; None for those that any machine may have."""
+    return next((row for row in tables().gpu_drivers.host if gpu in row.names), None)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.facts import versions
-from cuwheel.facts.tables import tables
+from cuwheel.facts.tables import DATA, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
     from packaging.specifiers import SpecifierSet
 
     from cuwheel.facts.arch import Arch
+
 
 _MINORS, _PATCHES = 99, 9  # of a major release, as far as a requirement is tried
 
@@ -45,7 +49,7 @@ def spelled(arch: Arch) -> str:
     return f"{arch.capability}{arch.suffix}"
 
 
-def named(name: str, release: str | None = None) -> str | None:
+def list_named(name: str, release: str | None = None) -> str | None:
     """`Ampere` as the list that it stands for; None for a name that it does not know."""
     for row in reversed(tables().torch.name):  # the newest meaning last
         fits = release is None or (
@@ -69,3 +73,85 @@ def newest_within(limits: SpecifierSet) -> str | None:
         return None
     tried = (f"{major}.{minor}.{patch}" for minor in range(_MINORS, -1, -1) for patch in range(_PATCHES, -1, -1))
     return next(filter(limits.contains, tried), None)
+
+
+# Which release of torch exports which symbols of its C++ interface.
+#
+# `data/torch_symbols.zst` has them by mangled name, of the newest patch of each minor release: of the wheels of the
+# public index for Linux on x86-64 (`./run facts --torch-symbols`). Text: a line with the schema and the date, one with
+# the releases, and for each set of releases a line `=` with its bits in hexadecimal (the first release is bit 0) and
+# the names that exactly those export, in order.
+
+SYMBOLS_FILE = DATA / "torch_symbols.zst"
+_SYMBOLS_SCHEMA = "cuwheel.torch-symbols/1"
+_NEW_STRING = "__cxx11"
+_MOST_BYTES = 1 << 28
+_LEVEL = 19
+
+
+class SymbolTable(NamedTuple):
+    """`releases`: the oldest first. `holders`: by symbol, a bit for each release that exports it."""
+
+    date: str
+    releases: tuple[str, ...]
+    holders: Mapping[str, int]
+
+
+def exported_symbols(release: str, names: Iterable[str]) -> frozenset[str]:
+    """Those of the names that a release of the table has."""
+    table = own_symbols()
+    bit = 1 << table.releases.index(release)
+    return frozenset(name for name in names if table.holders.get(name, 0) & bit)
+
+
+def releases_exporting(names: Iterable[str]) -> tuple[str, ...]:
+    """The releases that have all of the names, the oldest first."""
+    table = own_symbols()
+    held = (1 << len(table.releases)) - 1
+    for name in names:
+        held &= table.holders.get(name, 0)
+    return tuple(each for place, each in enumerate(table.releases) if held >> place & 1)
+
+
+def has_new_strings(release: str) -> bool:
+    """Whether it was compiled with the C++ string of GCC 5 and later (_GLIBCXX_USE_CXX11_ABI=1)."""
+    table = own_symbols()
+    bit = 1 << table.releases.index(release)
+    return any(held & bit and _NEW_STRING in name for name, held in table.holders.items())
+
+
+@cache
+def own_symbols() -> SymbolTable:
+    return parse_symbols(SYMBOLS_FILE.read_bytes())
+
+
+def parse_symbols(data: bytes) -> SymbolTable:
+    """Of what `encoded` made."""
+    import zstandard  # noqa: PLC0415 - few ask for symbols
+
+    text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_BYTES).decode()
+    (head, releases, *_), *groups = (each.split("\n") for each in text.split("\n="))
+    schema, date = head.split()
+    if schema != _SYMBOLS_SCHEMA:
+        raise ValueError(f"{schema} is not {_SYMBOLS_SCHEMA}")
+    holders: dict[str, int] = {}
+    for bits, *names in groups:
+        holders.update(dict.fromkeys(names, int(bits, 16)))
+    return SymbolTable(date, tuple(releases.split()), holders)
+
+
+def encode_symbols(table: SymbolTable) -> bytes:
+    import zstandard  # noqa: PLC0415 - as above
+
+    groups: dict[int, list[str]] = {}
+    for name in sorted(table.holders):
+        groups.setdefault(table.holders[name], []).append(name)
+    lines = [f"{_SYMBOLS_SCHEMA} {table.date}", " ".join(table.releases)]
+    for bits in sorted(groups):
+        lines += [f"={bits:x}", *groups[bits]]
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
+    return compressor.compress("\n".join(lines).encode())
+
+
+def write_symbols(path: Path, table: SymbolTable) -> None:
+    path.write_bytes(encode_symbols(table))

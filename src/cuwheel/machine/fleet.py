@@ -6,21 +6,26 @@ What is not known is never assumed: it becomes a condition of the verdict.
 from __future__ import annotations
 
 import platform
+import re
 import sys
-from functools import cache
+from collections import Counter
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpu_drivers, gpus, packages, toolkits
+from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
+from cuwheel.facts import architectures, gpus, packages, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from cuwheel.machine.profile import Framework, MachineProfile, Python, Variable
+
 
 Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
 System: TypeAlias = Literal["linux", "windows"]
@@ -134,7 +139,7 @@ def _of_gpu(text: str) -> Machine:
         machine = Machine(name=text, capability=capability, product=_JETSON if tegra else None)
     else:
         gpu = gpus.find_gpu(text)
-        tegra, host = gpu.tegra is not None, gpu_drivers.host_of(gpu.name)
+        tegra, host = gpu.tegra is not None, gpus.host_of_gpu(gpu.name)
         machine = Machine(name=text, capability=gpu.capability, gpu=gpu.name, product=gpu.product)
         if host:
             machine = replace(machine, cpu=host.cpu, os=host.os)
@@ -223,3 +228,94 @@ def _product(gpu: str) -> str | None:
         return gpus.find_gpu(gpu).product
     except UnknownNameError:
         return None
+
+
+# `fleet.toml`: named machines that a person wrote down. Every problem of the file at once.
+
+_FLEET_HINT = (
+    'describe a machine as: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
+)
+_VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
+_VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
+
+
+class FleetMachine(Software, frozen=True, kw_only=True):
+    """A `[[machine]]` as it is written. `l4t`: a release, or true where it is not known which."""
+
+    name: str
+    gpu: str | None = None
+    capability: str | None = None
+    l4t: str | bool | None = None
+    jit: Jit = "allowed"
+    libraries: tuple[str, ...] | None = None
+    count: int = 1
+
+
+_SAME = tuple(each for each in FleetMachine.__struct_fields__ if each not in ("name", "gpu", "capability", "l4t"))
+
+
+def read_fleet_file(path: Path) -> tuple[Machine, ...]:
+    """The machines of a fleet file. Raises ConfigurationError."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    return _checked_machines(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=8)
+def _checked_machines(path: Path, _changed: int, _size: int) -> tuple[Machine, ...]:
+    """Once for each state of the file: the command line looks whether it is sound before any work begins."""
+    problems: list[str] = []
+    rows = _fleet_rows(path, problems)
+    made = [_machine(row, f"machine {row.name!r}", problems) for row in rows]
+    names = Counter(row.name for row in rows)
+    problems += [f"two machines are named {name!r}" for name, count in names.items() if count > 1]
+    if problems:
+        raise ConfigurationError(path, problems, _FLEET_HINT)
+    return tuple(machine for machine in made if machine)
+
+
+def _fleet_rows(path: Path, problems: list[str]) -> list[FleetMachine]:
+    """Each machine on its own: one that cannot be read does not hide what is wrong with the others."""
+    data = codec.read_configuration(path, _FLEET_HINT)
+    problems += [f"unknown key {key!r}" for key in data if key != "machine"]
+    tables = data.get("machine")
+    if not isinstance(tables, list) or not tables:
+        problems.append("it has no [[machine]]")
+        return []
+    found = (
+        codec.convert_or_list_problems(each, FleetMachine, f"machine[{index}]", problems)
+        for index, each in enumerate(tables)
+    )
+    return [row for row in found if row]
+
+
+def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | None:
+    problems += [f"{where}: {each}" for each in _fleet_problems(row)]
+    try:
+        base = from_gpu(row.gpu or row.capability or "", row.name)
+        if row.gpu and row.capability and from_gpu(row.capability).capability != base.capability:
+            problems.append(f"{where}: {row.gpu!r} has capability {base.capability}, not {row.capability}")
+    except UnknownNameError as error:
+        if row.gpu or row.capability:
+            hint = f" ({error.hint})" if error.hint else ""
+            problems.append(f"{where}: {error.message}{hint}")
+        return None
+    written = {name: value for name in _SAME if (value := getattr(row, name)) is not None}
+    if row.l4t is not None:
+        written |= {"tegra": bool(row.l4t), "l4t": row.l4t if isinstance(row.l4t, str) else None}
+    machine = with_l4t(replace(base, **written))
+    return Refinement(cpu=machine.cpu, python=machine.python).apply(machine)
+
+
+def _fleet_problems(row: FleetMachine) -> Iterator[str]:
+    if not (row.gpu or row.capability):
+        yield "it has neither gpu nor capability"
+    if row.count < 1:
+        yield f"count is {row.count}"
+    for name in _VERSIONS:
+        value = getattr(row, name)
+        plain = value.removesuffix(WITHOUT_GIL) if value and name == "python" else value
+        if plain is not None and not _VERSION.fullmatch(plain):
+            yield f"{name} = {value!r} is not a version"

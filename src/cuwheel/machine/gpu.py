@@ -14,9 +14,9 @@ from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
 from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import nvml
+from cuwheel.machine.compilers import program_folders
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
-from cuwheel.machine.visual_studio import program_folders
 from cuwheel.support import codec
 
 if TYPE_CHECKING:

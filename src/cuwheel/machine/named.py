@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, UnknownNameError, UsageError
-from cuwheel.machine import fleet, fleet_file
-from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.machine.fleet import Machine, Refinement, from_gpu, from_profile, read_fleet_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +19,13 @@ THIS = "this"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
+def machines_here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
     """This machine: one for each kind of GPU in it."""
     refine = refine or Refinement()
-    return tuple(refine.apply(each) for each in fleet.from_profile(profile))
+    return tuple(refine.apply(each) for each in from_profile(profile))
 
 
-def asked(
+def machines_asked_for(
     on: Sequence[str | Path | Machine],
     refine: Refinement | None = None,
     *,
@@ -35,7 +34,7 @@ def asked(
 ) -> tuple[Machine, ...]:
     """What `--on` names, with the packages of `env`; without either this machine, with the GPUs that a program sees."""
     if on:
-        found = machines(on, refine, env=env)
+        found = machines_named(on, refine, env=env)
         if env is None:
             return found
         from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
@@ -47,10 +46,10 @@ def asked(
     seen = chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile)
     if profile.gpus and not seen.gpus:
         raise UsageError(f"{_VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
-    return here(seen, refine)
+    return machines_here(seen, refine)
 
 
-def machines(
+def machines_named(
     on: Iterable[str | Path | Machine], refine: Refinement | None = None, *, env: Path | None = None
 ) -> tuple[Machine, ...]:
     """What `--on` names, in order: GPUs, capabilities, `this`, profiles, fleet files. All unknown names at once.
@@ -61,7 +60,7 @@ def machines(
     errors: list[CuwheelError] = []
     for word in _words(on):
         try:
-            found += _named(word, env)
+            found += _machines_of_word(word, env)
         except UnknownNameError as error:
             errors.append(error)
     if len(errors) == 1:
@@ -92,20 +91,20 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def _named(word: str | Machine, env: Path | None) -> Sequence[Machine]:
+def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine]:
     if isinstance(word, Machine):
         return (word,)
     if word.lower() == THIS:
         from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 
-        return fleet.from_profile(probe.probe(env))
+        return from_profile(probe.probe(env))
     if word.endswith(".toml"):
-        return fleet_file.read(Path(word))
+        return read_fleet_file(Path(word))
     if word.endswith(".json"):
         from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
 
-        return fleet.from_profile(profile.load(Path(word)), Path(word).stem)
-    return (fleet.from_gpu(word),)
+        return from_profile(profile.load(Path(word)), Path(word).stem)
+    return (from_gpu(word),)
 
 
 def visible_to_programs(profile: MachineProfile) -> MachineProfile:

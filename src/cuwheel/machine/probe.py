@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from cuwheel.machine import (
-    compilers,
-    fleet,
-    gpu,
-    privacy,
-    python_environment,
-    system,
-    toolkits,
-    variables,
-    visual_studio,
-)
-from cuwheel.machine.profile import MachineProfile
+from cuwheel.machine import compilers, fleet, gpu, python_environment, system, toolkits, variables
+from cuwheel.machine.profile import MachineProfile, scrub
 from cuwheel.machine.world import World
 
 if TYPE_CHECKING:
@@ -50,7 +40,7 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         gpus=gpus,
         toolkits=found(),
         compilers=host(),
-        visual_studios=visual_studio.probe_visual_studios(world),
+        visual_studios=compilers.probe_visual_studios(world),
         tools=tools(),
         python=python,
         frameworks=frameworks,
@@ -59,7 +49,7 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         library_folders=variables.probe_library_folders(world, site_packages),
         trail=tuple(world.trail),
     )
-    return privacy.scrub(profile, home=str(Path.home()), names=_names(world))
+    return scrub(profile, home=str(Path.home()), names=_names(world))
 
 
 class _Together:
@@ -97,7 +87,7 @@ def within(env: Path, machines: Iterable[Machine], world: World | None = None) -
     world = world or World.here()
     python, site_packages = python_environment.locate(world, env)
     frameworks, _ = python_environment.probe_frameworks(site_packages)
-    set_there = variables.of_environment(world, env)
+    set_there = variables.environment_variables(world, env)
     return tuple(fleet.with_environment(each, python, frameworks, set_there) for each in machines)
 
 

@@ -5,17 +5,60 @@ A profile is written to be sent to somebody else: see `privacy` for what it leav
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
-from cuwheel.machine import privacy
-from cuwheel.support import codec, files, printable
-from cuwheel.support.decode import refuse_newer
+from cuwheel.support import codec, files, wording
+from cuwheel.support.codec import refuse_newer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+# Keeps people out of profiles: no user names, host names or home folders.
+
+Value = TypeVar("Value")
+
+# Home folders of other users in a path.
+_HOMES = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\:;\s]+")
+# Shorter names are words ("a", "pi", "dev") that stand in paths for other reasons.
+_SHORTEST_NAME = 3
+_NEUTRAL_NAMES = frozenset({"root", "user", "admin", "ubuntu", "debian", "runner", "localhost", "build"})
+
+
+def scrub(value: Value, *, home: str, names: Iterable[str]) -> Value:
+    """`value` with the home folder as `~` and every user or host name in `names` as `<name>`."""
+    telling = [name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NEUTRAL_NAMES]
+    words = (
+        re.compile(r"(?<![A-Za-z0-9])(" + "|".join(map(re.escape, telling)) + r")(?![A-Za-z0-9])") if telling else None
+    )
+    own_home = re.compile(re.escape(home.rstrip("/\\")) + r"(?=[/\\:;\s]|$)") if len(home) > 1 else None
+
+    def clean(text: str) -> str:
+        if own_home:
+            text = own_home.sub("~", text)
+        text = _HOMES.sub(r"\1<name>", text)
+        return words.sub("<name>", text) if words else text
+
+    return codec.convert(each_string(codec.builtins(value), clean), type(value))
+
+
+def each_string(data: object, clean: Callable[[str], str]) -> object:
+    """A value of JSON, with all texts in it."""
+    if isinstance(data, str):
+        return clean(data)
+    if isinstance(data, dict):
+        return {key: each_string(item, clean) for key, item in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [each_string(item, clean) for item in data]
+    return data
+
 
 SCHEMA: Final = "cuwheel.machine/1"
 _SCHEMA_NAME = SCHEMA.partition("/")[0]
@@ -182,7 +225,7 @@ def load(path: Path) -> MachineProfile:
     return decode(files.read(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
 
 
-def of(given: MachineProfile | Path | None) -> MachineProfile | None:
+def profile_from(given: MachineProfile | Path | None) -> MachineProfile | None:
     """A profile, or the one in a file."""
     return load(given) if isinstance(given, Path) else given
 
@@ -191,7 +234,7 @@ def decode(text: bytes, name: str) -> MachineProfile:
     try:
         data = codec.decode(text)
         _check_schema(data, name)
-        return codec.convert(privacy.each_string(data, printable.line), MachineProfile)
+        return codec.convert(each_string(data, wording.printable_line), MachineProfile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", _HINT) from error
 

@@ -8,15 +8,19 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.device_code import torch_symbols
 from cuwheel.errors import UnreadableError
 from cuwheel.machine.profile import Framework, Package, Python
+from cuwheel.machine.world import World
 from cuwheel.support import files
-from cuwheel.wheel import installed
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from cuwheel.machine.world import World
+    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.torch_symbols import TorchExports
+
 
 _ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"
 _TORCH_CUDA = re.compile(_ASSIGNED.format("cuda"), re.MULTILINE)
@@ -38,7 +42,7 @@ def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
         prefix, found_via = world.path(active), "CONDA_PREFIX"
     else:
         prefix, found_via = Path(sys.prefix), "the interpreter that runs cuwheel"
-    folders = installed.site_packages(prefix)
+    folders = metadata.site_packages(prefix)
     if env is not None and not folders:
         raise UnreadableError(
             env,
@@ -56,7 +60,7 @@ def probe_frameworks(
     frameworks: dict[str, Framework] = {}
     packages: dict[str, Package] = {}
     for folder in site_packages:
-        there = {each.name: each.version for each in installed.distributions(folder)}
+        there = {each.name: each.version for each in metadata.distributions(folder)}
         for look in FRAMEWORKS:
             if (found := look(folder, there)) and found.name not in frameworks:
                 frameworks[found.name] = found
@@ -145,3 +149,34 @@ FRAMEWORKS: tuple[Callable[[Path, Mapping[str, str]], Framework | None], ...] = 
     _tensorflow,
     _bitsandbytes,
 )
+
+
+# The torch in a Python environment: its version, and its symbols for the extensions that are to use it.
+
+
+def taken(surveys: Iterable[Survey]) -> frozenset[str]:
+    """What targets need of torch."""
+    return frozenset(name for survey in surveys for name in survey.torch_symbols)
+
+
+def torch_exports(env: Path | None, wanted: Collection[str]) -> TorchExports | None:
+    """Which of these symbols the environment's torch has; None where it has no torch, or nothing is wanted."""
+    found = _find_torch(env) if wanted else None
+    return torch_symbols.exported(found[0] / "torch", found[1], wanted) if found else None
+
+
+def torch_version(env: Path | None) -> str | None:
+    """Of the environment's torch; None where it has none."""
+    found = _find_torch(env)
+    return found[1] if found else None
+
+
+def _find_torch(env: Path | None) -> tuple[Path, str] | None:
+    """The folder that the environment's torch is in, and its version."""
+    _, folders = locate(World.here(), env)
+    for folder in folders:
+        frameworks, _ = probe_frameworks([folder])
+        for torch in frameworks:
+            if torch.name == "torch":
+                return folder, torch.version
+    return None

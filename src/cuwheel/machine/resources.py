@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cuwheel.support import units
+from cuwheel.support import wording
 
 MEMORY_A_COMPILER = 2 * 10**9  # what a call of nvcc on templates takes at its worst, for one architecture
 _MOST_THREADS = 4
@@ -33,13 +33,13 @@ def divide(cores: int, memory: int | None, architectures: int, *, jobs: int | No
     """Files before architectures: a build has more of them. With many cores nvcc's own threads use what is left."""
     slots = jobs or (cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER)))
     why = f"{jobs} by --jobs" if jobs else f"{cores} cores"
-    why += f", {units.size(memory)} of memory" if memory is not None and not jobs else ""
+    why += f", {wording.size(memory)} of memory" if memory is not None and not jobs else ""
     mine = max(1, slots // at_once)
     threads = max(1, min(architectures, mine // _CORES_A_THREAD, _MOST_THREADS))
     return Share(jobs=max(1, mine // threads), threads=threads, why=why)
 
 
-def compilers(cores: int) -> int:
+def compilers_at_once(cores: int) -> int:
     """How many may run at once on so many cores of this machine, by its memory."""
     memory = available()[1]
     return cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER))
@@ -48,27 +48,27 @@ def compilers(cores: int) -> int:
 def available() -> tuple[int, int | None]:
     """Cores and bytes: of the machine, less what a container or a service manager withholds."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, period = (*_words(_GROUP / "cpu.max"), "", "")[:2]
+    quota, period = (*_words_of_file(_GROUP / "cpu.max"), "", "")[:2]
     if quota.isdigit() and period.isdigit() and int(period):
         cores = max(1, min(cores, round(int(quota) / int(period))))
-    limit = next(iter(_words(_GROUP / "memory.max")), "")
-    used = next(iter(_words(_GROUP / "memory.current")), "")
-    free = _free()
+    limit = next(iter(_words_of_file(_GROUP / "memory.max")), "")
+    used = next(iter(_words_of_file(_GROUP / "memory.current")), "")
+    free = _free_memory()
     if limit.isdigit():
         allowed = int(limit) - (int(used) if used.isdigit() else 0)
         free = allowed if free is None else min(free, allowed)
     return cores, None if free is None else max(free, 0)
 
 
-def _words(path: Path) -> list[str]:
+def _words_of_file(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="ascii", errors="replace").split()
     except OSError:
         return []
 
 
-def _free() -> int | None:
-    words = _words(Path("/proc/meminfo"))
+def _free_memory() -> int | None:
+    words = _words_of_file(Path("/proc/meminfo"))
     if "MemAvailable:" not in words:
         return None
     kilobytes = words[words.index("MemAvailable:") + 1]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cuwheel.machine.compilers import program_folders
 from cuwheel.machine.profile import Toolkit
-from cuwheel.machine.visual_studio import program_folders
 from cuwheel.support import codec
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.facts import libraries
+from cuwheel.facts.packages import is_cuda_library
 from cuwheel.facts.spellings import table
 from cuwheel.machine import toolkits
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
-from cuwheel.support import codec, decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.machine.world import World
 
-NAMES = (
+VARIABLE_NAMES = (
     "CUDA_HOME",
     "CUDA_PATH",
     "CUDA_ROOT",
@@ -54,18 +54,18 @@ def probe_variables(world: World, prefix: Path | None = None) -> tuple[Variable,
     """
     found = {
         name: Variable(name=name, value=value, found_via="environment")
-        for name in (*NAMES, *toolkits.versioned_variables(world))
+        for name in (*VARIABLE_NAMES, *toolkits.versioned_variables(world))
         if (value := world.environ.get(name)) is not None
     }
     for variable, forced in cargo_variables(world):
-        if variable.name in NAMES and (forced or variable.name not in found):
+        if variable.name in VARIABLE_NAMES and (forced or variable.name not in found):
             found[variable.name] = variable
-    found |= {each.name: each for each in of_environment(world, prefix)} if prefix else {}
-    known = [found[name] for name in NAMES if name in found]
-    return (*known, *(each for name, each in found.items() if name not in NAMES))
+    found |= {each.name: each for each in environment_variables(world, prefix)} if prefix else {}
+    known = [found[name] for name in VARIABLE_NAMES if name in found]
+    return (*known, *(each for name, each in found.items() if name not in VARIABLE_NAMES))
 
 
-def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
+def environment_variables(world: World, prefix: Path) -> tuple[Variable, ...]:
     """What activating an environment sets: conda's own list and scripts, and what was written into `activate`."""
     found: dict[str, Variable] = {}
     scripts = [prefix / "bin" / "activate", *sorted((prefix / "etc/conda/activate.d").glob("*.sh"))]
@@ -81,7 +81,7 @@ def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
     for name, value in listed.items() if isinstance(listed, dict) else ():
         if isinstance(value, str):
             found[name] = Variable(name=name, value=value, found_via=world.shown(state))
-    return tuple(found[name] for name in NAMES if name in found)
+    return tuple(found[name] for name in VARIABLE_NAMES if name in found)
 
 
 def cargo_variables(world: World) -> Iterator[tuple[Variable, bool]]:
@@ -107,7 +107,7 @@ def _cargo_env(world: World, where: Path) -> dict[str, Any]:
     if not where.is_file():
         return {}
     try:
-        env = decode.toml_file(where).get("env", {})
+        env = codec.read_toml(where).get("env", {})
     except (OSError, msgspec.DecodeError) as error:
         world.note("variables", world.shown(where), f"cannot be read: {error}")
         return {}
@@ -164,4 +164,4 @@ def _cuda_libraries(folder: Path) -> tuple[str, ...]:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:
         return ()
-    return tuple(name for name in names if libraries.is_cuda_library(name))
+    return tuple(name for name in names if is_cuda_library(name))

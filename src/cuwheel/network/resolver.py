@@ -21,7 +21,7 @@ import msgspec
 
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
 from cuwheel.network import addresses, client, settings, venvs
-from cuwheel.support import codec, decode, log, process
+from cuwheel.support import codec, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -221,7 +221,7 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
         listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
         command = [program, "--quiet", "pip", "compile", str(listed), *options]
         done = venvs.ask_installer(command, timeout=_RESOLVE_S, env=environ)
-    return tuple(_from_lock(each, wanted) for each in decode.toml(done.stdout.encode())["packages"])
+    return tuple(_from_lock(each, wanted) for each in codec.parse_toml(done.stdout.encode())["packages"])
 
 
 def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:
@@ -347,4 +347,4 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
         lock = venvs.ask_installer(command, timeout=_RESOLVE_S, env=its_environ).stdout
     wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
-    return (*by_address, *(_from_lock(each, wanted) for each in decode.toml(lock.encode())["packages"]))
+    return (*by_address, *(_from_lock(each, wanted) for each in codec.parse_toml(lock.encode())["packages"]))

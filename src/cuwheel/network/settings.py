@@ -17,7 +17,7 @@ import msgspec
 
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login, parted
-from cuwheel.support import decode, log
+from cuwheel.support import codec, log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -284,7 +284,7 @@ def _project_table(cwd: Path) -> dict[str, Any]:
 
 def _toml_table(path: Path) -> dict[str, Any]:
     try:
-        return decode.toml_file(path)
+        return codec.read_toml(path)
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:

@@ -12,7 +12,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.proving import modules
 from cuwheel.proving.outcomes import Check
-from cuwheel.support import units
+from cuwheel.support import wording
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
@@ -108,7 +108,7 @@ def _configured(check: CheckTable, number: int) -> Check:
         gpu=check.gpu or bool(check.capabilities),
         capabilities=check.capabilities,
         timeout=check.timeout,
-        memory=units.read_size(check.memory) or MEMORY,
+        memory=wording.read_size(check.memory) or MEMORY,
         environment=check.environment,
     )
 

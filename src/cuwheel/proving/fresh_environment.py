@@ -17,8 +17,8 @@ from cuwheel.proving.runner import variables as led
 from cuwheel.support import masking
 from cuwheel.support.finding import Finding
 from cuwheel.wheel import metadata
-from cuwheel.wheel.installed import distributions, recorded_files, site_packages
-from cuwheel.wheel.unlabelled import unlabelled
+from cuwheel.wheel.file import unlabelled
+from cuwheel.wheel.metadata import distributions, installed_files, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ def shared_files(made: Made, name: str) -> Iterator[Finding]:
     others: dict[str, str] = {}
     for folder in made.site_packages:
         for distribution, _, info in distributions(folder):
-            files = {each for each in recorded_files(info) if not _NOT_OF_PACKAGE.search(each)}
+            files = {each for each in installed_files(info) if not _NOT_OF_PACKAGE.search(each)}
             if distribution == metadata.normalised(name):
                 own |= files
             else:

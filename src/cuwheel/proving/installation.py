@@ -84,7 +84,7 @@ def _attempt(trial: Trial, python: Python, folder: Path) -> Installation:
 def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     survey, request = trial.survey, trial.request
     profile = probe.probe(made.folder)
-    machines = named.here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
+    machines = named.machines_here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
     driver = profile.driver.version is not None
     stubbed = trial.stub and not driver
     environ = fresh_environment.variables(

@@ -16,7 +16,7 @@ from cuwheel.proving import foresight, requirements
 from cuwheel.proving import probes as device_code
 from cuwheel.support import codec, locking, log, system_calls
 from cuwheel.support.files import chunks, errors_of, sync_folder
-from cuwheel.support.units import size as in_words
+from cuwheel.support.wording import size as in_words
 from cuwheel.tracing import preload_library
 from cuwheel.version import __version__
 from cuwheel.wheel import record

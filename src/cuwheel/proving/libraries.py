@@ -11,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import limits
-from cuwheel.facts import libraries, packages
+from cuwheel.facts import packages
 from cuwheel.proving import windows_stub
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.finding import Finding
 from cuwheel.toolchains.stub import SONAME
 from cuwheel.verdicts.loading import loading
-from cuwheel.wheel.places import installed_names
+from cuwheel.wheel.file import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,6 +200,6 @@ def findings(result: Result, scene: Scene) -> Iterator[Finding]:
 
 def _brings(soname: str) -> str:
     """The package of NVIDIA's that brings a library; nothing for one that is not theirs."""
-    found = libraries.known_library(soname)
+    found = packages.known_library(soname)
     package = found.package_for(None) if found else None
     return package.name if package else ""

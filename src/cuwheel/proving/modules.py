@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.device_code import limits
+from cuwheel.wheel.file import installed_names
 from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

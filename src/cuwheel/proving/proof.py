@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.machine.privacy import each_string
+from cuwheel.machine.profile import each_string
 from cuwheel.proving import foresight
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import Kind, Loaded, Outcome
-from cuwheel.support import codec, decode, files, printable
+from cuwheel.support import codec, files, wording
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome as Predicted
@@ -158,14 +158,15 @@ def parse(data: bytes, name: str) -> Proof:
         found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
-    decode.refuse_newer(found, SCHEMA, name)
+    codec.refuse_newer(found, SCHEMA, name)
     found = {
-        key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
+        key: each_string(value, wording.printable_line if key == "machine" else wording.printable_text)
+        for key, value in found.items()
     }
     claimed = found.pop("succeeded", None)
     found.pop("findings", None)
     problems: list[str] = []
-    proof = decode.convert(found, Proof, "proof", problems)
+    proof = codec.convert_or_list_problems(found, Proof, "proof", problems)
     if proof:
         problems += _wrong(proof)
     if proof is None or problems:

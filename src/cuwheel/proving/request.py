@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.proving import serving
-from cuwheel.support.request_checks import as_paths, freeze, must_be_positive
+from cuwheel.support.request_fields import as_paths, freeze, must_be_positive
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

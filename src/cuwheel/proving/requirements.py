@@ -11,9 +11,8 @@ from cuwheel.errors import MissingExtraError, ToolError
 from cuwheel.network import addresses, venvs
 from cuwheel.support import files, log
 from cuwheel.wheel import requirements
-from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.name import WheelName
-from cuwheel.wheel.unlabelled import unlabelled
+from cuwheel.wheel.file import WheelFile, unlabelled
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,7 +21,7 @@ from cuwheel.proving import checks as choice
 from cuwheel.proving import installation, kit, pythons, serving, wheel_rules
 from cuwheel.proving.outcomes import Installation, Verified
 from cuwheel.proving.trial import Trial
-from cuwheel.support import decode
+from cuwheel.support import codec
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.wheel_tags import WheelSubject
@@ -49,7 +49,9 @@ class Proven(Struct, frozen=True, kw_only=True):
 def verify(request: VerifyRequest) -> Proven:
     """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
     tried = [each for target in request.named for each in _with_pythons(target, request)]
-    here = functools.cache(lambda: named.here(probe.probe())[0])  # starts programs: not for a wheel as a file alone
+    here = functools.cache(
+        lambda: named.machines_here(probe.probe())[0]
+    )  # starts programs: not for a wheel as a file alone
     found = [_verified(request, target, path, wanted, here) for target, path, wanted in tried]
     used = next((where for _, where in found if where), None)
     return Proven(wheels=tuple(each for each, _ in found), configuration=used)
@@ -183,7 +185,7 @@ def is_of_project(folder: Path, name: str) -> bool:
     By the name in pyproject.toml; a project that says none is taken at its word where it has a cuwheel.toml.
     """
     try:
-        data = decode.toml_file(folder / "pyproject.toml")
+        data = codec.read_toml(folder / "pyproject.toml")
     except FileNotFoundError:
         return (folder / "cuwheel.toml").is_file()
     except (OSError, msgspec.DecodeError):

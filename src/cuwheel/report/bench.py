@@ -14,8 +14,8 @@ from cuwheel.proving.measuring.bench_side import FirstCall
 from cuwheel.proving.measuring.samples import Ratio
 from cuwheel.report import chart
 from cuwheel.report.document import Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
-from cuwheel.support import codec, decode, masking, quoting
-from cuwheel.support.units import lasted, size, some
+from cuwheel.support import codec, masking, quoting
+from cuwheel.support.wording import a_few, duration, size
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def read(path: Path) -> Bench:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)
-        decode.refuse_newer(codec.decode(data), SCHEMA, path)
+        codec.refuse_newer(codec.decode(data), SCHEMA, path)
         return codec.decode(data, Bench)
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
@@ -134,7 +134,7 @@ def _changes(now: Sequence[Level], before: Sequence[Level], noise: float) -> Ite
 def _line(measured: Measured, other: Measured | None, differences: Sequence[Difference], gpus: Sequence[str]) -> str:
     """At the level with the highest throughput."""
     best = max(measured.levels, key=lambda each: each.throughput)
-    where = f"; {some(gpus)}" if gpus else ""
+    where = f"; {a_few(gpus)}" if gpus else ""
     at = f"{best.concurrency} at once"
     figures = f"{_rate(best.throughput)}, median {_time(best.p50)}, 99 % within {_time(best.p99)}"
     found = next((each for each in differences if each.concurrency == best.concurrency), None)
@@ -187,7 +187,7 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
         )
     yield from _charts(answer)
     if verbose:
-        yield Facts((Row("took", lasted(answer.seconds)), Row("by", answer.tool)))
+        yield Facts((Row("took", duration(answer.seconds)), Row("by", answer.tool)))
     yield Paragraph("")
     yield Paragraph(answer.line)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.proving.measuring.sequential import Rates, Side
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,4 +100,4 @@ def _blocks(answer: Bisection, *, verbose: bool) -> Iterator[Block]:
             f"{answer.rates.bad:.0%}."
         )
     if verbose:
-        yield Paragraph(f"Candidates: {some(answer.candidates, 50)}. Journal: {answer.folder}")
+        yield Paragraph(f"Candidates: {a_few(answer.candidates, 50)}. Journal: {answer.folder}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Paragraph, Row, Table, Verbatim
 from cuwheel.report.inspect_summary import arch_order
-from cuwheel.support.units import file_name, lasted, size
+from cuwheel.support.wording import duration, file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ def slowest(job: Job) -> Table:
                 Amount(f"{span.number}", span.number),
                 span.name + (" (cached)" if span.cache_hit else ""),
                 file_name(span.file),
-                Amount(lasted(took := (span.ended or 0) - span.began), took, took / longest),
+                Amount(duration(took := (span.ended or 0) - span.began), took, took / longest),
             )
             for span in slowest
         ),

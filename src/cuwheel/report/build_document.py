@@ -23,7 +23,7 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.support.units import file_name, lasted, size, some
+from cuwheel.support.wording import a_few, duration, file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def document(answer: Build, *, verbose: bool) -> Document:
 
 def _on_workers(answer: Build) -> Table:
     rows = tuple(
-        (each.worker, each.name, Amount(lasted(each.ended - each.began), each.ended)) for each in answer.workers
+        (each.worker, each.name, Amount(duration(each.ended - each.began), each.ended)) for each in answer.workers
     )
     return Table((Column("worker", wrap=False), Column("did"), Column("time", numeric=True)), rows)
 
@@ -84,7 +84,7 @@ def _headline(answer: Build) -> str:
     counted = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
         return f"{_name(answer)}: {counted} would be built (--dry-run)"
-    return f"{_name(answer)}: {counted} in {lasted(answer.seconds)}"
+    return f"{_name(answer)}: {counted} in {duration(answer.seconds)}"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -111,7 +111,7 @@ def _line(job: Job) -> tuple[str | Amount, ...]:
         job.outcome,
         Amount(size(job.wheel.size), job.wheel.size) if job.wheel else Amount("", 0),
         Amount(str(compiled) if compiled else "", compiled),
-        Amount(lasted(job.seconds) if job.seconds else "", job.seconds),
+        Amount(duration(job.seconds) if job.seconds else "", job.seconds),
     )
 
 
@@ -217,7 +217,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.calls.total:
         yield Row("compilers", _calls(job))
     if job.phases:
-        yield Row("took", ", ".join(f"{each.name} {lasted(each.seconds)}" for each in job.phases))
+        yield Row("took", ", ".join(f"{each.name} {duration(each.seconds)}" for each in job.phases))
     for each in job.listed:
         origin = f"{_counted(each.containers, 'container')}, {size(each.bytes)}"
         yield Row(
@@ -235,7 +235,7 @@ def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
     for each in coverage:
         alike.setdefault((each.capability, each.how, each.by), []).append(each.machine)
     for (capability, how, by), names in alike.items():
-        yield f"{some(names, _NAMED)} ({capability}): {how}, {by}"
+        yield f"{a_few(names, _NAMED)} ({capability}): {how}, {by}"
 
 
 def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:
@@ -254,7 +254,7 @@ def _counted(count: int, noun: str) -> str:
 def _calls(job: Job) -> str:
     calls = job.calls
     summary = (
-        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
+        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {duration(calls.seconds)} in all"
     )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)

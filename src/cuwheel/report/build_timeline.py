@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.building.recording import failures, summary
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline, ticks
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.toolchains.kept import AGAIN, Held, Pruning, Thing
 
 if TYPE_CHECKING:

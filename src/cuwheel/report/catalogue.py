@@ -10,7 +10,7 @@ from msgspec import Struct
 from cuwheel.delivery.catalogue_reach import Newest, ProjectReach
 from cuwheel.delivery.cataloguing import Filled, Row
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.catalogue_reach import Reached

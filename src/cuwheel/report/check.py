@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Mark, Matrix, Paragraph, Row, Table
 from cuwheel.support.finding import SEVERITIES, Finding
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _matrix(answer: Check) -> Matrix:
     return Matrix(
         caption="Machines and packages",
         columns=tuple(target.name for target in answer.targets),
-        rows=tuple(Row(some([each.name for each in alike], 1), _described(alike[0])) for alike in rows.values()),
+        rows=tuple(Row(a_few([each.name for each in alike], 1), _described(alike[0])) for alike in rows.values()),
         cells=tuple(marks for _, marks in rows),
     )
 
@@ -166,7 +166,7 @@ def _where(answer: Check, verdicts: list[Verdict]) -> str:
     names = {target.target: target.name for target in answer.targets}
     targets = list(dict.fromkeys(names[verdict.target] for verdict in verdicts))
     of = f" ({', '.join(targets)})" if 0 < len(targets) < len(answer.targets) else ""
-    return some(machines, _NAMES) + of
+    return a_few(machines, _NAMES) + of
 
 
 def _findings(answer: Check, *, verbose: bool) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.clusters.overview import WorkerState
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.device_code.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,9 +109,9 @@ def _values(library: LibraryComparison) -> Iterator[Row]:
 
 def _gained_and_lost(name: str, change: SetChange) -> Iterator[Row]:
     if change.gained:
-        yield Row(f"+ {name}", some(change.gained, _SHOWN))
+        yield Row(f"+ {name}", a_few(change.gained, _SHOWN))
     if change.lost:
-        yield Row(f"- {name}", some(change.lost, _SHOWN))
+        yield Row(f"- {name}", a_few(change.lost, _SHOWN))
 
 
 def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from cuwheel.diagnosis.diagnosis import Cause, Evidence, WayOut
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.support import quoting, units
+from cuwheel.support import quoting, wording
 from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
 
 def _partly_read(answer: Explain) -> str:
     return (
-        f"  Only the first and the last {units.size(HALF)} were searched, not the {answer.unread:,} lines between.\n"
+        f"  Only the first and the last {wording.size(HALF)} were searched, not the {answer.unread:,} lines between.\n"
         "  For those: grep -i -A 20 error LOG | cuwheel explain"
     )
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.facts import architectures, gpu_drivers
+from cuwheel.facts import architectures
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts.gpus import driver_support
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
@@ -58,7 +59,7 @@ def answer_of(found: Iterable[Gpu]) -> Gpus:
 def _gpu(gpu: Gpu) -> GpuRow:
     titles = tables().gpus.sources
     fitting = releases_for(gpu.capability)
-    drivers = None if gpu.tegra else gpu_drivers.support(gpu.capability)
+    drivers = None if gpu.tegra else driver_support(gpu.capability)
     return GpuRow(
         name=gpu.name,
         capability=gpu.capability,

@@ -10,7 +10,7 @@ from cuwheel.changes.graft.outcome import AddedCode, GraftedLibrary, WheelSize
 from cuwheel.changes.graft.proof import Proof, weakest
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

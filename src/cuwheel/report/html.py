@@ -21,7 +21,7 @@ from cuwheel.report.document import (
     Timeline,
     Verbatim,
 )
-from cuwheel.support import files, html_templates, printable
+from cuwheel.support import files, html_templates, wording
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _WORTH_LISTING = 3  # headings: fewer are seen at once
 
 
 def save(answer: Answer, path: Path) -> None:
-    files.write(path, printable.text(page(documents.of(answer, verbose=True))))
+    files.write(path, wording.printable_text(page(documents.of(answer, verbose=True))))
 
 
 def blocks(document: Document) -> list[Markup]:

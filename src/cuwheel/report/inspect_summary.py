@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.device_code.libraries import Library
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
 from cuwheel.support.finding import SEVERITIES, gravest_first
-from cuwheel.support.units import file_name, first_few, size, some
+from cuwheel.support.wording import a_few, file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -80,7 +80,7 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
             alike.setdefault(sentence, []).append(_called(group, count))
     if len(groups) == len(alike) == 1:
         return Facts((Row("reach", next(iter(alike))),))
-    rows = [Row(some(names, 1), sentence) for sentence, names in alike.items()]
+    rows = [Row(a_few(names, 1), sentence) for sentence, names in alike.items()]
     if len(rows) > _SENTENCES:
         rest = sum(len(names) for names in list(alike.values())[_SENTENCES - 1 :])
         rows = [*rows[: _SENTENCES - 1], Row(f"{rest} more", "with --verbose")]
@@ -207,7 +207,7 @@ def _merged(found: list[tuple[str, Finding]]) -> Finding:
         return replace(
             first,
             message=f"{first.message} ({len(places)} libraries)",
-            evidence=(some([file_name(path) for path in places], _FEW),),
+            evidence=(a_few([file_name(path) for path in places], _FEW),),
         )
     messages = [f"{file_name(path)}: {finding.message}" for path, finding in found]
     message = f"{len(places)} libraries, such as {messages[0]}"

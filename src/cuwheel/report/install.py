@@ -21,7 +21,7 @@ from cuwheel.report.document import Column, Document, Facts, Findings, Heading, 
 from cuwheel.report.find import Candidate
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:

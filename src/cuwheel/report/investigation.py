@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.machine import privacy
-from cuwheel.machine.variables import NAMES
-from cuwheel.support import files, printable, quoting
-from cuwheel.support.foreign_paths import is_of_windows
-from cuwheel.support.printable import in_markdown
+from cuwheel.machine import profile
+from cuwheel.machine.variables import VARIABLE_NAMES
+from cuwheel.support import files, quoting, wording
+from cuwheel.support.quoting import is_of_windows
+from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ _SYSTEMS = ("linux", "windows", "macos", "wsl", "jetson", "arm64", "container", 
 
 
 def save(answer: Explain, path: Path) -> None:
-    files.write(path, printable.text(markdown(answer)))
+    files.write(path, wording.printable_text(markdown(answer)))
 
 
 def markdown(answer: Explain) -> str:
     """Without the names of people's home folders: such documents are made to be sent."""
-    cleaned = privacy.scrub(answer, home="", names=())
+    cleaned = profile.scrub(answer, home="", names=())
     return "\n".join(line for section in _SECTIONS for line in section(cleaned)) + "\n"
 
 
@@ -160,7 +160,7 @@ def _reproduction(answer: Explain) -> list[str]:
         commands = (*answer.tried, *((answer.command,) if answer.command else ()))
         return list(dict.fromkeys(each.text for each in commands)) or ["(the command that fails)"]
     steering = [each for each in call.settings if each.steers and each.name != "PATH"]
-    counting = [each for each in steering if each.changed or each.name in NAMES]
+    counting = [each for each in steering if each.changed or each.name in VARIABLE_NAMES]
     if is_of_windows(call.directory):
         settings = [quoting.unset_variable(each.name, "cmd") for each in counting if each.value is None]
         settings += [quoting.set_variables({each.name: each.value}, "cmd") for each in counting if each.value]
@@ -181,5 +181,5 @@ _SECTIONS = (_title, _environment, _tried, _call, _causes, _next_steps, _draft)
 def _fenced(lines: list[str]) -> Iterator[str]:
     """Text of the log as it is; nothing in it can end the block or start markup."""
     yield _FENCE
-    yield from (printable.line(line).replace(_FENCE, "~ ~ ~") for line in lines)
+    yield from (wording.printable_line(line).replace(_FENCE, "~ ~ ~") for line in lines)
     yield from (_FENCE, "")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuwheel.device_code.kernels import CodeKernels, Presence
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

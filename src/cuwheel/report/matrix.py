@@ -13,11 +13,11 @@ from cuwheel.building.recording import matrix_run, replays
 from cuwheel.building.recording.matrix_run import Run
 from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
-from cuwheel.machine import privacy
+from cuwheel.machine import profile
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.support import codec, files, printable, quoting
-from cuwheel.support.printable import in_markdown
+from cuwheel.support import codec, files, quoting, wording
+from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
 
 
 def save(answer: Matrix) -> None:
-    for name, text in ((_STATE, to_json(answer)), (_TABLE, printable.text(markdown(answer)))):
+    for name, text in ((_STATE, to_json(answer)), (_TABLE, wording.printable_text(markdown(answer)))):
         files.write(Path(answer.folder, name), text)
 
 
@@ -220,7 +220,7 @@ def _cause(each: Cell) -> str:
 
 def markdown(answer: Matrix) -> str:
     """A table to paste into an issue, without the names of people's home folders."""
-    return "\n".join(_lines(privacy.scrub(answer, home="", names=()))) + "\n"
+    return "\n".join(_lines(profile.scrub(answer, home="", names=()))) + "\n"
 
 
 def _lines(answer: Matrix) -> Iterator[str]:
@@ -233,7 +233,7 @@ def _lines(answer: Matrix) -> Iterator[str]:
     for each in answer.cells:
         if each.run and each.run.result != "succeeded":
             yield from ("", f"## {in_markdown(', '.join(each.choices.values()))}", "")
-            yield f"    {printable.line(quoting.here(each.command))}"
+            yield f"    {wording.printable_line(quoting.here(each.command))}"
             yield ""
             yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
             yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.facts.spellings import table
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
-from cuwheel.support.units import size, some
+from cuwheel.support.wording import a_few, size
 from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Reading, Served
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _not_served(rows: Iterable[NotServed], *, verbose: bool, fixes: bool = True)
 def _names(names: Sequence[str], *, verbose: bool) -> str:
     distinct = list(dict.fromkeys(names))
     everything = verbose or len(distinct) <= _NAMED + 1
-    return some(distinct, len(distinct) if everything else _NAMED)
+    return a_few(distinct, len(distinct) if everything else _NAMED)
 
 
 def _number(rows: Sequence[NotServed]) -> str:

@@ -18,7 +18,7 @@ from cuwheel.report.document import (
     last_lines,
 )
 from cuwheel.support import codec
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.report.replay import Replay
 from cuwheel.support import files, log, quoting
-from cuwheel.support.units import size, some
+from cuwheel.support.wording import a_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,7 +249,7 @@ def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterato
     yield Row("command", failure.command if verbose else _shortened(failure.command))
     yield Row("in", failure.cwd)
     if failure.files:
-        yield Row("files", some(failure.files, len(failure.files) if verbose else 1))
+        yield Row("files", a_few(failure.files, len(failure.files) if verbose else 1))
     if failure.archs:
         yield Row("for", " ".join(failure.archs))
     for each in failure.inside:

@@ -21,7 +21,7 @@ from cuwheel.report.document import (
     hidden,
 )
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

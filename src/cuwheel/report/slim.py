@@ -15,8 +15,8 @@ from cuwheel.report.document import Amount, Column, Document, Facts, Findings, H
 from cuwheel.report.inspect_summary import arch_order
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.foreign_paths import is_of_windows
-from cuwheel.support.units import file_name, first_few, size
+from cuwheel.support.quoting import is_of_windows
+from cuwheel.support.wording import file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -25,7 +25,7 @@ from cuwheel.report.document import (
     Timeline,
     Verbatim,
 )
-from cuwheel.support import printable
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Block, Cell
@@ -59,17 +59,17 @@ def render(block: Block) -> RenderableType:
 
 @render.register
 def _heading(block: Heading) -> RenderableType:
-    return Text(printable.line(block.text), style="bold")
+    return Text(wording.printable_line(block.text), style="bold")
 
 
 @render.register
 def _paragraph(block: Paragraph) -> RenderableType:
-    return Text(printable.text(block.text))
+    return Text(wording.printable_text(block.text))
 
 
 @render.register
 def _verbatim(block: Verbatim) -> RenderableType:
-    return Text(printable.text("\n".join(block.lines)))
+    return Text(wording.printable_text("\n".join(block.lines)))
 
 
 @render.register
@@ -78,10 +78,10 @@ def _facts(block: Facts) -> RenderableType:
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for row in block.rows:
-        value = Text(printable.text(row.value))
+        value = Text(wording.printable_text(row.value))
         if row.origin:
-            value.append(f"\n{printable.text(row.origin)}", style="dim")
-        grid.add_row(Text(f"  {printable.line(row.name)}"), value)
+            value.append(f"\n{wording.printable_text(row.origin)}", style="dim")
+        grid.add_row(Text(f"  {wording.printable_line(row.name)}"), value)
     return grid
 
 
@@ -108,9 +108,9 @@ def _has_bar(cell: Cell) -> bool:
 
 def _cell(cell: Cell) -> Text:
     if isinstance(cell, str):
-        return Text(printable.text(cell))
+        return Text(wording.printable_text(cell))
     if cell.share is None:
-        return Text(printable.text(cell.text))
+        return Text(wording.printable_text(cell.text))
     eighths = max(1, round(cell.share * _BAR_WIDTH * 8)) if cell.value else 0
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
     return Text.assemble(cell.text.rjust(_FIGURE_WIDTH), " ", (bar, "green"))
@@ -119,7 +119,9 @@ def _cell(cell: Cell) -> Text:
 @render.register
 def _heat_map(block: HeatMap) -> RenderableType:
     return (
-        Group(_table(block.brief), Text(f"  {printable.line(block.legend)}", style="dim")) if block.brief else Group()
+        Group(_table(block.brief), Text(f"  {wording.printable_line(block.legend)}", style="dim"))
+        if block.brief
+        else Group()
     )
 
 
@@ -138,13 +140,17 @@ def _matrix(block: Matrix) -> RenderableType:
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
-        table.add_column(printable.line(column), overflow="fold")
+        table.add_column(wording.printable_line(column), overflow="fold")
     for row, marks in zip(block.rows, block.cells, strict=True):
-        name = Text.assemble(printable.line(row.name), (f"  {printable.text(row.value)}" if row.value else "", "dim"))
+        name = Text.assemble(
+            wording.printable_line(row.name), (f"  {wording.printable_text(row.value)}" if row.value else "", "dim")
+        )
         table.add_row(
             name,
             *(
-                Text.assemble((printable.line(mark.text), _LOOK_STYLE[mark.look]), f" {printable.line(mark.note)}")
+                Text.assemble(
+                    (wording.printable_line(mark.text), _LOOK_STYLE[mark.look]), f" {wording.printable_line(mark.note)}"
+                )
                 for mark in marks
             ),
         )
@@ -162,15 +168,17 @@ def _findings(block: Findings) -> RenderableType:
     more = (
         f"  and {count - _MOST_OF_A_RULE:,} more of {rule}" for rule, count in seen.items() if count > _MOST_OF_A_RULE
     )
-    return Group(*shown, *(Text(f"{printable.line(each)}: --json has them all", style="dim") for each in more))
+    return Group(*shown, *(Text(f"{wording.printable_line(each)}: --json has them all", style="dim") for each in more))
 
 
 def _finding(item: Finding) -> RenderableType:
-    head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {printable.line(item.rule)}")
-    lines = [Text(printable.text(_shortened(item.message)))]
-    lines += [Text(f"because {printable.text(_shortened(each))}", style="dim") for each in item.evidence]
+    head = Text.assemble(
+        "  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {wording.printable_line(item.rule)}"
+    )
+    lines = [Text(wording.printable_text(_shortened(item.message)))]
+    lines += [Text(f"because {wording.printable_text(_shortened(each))}", style="dim") for each in item.evidence]
     if item.fix:
-        lines.append(Text.assemble(("fix: ", "bold green"), printable.text(item.fix)))
+        lines.append(Text.assemble(("fix: ", "bold green"), wording.printable_text(item.fix)))
     return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))
 
 

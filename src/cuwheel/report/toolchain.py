@@ -11,7 +11,7 @@ from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.toolchains import lock, notes
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification

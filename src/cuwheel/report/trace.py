@@ -23,7 +23,7 @@ from cuwheel.report.document import (
     ticks,
 )
 from cuwheel.support import masking
-from cuwheel.support.units import file_name, lasted, size
+from cuwheel.support.wording import duration, file_name, size
 from cuwheel.tracing.traced import Failure, KernelTime, LibraryUse, Load, Process, Trace
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _start(answer: Traced) -> Iterator[Row]:
     for first_launch, index in slowest:
         loads = [each for each in answer.loads if each.process == index]
         before = [each for each in loads if each.at <= first_launch]
-        start = lasted(first_launch)
+        start = duration(first_launch)
         loading = sum(each.seconds for each in before)
         yield Row("start", f"first kernel after {start}; loading code took {loading * 1000:,.0f} ms of that")
         if compiled := _compiling(before):
@@ -255,7 +255,7 @@ def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:
     places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
     modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
     why = "they have no machine code for this GPU" if len(places) > 1 else "it has no machine code for this GPU"
-    return lasted(total / 1000), f"{modules}: {why}"
+    return duration(total / 1000), f"{modules}: {why}"
 
 
 def _libraries(found: Sequence[LibraryUse]) -> Table:

@@ -23,7 +23,7 @@ from cuwheel.report.document import (
     Verbatim,
 )
 from cuwheel.support import masking, quoting
-from cuwheel.support.units import lasted, size, some
+from cuwheel.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -204,7 +204,7 @@ def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
         "" if each.rate is None else f"{each.rate:.0%}",
         _interval(each.interval),
         ", ".join(how),
-        *([lasted(each.seconds) if each.seconds else ""] if timed else []),
+        *([duration(each.seconds) if each.seconds else ""] if timed else []),
     )
 
 
@@ -306,12 +306,12 @@ def _circumstances(answer: Trials, *, verbose: bool) -> Iterator[Row]:
     yield Row("traced", "yes" if answer.traced else "no")
     listed = [f"{each.name} {each.version}" for packages in answer.packages for each in packages if each.sha256]
     if listed:
-        yield Row("wheels", some(listed, len(listed) if verbose else 5))
+        yield Row("wheels", a_few(listed, len(listed) if verbose else 5))
     yield Row("journal", answer.folder)
 
 
 def _gpus(answer: Trials) -> str:
-    return f"{some(answer.gpus)}, driver {answer.driver}" if answer.gpus else "no GPU that NVML tells of"
+    return f"{a_few(answer.gpus)}, driver {answer.driver}" if answer.gpus else "no GPU that NVML tells of"
 
 
 def _use(use: GpuUse) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Facts, Heading, Row, Table
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

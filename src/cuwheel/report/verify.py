@@ -23,7 +23,7 @@ from cuwheel.report.document import (
 )
 from cuwheel.support import codec
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

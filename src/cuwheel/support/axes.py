@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.support import quoting
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from cuwheel.support import printable
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,10 +42,10 @@ class _Shown:
         self._value = value
 
     def __str__(self) -> str:
-        return printable.line(str(self._value))
+        return wording.printable_line(str(self._value))
 
     def __repr__(self) -> str:
-        return printable.line(repr(self._value))
+        return wording.printable_line(repr(self._value))
 
     def __int__(self) -> int:
         return int(self._value)  # type: ignore[call-overload, no-any-return]
@@ -60,9 +60,9 @@ def _write(level: str, message: str, values: tuple[object, ...]) -> None:
         if number >= _threshold:
             from cuwheel.support import masking  # noqa: PLC0415 - its patterns take 5 ms, and most commands say nothing
 
-            safe = tuple(printable.line(each) if isinstance(each, str) else _Shown(each) for each in values)
+            safe = tuple(wording.printable_line(each) if isinstance(each, str) else _Shown(each) for each in values)
             text = masking.known(message % safe if safe else message, os.environ)
-            sys.stderr.write(printable.message(text) + "\n")
+            sys.stderr.write(wording.printable_message(text) + "\n")
     elif logging := sys.modules.get("logging"):
         logging.getLogger("cuwheel").log(number, message, *values)
 

@@ -8,7 +8,9 @@ PowerShell, whose versions before 7.3 hand double quotes on unprotected. Which o
 from __future__ import annotations
 
 import functools
+import ntpath
 import os
+import posixpath
 import re
 import shlex
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,10 +19,27 @@ from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
 from cuwheel.support import process_groups
-from cuwheel.support.foreign_paths import is_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+# Paths that a record or a log names: of the machine where it was made, which may be Windows while this is Linux.
+
+_OF_WINDOWS = re.compile(r"[A-Za-z]:(?:[\\/]|$)|\\\\[^\\]|//[?.]/|~\\")
+
+
+def is_of_windows(path: str) -> bool:
+    """Whether it begins as only paths of Windows do: `C:\\`, `C:/`, `\\\\server\\share`, `\\\\?\\`, `~\\`."""
+    return bool(_OF_WINDOWS.match(path))
+
+
+def join_foreign_paths(folder: str, path: str) -> str:
+    """`path` as seen from `folder`, both of one machine, by its rules."""
+    if is_of_windows(path) or not path:
+        return path or folder
+    return ntpath.join(folder, path) if is_of_windows(folder) else posixpath.join(folder, path)
+
 
 Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
 

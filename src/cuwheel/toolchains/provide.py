@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolchains, toolkits, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.support import log
@@ -151,7 +151,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         problems.append(f"{error.message} ({error.hint})")
     for name in request.components:
         try:
-            toolchains.find_components(name)
+            toolkits.find_components(name)
         except UnknownNameError as error:
             problems.append(f"{error.message} ({error.hint})" if error.hint else error.message)
     unknown = [name for name in request.providers if name not in providers.ORDER]
@@ -162,7 +162,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
     return Wanted(
         toolkit=row,
         exact=match[1] if match else None,
-        components=toolchains.with_base(request.components),
+        components=toolkits.with_base(request.components),
         providers=providers.chosen(request.providers),
         cpu=_cpu(around),
         system=_SYSTEMS[around.machine.platform],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.network import addresses
-from cuwheel.support.request_checks import freeze, resolve_environment
+from cuwheel.support.request_fields import freeze, resolve_environment
 
 TWO_LOCKS = "--from and --locked cannot be used together: the folder has its own lock"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolchains
+from cuwheel.facts import toolkits
 from cuwheel.support import quoting
 from cuwheel.toolchains.toolchain import Setting
 
@@ -35,9 +35,10 @@ def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Set
         yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
     if compiler:
         yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
-        if not toolchains.reads_ccbin(toolkit.cuda):
+        if not toolkits.reads_ccbin(toolkit.cuda):
             yield from (
-                Setting(name=name, value=value) for name, value in toolchains.ccbin(toolkit.cuda, compiler.path).items()
+                Setting(name=name, value=value)
+                for name, value in toolkits.ccbin_variable(toolkit.cuda, compiler.path).items()
             )
     if stubs := _stubs(toolkit):
         yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")

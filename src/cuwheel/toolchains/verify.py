@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.support import process
 from cuwheel.toolchains import commands, settings
@@ -174,7 +174,7 @@ def _inspect(bench: _Bench) -> Iterator[str]:
 
 
 def _components(bench: _Bench) -> list[Component]:
-    return [toolchains.find_component(name) for name in bench.toolchain.toolkit.components]
+    return [toolkits.find_component(name) for name in bench.toolchain.toolkit.components]
 
 
 CHECKS: tuple[tuple[str, Callable[[_Bench], Iterator[str]]], ...] = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.device_code.demangle import demangled
-from cuwheel.facts import errors
+from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
@@ -240,7 +240,7 @@ def _load(process: int, loaded: _Loaded) -> Load:
 
 
 def error_of(code: int) -> CudaError:
-    row = errors.find(code)
+    row = toolkits.find_error(code)
     return CudaError(code=code, name=row.name if row else f"error {code}")
 
 
@@ -285,7 +285,7 @@ def _failures(stories: Sequence[_Story], found: Sequence[ProcessEvents], *, succ
 
 def _key(event: Event) -> tuple[object, ...]:
     """Of an error that comes late every call after it is told."""
-    row = errors.find(event.error)
+    row = toolkits.find_error(event.error)
     return (event.error,) if row and row.late else (event.api, event.error, event.name, event.library, event.caller)
 
 
@@ -301,7 +301,7 @@ def _last_name(launched: str | tuple[str, ...], readable: Mapping[str, str]) -> 
 
 def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str, str], *, swallowed: bool) -> Failure:
     event, loaded, gpu = failed.event, failed.loaded, failed.gpu
-    row = errors.find(event.error)
+    row = toolkits.find_error(event.error)
     # The call that is told of a late error has nothing to do with it.
     late = bool(row and row.late) and not reasons.is_blamed(event, process)
     why = reasons.of(event, process, loaded.image if loaded else None, gpu)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.facts import errors
+from cuwheel.facts import toolkits
 from cuwheel.tracing.events import Event
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DriverLog:
         """Failures of code that was loaded without a call that can be seen, of one thread or all of them."""
         for each in [thread] if thread is not None else list(self._waiting):
             lines = [line for line in self._waiting.pop(each, ()) if not line.seen]
-            known = ((line, errors.logged(_words(line))) for line in lines)
+            known = ((line, toolkits.logged_error(_words(line))) for line in lines)
             found = next(((line, row) for line, row in known if row), None)
             if found:
                 line, row = found

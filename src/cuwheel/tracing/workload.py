@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
-from cuwheel.support import codec, decode, files
-from cuwheel.support.units import file_name
+from cuwheel.support import codec, files
+from cuwheel.support.wording import file_name
 from cuwheel.tracing.traced import LibraryUse, Load, Process
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _read(path: Path) -> _File:
     data = files.read(path, _LIMIT, "a trace")
     try:
         named = codec.decode(data, dict[str, object])
-        decode.refuse_newer(named, SCHEMA, path)
+        codec.refuse_newer(named, SCHEMA, path)
         found = codec.decode(data, _File) if named.get("schema") == SCHEMA else None
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a trace: {error}", _HINT) from error

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.facts import libraries, packages, versions
+from cuwheel.facts import packages, versions
 from cuwheel.facts.rows.packages import PackageProfile
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,8 +134,8 @@ def _only_linked(loaded: frozenset[str], imported: frozenset[str], with_code: fr
 
 def is_bundled(path: str) -> bool:
     """Whether it is a library of others that lies in the package: CUDA's own, or what a repair took along."""
-    name = libraries.plain_name(file_name(path))
-    return path.partition("/")[0].endswith(".libs") or libraries.is_cuda_library(name)
+    name = packages.plain_name(file_name(path))
+    return path.partition("/")[0].endswith(".libs") or packages.is_cuda_library(name)
 
 
 def _main(survey: Survey, with_code: frozenset[str], certain: frozenset[str]) -> frozenset[str]:
@@ -211,7 +211,7 @@ def apart(load: Loading, paths: Iterable[str]) -> Loading:
 
 def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
     """These libraries and those of the same target that they are linked with."""
-    inside = {libraries.as_compared(file_name(each.path)): each for each in survey.libraries}
+    inside = {packages.as_compared(file_name(each.path)): each for each in survey.libraries}
     inside |= {each.soname: each for each in survey.libraries if each.soname}
     by_path = {each.path: each for each in survey.libraries}
     found: set[str] = set()
@@ -220,7 +220,7 @@ def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
         library = waiting.pop()
         if library.path not in found:
             found.add(library.path)
-            waiting += [inside[name] for name in map(libraries.as_compared, library.needed) if name in inside]
+            waiting += [inside[name] for name in map(packages.as_compared, library.needed) if name in inside]
     return frozenset(found)
 
 

@@ -3,25 +3,111 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import files
-from cuwheel.wheel import headers, record
+from cuwheel.wheel import record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
+from cuwheel.wheel.requirements import checked
 from cuwheel.wheel.zip_writer import DEFAULT_LEVEL, Traits, ZipWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
     from cuwheel.wheel.record import Digest
+
+
+# METADATA and WHEEL with other values of some fields, and not one other byte changed.
+
+_OWN = re.compile(
+    rb"(?P<field>requires-dist:\s*)(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
+
+
+def changed_metadata(
+    text: bytes, *, name: tuple[str, str] | None = None, version: str | None = None, requires: Sequence[str] = ()
+) -> bytes:
+    """`name`: the old and the new one; a distribution that requires itself (`foo[all]`) keeps doing so."""
+    lines = text.splitlines(keepends=True)
+    end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
+    head = next((index for index, line in enumerate(lines) if not line.strip()), len(lines))
+    there: set[str] = set()
+    for index, line in enumerate(lines[:head]):
+        field = line.partition(b":")[0].lower()
+        if field == b"name" and name:
+            lines[index] = b"Name: " + name[1].encode() + end
+        elif field == b"version" and version:
+            lines[index] = b"Version: " + version.encode() + end
+        elif field == b"requires-dist":
+            lines[index] = _renamed_requirement(line, name) if name else line
+            there.add(_plain_requirement(lines[index].partition(b":")[2].strip().decode("utf-8", "replace")))
+    wanted = {plain: spelt for spelt in requires if (plain := _checked_requirement(spelt)) not in there}
+    added = [b"Requires-Dist: " + each.encode() + end for each in wanted.values()]
+    place = _behind_requirements(lines, head)
+    if place and added and not lines[place - 1].endswith(b"\n"):
+        lines[place - 1] += end
+    return b"".join([*lines[:place], *added, *lines[place:]])
+
+
+def _behind_requirements(lines: Sequence[bytes], head: int) -> int:
+    """After the last of them, continuation lines included; else at the end of the header."""
+    found = [index for index in range(head) if lines[index].lower().startswith(b"requires-dist:")]
+    if not found:
+        return head
+    place = found[-1] + 1
+    while place < head and lines[place][:1] in (b" ", b"\t"):
+        place += 1
+    return place
+
+
+def tagged_wheel(text: bytes, tags: Sequence[str], *, impure: bool) -> bytes:
+    """WHEEL with these tags in the place of its own. `impure`: it has code for one kind of machine, and says so."""
+    lines = text.splitlines(keepends=True)
+    end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
+    kept: list[bytes] = []
+    place = None
+    for line in lines:
+        field = line.partition(b":")[0].strip().lower()
+        if field == b"tag":
+            place = len(kept) if place is None else place
+        elif field == b"root-is-purelib" and impure:
+            kept.append(b"Root-Is-Purelib: false" + end)
+        else:
+            kept.append(line if line.endswith(b"\n") else line + end)
+    place = len(kept) if place is None else place
+    return b"".join([*kept[:place], *(b"Tag: " + each.encode() + end for each in tags), *kept[place:]])
+
+
+def _renamed_requirement(line: bytes, name: tuple[str, str]) -> bytes:
+    match = _OWN.fullmatch(line)
+    if match is None or canonicalize_name(match["name"].decode()) != canonicalize_name(name[0]):
+        return line
+    return match["field"] + name[1].encode() + match["rest"]
+
+
+def _plain_requirement(requirement: str) -> str:
+    """Two spellings of one requirement are one."""
+    try:
+        return str(checked(requirement))
+    except InvalidRequirement:
+        return requirement
+
+
+def _checked_requirement(requirement: str) -> str:
+    try:
+        return str(checked(requirement))
+    except InvalidRequirement as error:
+        raise UsageError(f"{requirement!r} is not a requirement: {error}", hint="such as numpy>=2") from error
 
 
 class Taken(NamedTuple):
@@ -62,14 +148,14 @@ class WheelEdit:
             self.name = replace(self.name, version=inside_version)
         self._info = f"{inside_name}-{inside_version}{INFO}/"
         renamed = (self.wheel.distribution.name, name) if name else None
-        self._change("METADATA", headers.changed(self._now("METADATA"), name=renamed, version=version))
+        self._change("METADATA", changed_metadata(self._now("METADATA"), name=renamed, version=version))
 
     def retag(self, *, python: str | None = None, abi: str | None = None, platforms: Sequence[str] = ()) -> None:
         """Other tags in the file's name and in WHEEL, each several joined by dots."""
         platform = ".".join(platforms) or self.name.platform
         self.name = replace(self.name, python=python or self.name.python, abi=abi or self.name.abi, platform=platform)
         impure = not all(each == "any" for each in self.name.platforms)
-        self._change("WHEEL", headers.tagged(self._now("WHEEL"), self.name.tags, impure=impure))
+        self._change("WHEEL", tagged_wheel(self._now("WHEEL"), self.name.tags, impure=impure))
 
     def label(self, variant: str | None) -> None:
         """The label of a variant in the file's name (PEP 825); None takes it away."""
@@ -77,7 +163,7 @@ class WheelEdit:
 
     def require(self, requirements: Iterable[str]) -> None:
         """More requirements behind those that it has."""
-        self._change("METADATA", headers.changed(self._now("METADATA"), requires=tuple(requirements)))
+        self._change("METADATA", changed_metadata(self._now("METADATA"), requires=tuple(requirements)))
 
     def replace(self, member: str, content: Content) -> None:
         """In its place, stored or deflated as before."""

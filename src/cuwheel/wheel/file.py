@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import shutil
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cuwheel.errors import MalformedError
-from cuwheel.wheel import member_hashes, metadata, record
-from cuwheel.wheel.name import WheelName
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.support import log
+from cuwheel.wheel import metadata, record
+from cuwheel.wheel.metadata import WheelName, plain_name, record_rows
 from cuwheel.wheel.zip_reader import ZipReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -22,6 +27,83 @@ if TYPE_CHECKING:
     from cuwheel.wheel.metadata import Distribution
     from cuwheel.wheel.record import Digest
     from cuwheel.wheel.zip_reader import Member
+
+
+# The files of a wheel against the hashes that its RECORD has of them. Nothing is unpacked to disk.
+
+# What RECORD may be signed with (PEP 427: sha256 or better); Python has more under these names than wheels use.
+ALGORITHMS = ("sha256", "sha384", "sha512")
+_WEAK = ("md5", "sha1", "sha224")  # nobody may rely on these, but what they say must be true too
+
+
+class Hashed(Protocol):
+    """An open wheel, as far as it is looked at here."""
+
+    @property
+    def record(self) -> str | None: ...
+    @property
+    def members(self) -> Mapping[str, Member]: ...
+    @property
+    def sizes(self) -> Mapping[str, int]: ...
+    @property
+    def zip(self) -> ZipReader: ...
+
+
+class Compared(NamedTuple):
+    """`wrong`: files with another hash. `broken`: those that cannot be read, and why."""
+
+    wrong: frozenset[str]
+    broken: dict[str, str]
+
+
+def is_strong(text: str) -> bool:
+    """`sha256=…` and its like."""
+    return text.partition("=")[0] in ALGORITHMS
+
+
+def wrong_members(wheel: Hashed) -> list[str]:
+    """The files that are not what RECORD says of them, or cannot be unpacked."""
+    rows = [row for row in record_rows(wheel.record or "") if row.path in wheel.members]
+    listed = {row.path: row.hash for row in rows if row.hash}
+    # What RECORD has no hash of has the checksum of the zip.
+    unlisted = dict.fromkeys((name for name in wheel.members if name not in listed), f"{ALGORITHMS[0]}=")
+    found, unpacked = compare_hashes(wheel, listed), compare_hashes(wheel, unlisted)
+    sizes = {row.path for row in rows if row.size and row.size != str(wheel.sizes[row.path])}
+    lost = {row.path for row in record_rows(wheel.record or "") if is_strong(row.hash)} - wheel.members.keys()
+    return sorted({*found.wrong, *found.broken, *unpacked.broken, *sizes, *lost})
+
+
+def compare_hashes(wheel: Hashed, listed: Mapping[str, str]) -> Compared:
+    """`listed`: members, and their hashes as RECORD writes them; a hash of a kind that nobody knows is wrong."""
+    split = {name: text.partition("=") for name, text in listed.items()}
+    wanted = {name: parts for name, parts in split.items() if parts[0] in (*ALGORITHMS, *_WEAK)}
+    differing = split.keys() - wanted.keys()
+    broken: dict[str, str] = {}
+    with log.progress("hashing", sum(wheel.sizes.get(name, 0) for name in wanted)) as progress:
+        for name, (algorithm, _, encoded) in wanted.items():
+            member = wheel.members.get(name)
+            if member is None:
+                broken[name] = "it is not in the wheel"
+                continue
+            hasher = hashlib.new(algorithm, usedforsecurity=False)
+            try:
+                for chunk in wheel.zip.chunks(member):
+                    hasher.update(chunk)
+                    progress.advance(len(chunk))
+            except MalformedError as error:
+                broken[name] = error.problem
+                continue
+            if hasher.digest() != _decoded(encoded):
+                differing.add(name)
+    return Compared(frozenset(differing), broken)
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
 
 INFO, DATA = ".dist-info", ".data"
 
@@ -113,7 +195,7 @@ class WheelFile:
 
     def wrong_hashes(self) -> list[str]:
         """The files that are not what RECORD says of them, or cannot be unpacked."""
-        return member_hashes.wrong(self)
+        return wrong_members(self)
 
     def must_be_sound(self, done: str) -> None:
         """Before something is made of it. `done`: what is not going to be done to it, such as "slimmed"."""
@@ -140,3 +222,67 @@ class WheelFile:
 
     def _own(self, name: str) -> str | None:
         return self.text(self.info + name) if self.info else None
+
+
+# Where the members of a wheel are installed: `foo-1.0.data/platlib/foo/x.so` lies in site-packages as `foo/x.so`.
+
+_SITE_PACKAGES = ("platlib", "purelib")
+
+
+def installed_path(member: str) -> str | None:
+    """Below site-packages; None for what is installed elsewhere (scripts, headers, data)."""
+    top, _, rest = member.partition("/")
+    if not top.endswith(DATA):
+        return member
+    scheme, _, path = rest.partition("/")
+    return path if scheme in _SITE_PACKAGES and path else None
+
+
+def installed_names(members: Iterable[str]) -> dict[str, str]:
+    """Each member's place in site-packages, of those that belong to the package itself."""
+    placed = {each: installed_path(each) for each in members if not each.partition("/")[0].endswith(INFO)}
+    return {member: place for member, place in placed.items() if place is not None}
+
+
+def top_packages(members: Iterable[str]) -> list[str]:
+    """Those at the top, as they are imported."""
+    folders = (installed_path(each) for each in members if each.endswith("/__init__.py"))
+    tops = (each.removesuffix("/__init__.py") for each in folders if each)
+    return sorted({each for each in tops if "/" not in each})
+
+
+def package_folder(members: Iterable[str], package: str) -> str | None:
+    """The folder in the wheel where a package's files are, with a slash at the end."""
+    wanted = package.replace(".", "/") + "/__init__.py"
+    found = next((each for each in members if each.endswith("/__init__.py") and installed_path(each) == wanted), None)
+    return found.removesuffix("__init__.py") if found else None
+
+
+def output_of(wanted: Path, name: str, inputs: Iterable[Path]) -> Path:
+    """The file to write: `wanted` is a folder, or the file under its right name."""
+    output = wanted if wanted.suffix == ".whl" else wanted / name
+    if output.name != name:
+        raise UsageError(
+            f"{output.name} is not the right name for this wheel",
+            hint=f"-o {output.with_name(name)}   (installers refuse others; --version sets the version)",
+        )
+    if output.exists() and any(output.samefile(each) for each in inputs):
+        raise UsageError(f"{output} is the input wheel itself", hint="choose another folder with -o")
+    return output
+
+
+# A variant wheel for tools that take no label in its name: pip, auditwheel, and uv where a path is given.
+
+
+def unlabelled(wheel: Path, folder: Path) -> Path:
+    """The same file under its plain name in `folder`, which is made for it; a plain wheel itself."""
+    name = plain_name(wheel.name)
+    if name == wheel.name:
+        return wheel
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / name
+    try:
+        place.symlink_to(wheel.absolute())
+    except OSError:  # not every system lets everybody
+        shutil.copyfile(wheel, place)
+    return place

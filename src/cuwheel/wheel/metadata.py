@@ -1,4 +1,4 @@
-"""What a distribution says of itself: its file name, METADATA, WHEEL and RECORD."""
+"""What a distribution says of itself, in a wheel or installed: its file name, METADATA, WHEEL, RECORD, slim's note."""
 
 from __future__ import annotations
 
@@ -6,14 +6,91 @@ import io
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError
+from cuwheel.support import codec, files
+from cuwheel.support.finding import Finding
+from cuwheel.support.wording import a_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from cuwheel.wheel.name import WheelName
+
+# The name of a wheel's file, the one thing about it that every tool goes by.
+
+_SUFFIX = ".whl"
+_FEWEST, _MOST = 5, 7
+
+
+class WheelName(Struct, frozen=True, kw_only=True):
+    """`name-version(-build)?-python-abi-platform(-variant)?.whl`, every part as it is spelt there.
+
+    `python`, `abi` and `platform` may be several, joined by dots. `variant`: the label of PEP 825.
+    """
+
+    name: str
+    version: str
+    python: str
+    abi: str
+    platform: str
+    build: str | None = None
+    variant: str | None = None
+
+    @classmethod
+    def parse(cls, file_name: str) -> WheelName | None:
+        """None if this is not the name of a wheel."""
+        parts = file_name.removesuffix(_SUFFIX).split("-")
+        if not file_name.endswith(_SUFFIX) or not _FEWEST <= len(parts) <= _MOST or not all(parts):
+            return None
+        name, version, *rest = parts
+        # A build number begins with a digit, and no tag for Pythons does.
+        build = rest.pop(0) if len(rest) > _FEWEST - 2 and rest[0][0].isdigit() else None
+        if len(rest) not in (_FEWEST - 2, _FEWEST - 1):
+            return None
+        python, abi, platform, *variant = rest
+        return cls(
+            name=name,
+            version=version,
+            build=build,
+            python=python,
+            abi=abi,
+            platform=platform,
+            variant=variant[0] if variant else None,
+        )
+
+    def __str__(self) -> str:
+        parts = (self.name, self.version, self.build, self.python, self.abi, self.platform, self.variant)
+        return "-".join(each for each in parts if each) + _SUFFIX
+
+    @property
+    def plain(self) -> WheelName:
+        """Without the label of a variant, which most tools do not know."""
+        return replace(self, variant=None)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        return tuple(self.platform.split("."))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Each combination: `cp312-cp312-manylinux_2_17_x86_64` and so on."""
+        return tuple(
+            f"{python}-{abi}-{platform}"
+            for python in self.python.split(".")
+            for abi in self.abi.split(".")
+            for platform in self.platforms
+        )
+
+
+def plain_name(file_name: str) -> str:
+    """Of a wheel's file, without the label of a variant; anything else as it is."""
+    name = WheelName.parse(file_name)
+    return str(name.plain) if name and name.variant else file_name
+
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _RECORD_FIELDS = 3
@@ -112,3 +189,105 @@ def fields(text: str) -> Iterator[tuple[str, str]]:
         key = key.lower()
     if key:
         yield key, value
+
+
+# Distributions that are installed: where an environment keeps them, and what their folders are called.
+
+_MOST_BYTES = 1 << 28
+_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
+_SITE_PACKAGES = (
+    *("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages"),
+    # Debian's Python, with what the system installs and what pip does.
+    *("lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3/dist-packages"),
+)
+
+
+class Installed(NamedTuple):
+    """`name` is normalised; `info`: its dist-info folder."""
+
+    name: str
+    version: str
+    info: Path
+
+
+def site_packages(prefix: Path) -> tuple[Path, ...]:
+    """The folders where an environment, or a prefix such as /usr, has its packages."""
+    found = (folder for pattern in _SITE_PACKAGES for folder in sorted(prefix.glob(pattern)))
+    return tuple(dict.fromkeys(folder.resolve() for folder in found))
+
+
+def installed_at(info: Path) -> Installed | None:
+    """By the name of the folder alone; None where that is not one of a distribution."""
+    match = _INFO.fullmatch(info.name)
+    return Installed(normalised(match[1]), match[2], info) if match else None
+
+
+def distributions(folder: Path) -> Iterator[Installed]:
+    """All in a site-packages folder, in the order of their names."""
+    return (
+        found
+        for path in sorted(folder.glob("*.dist-info"), key=lambda path: path.name)
+        if (found := installed_at(path))
+    )
+
+
+def read_info_file(info: Path, name: str) -> str:
+    """A file of the dist-info folder; empty where it cannot be read."""
+    return files.head(info / name, _MOST_BYTES)
+
+
+def installed_files(info: Path) -> Iterator[str]:
+    """The paths of RECORD, as written: relative to the folder that holds the dist-info."""
+    return recorded_files(read_info_file(info, "RECORD"))
+
+
+def owner_of_file(file: Path) -> Installed | None:
+    """The distribution whose RECORD lists a file: that of the nearest folder above it with distributions."""
+    for folder in file.parents:
+        found = list(distributions(folder))
+        if not found:
+            continue
+        row = f"{file.relative_to(folder).as_posix()},"
+        return next((each for each in found if _lists(each.info / "RECORD", row)), None)
+    return None
+
+
+def _lists(record: Path, row: str) -> bool:
+    try:
+        with record.open(encoding="utf-8", errors="replace") as file:
+            return any(line.startswith(row) for line in file)
+    except OSError:
+        return False
+
+
+# The mark of a distribution that was cut to a workload: in the note that `slim` leaves in its dist-info folder.
+
+SLIM_NOTE = "cuwheel-slim.json"
+CUT_RULE = "cut-to-workload"
+SLIM_NOTE_LIMIT = 1 << 24  # of the note: it has a row for each library
+_DEPTH = 100
+
+
+def workload_commands(note: str | bytes | None) -> tuple[str, ...] | None:
+    """What was traced; None where nothing was cut by use, in this run of `slim` or an earlier one."""
+    if not note:
+        return None
+    try:
+        found = codec.decode(note if isinstance(note, bytes) else note.encode(), dict[str, object])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None  # not ours
+    earlier = found.get("earlier")
+    notes = [found, *(earlier[:_DEPTH] if isinstance(earlier, list) else [])]
+    cut = [each["workload"] for each in notes if isinstance(each, dict) and isinstance(each.get("workload"), list)]
+    return tuple(dict.fromkeys(str(word) for each in cut for word in each)) if cut else None
+
+
+def cut_to_workload(names: Iterable[str], traced: Iterable[str]) -> Finding:
+    words = a_few(list(traced)) or "one that was traced"
+    return Finding(
+        rule=CUT_RULE,
+        severity="warning",
+        message=f"{a_few(list(names))} was cut to a workload ({words}): only the device code that this loads is left; "
+        "anything else may fail, in words that do not say so, or give slightly other results",
+        fix="trace again with what is missing and slim anew (cuwheel slim --used), or undo: cuwheel slim --undo",
+    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.wheel.file import WheelFile
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 FILE = "variant.json"
 NULL = "null"  # the label of a variant for every machine

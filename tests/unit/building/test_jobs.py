@@ -9,7 +9,7 @@ from cuwheel.building import build_tools, jobs, workspace
 from cuwheel.building.tables import Table
 from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
-from cuwheel.facts import cmake
+from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.machine import resources
 from cuwheel.support import files
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def spelling(name: str) -> str:
-    return cmake.find_spelling(name).since
+    return toolkits.find_cmake_spelling(name).since
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from cuwheel.device_code.capture import HeaderCapture
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
 from cuwheel.support.buffer import MemoryBuffer
-from cuwheel.wheel import inflate, metadata, zip_reader
+from cuwheel.wheel import metadata, zip_reader
 from tests.unit.device_code import build
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def wheel(folder: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEF
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, spacing: int) -> None:
     """As a library of hundreds of megabytes is read."""
-    monkeypatch.setattr(inflate, "_SPACING", spacing)
-    monkeypatch.setattr(inflate, "_OUTPUT", 300)
-    monkeypatch.setattr(inflate, "_START", 200)
-    monkeypatch.setattr(inflate, "_END", 700)
+    monkeypatch.setattr(zip_reader, "_SPACING", spacing)
+    monkeypatch.setattr(zip_reader, "_OUTPUT", 300)
+    monkeypatch.setattr(zip_reader, "_START", 200)
+    monkeypatch.setattr(zip_reader, "_END", 700)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -73,9 +73,9 @@ def test_inflating_reads_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 100 + LIBRARY
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = engine.compress(data) + engine.flush()
-    member = inflate.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
+    member = zip_reader.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
     told: list[int] = []
-    buffer = inflate.InflatedBuffer(member, HeaderCapture(), told.append)
+    buffer = zip_reader.InflatedBuffer(member, HeaderCapture(), told.append)
     assert sum(told) == len(data)
     assert buffer._kept_offsets[0] == 0
     assert len(data) - 1000 <= buffer._kept_offsets[1]  # and of the rest only its end stays in memory
@@ -103,8 +103,8 @@ def test_a_place_is_inflated_again_only_as_far_as_it_is_read(monkeypatch: pytest
     data = bytes(range(256)) * 400
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = engine.compress(data) + engine.flush()
-    member = inflate.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
-    buffer = inflate.InflatedBuffer(member, HeaderCapture(), lambda _: None)
+    member = zip_reader.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
+    buffer = zip_reader.InflatedBuffer(member, HeaderCapture(), lambda _: None)
     assert buffer.read(buffer._offsets[4] + 100, 10) == data[buffer._offsets[4] + 100 :][:10]
     assert sum(len(each._data) for each in buffer._segments.values()) < 1000
 

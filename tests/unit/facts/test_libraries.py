@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
-from cuwheel.facts import libraries
+from cuwheel.facts import packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,36 +31,36 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_a_file_name_tells_component_and_majors(name: str, component: str, majors: tuple[int, ...]) -> None:
-    library = libraries.find_library(name)
+    library = packages.find_library(name)
     assert (library.component, library.majors) == (component, majors)
     assert not library.from_driver
 
 
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libnvidia-ml.so.1", "nvcuda.dll"])
 def test_the_driver_brings_its_own(name: str) -> None:
-    library = libraries.find_library(name)
+    library = packages.find_library(name)
     assert library.from_driver
     assert library.majors == ()
 
 
 @pytest.mark.parametrize("name", ["libcurl.so.4", "libcudart.so", "libcuda.so.2", "libcublas.so.99", "", "x.dll"])
 def test_others_are_unknown(name: str) -> None:
-    assert not libraries.is_cuda_library(name)
+    assert not packages.is_cuda_library(name)
     with pytest.raises(UnknownNameError):
-        libraries.find_library(name)
+        packages.find_library(name)
 
 
 def test_names_of_strangers_are_not_compared_with_all_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel may have twenty thousand files, and each is asked for."""
-    libraries._components()
-    monkeypatch.setattr(libraries, "all_libraries", lambda: pytest.fail("looked through the table"))
-    assert libraries.known_library("kernels/49/19999.cubin") is None
-    assert not libraries.is_cuda_library("kernels/libown.so.1")
+    packages._components()
+    monkeypatch.setattr(packages, "all_libraries", lambda: pytest.fail("looked through the table"))
+    assert packages.known_library("kernels/49/19999.cubin") is None
+    assert not packages.is_cuda_library("kernels/libown.so.1")
 
 
 def test_an_unknown_library_suggests_near_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        libraries.find_library("libcublas.so.99")
+        packages.find_library("libcublas.so.99")
     assert any("cublas" in each for each in caught.value.suggestions)
 
 
@@ -78,12 +78,12 @@ def test_an_unknown_library_suggests_near_ones() -> None:
     ],
 )
 def test_which_choose_their_kernels_themselves(name: str, itself: bool) -> None:  # noqa: FBT001 - a column above
-    assert libraries.find_library(name).chooses_kernels_itself is itself
+    assert packages.find_library(name).chooses_kernels_itself is itself
 
 
 def test_every_library_is_found_by_its_own_name() -> None:
-    for library in libraries.all_libraries():
-        assert libraries.find_library(library.pattern.replace("*", "4")).component == library.component
+    for library in packages.all_libraries():
+        assert packages.find_library(library.pattern.replace("*", "4")).component == library.component
 
 
 _ROW = """\
@@ -98,7 +98,7 @@ sonames = ["libcublas.so.14"]
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The tables are read once a process: here again before and after."""
-    caches = [each for each in vars(libraries).values() if hasattr(each, "cache_clear")]
+    caches = [each for each in vars(packages).values() if hasattr(each, "cache_clear")]
     for each in caches:
         each.cache_clear()
     yield monkeypatch
@@ -109,11 +109,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def test_a_new_cuda_needs_a_row_and_not_a_release(tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.toml"
     file.write_text(_ROW)
-    fresh.setenv(libraries.VARIABLE, str(file))
-    found = libraries.find_library("libcublas.so.14")
+    fresh.setenv(packages.VARIABLE, str(file))
+    found = packages.find_library("libcublas.so.14")
     assert found.majors == (14,)
     assert found.packages[0].folder == "nvidia/cu14/lib"
-    assert libraries.find_library("libcublas.so.13").majors == (13,)
+    assert packages.find_library("libcublas.so.13").majors == (13,)
 
 
 @pytest.mark.parametrize(
@@ -129,26 +129,26 @@ def test_a_new_cuda_needs_a_row_and_not_a_release(tmp_path: Path, fresh: pytest.
 def test_rows_that_are_wrong(text: str, problem: str, tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.toml"
     file.write_text(text)
-    fresh.setenv(libraries.VARIABLE, str(file))
+    fresh.setenv(packages.VARIABLE, str(file))
     with pytest.raises(ConfigurationError, match=re.escape(problem)):
-        libraries.all_libraries()
+        packages.all_libraries()
 
 
 def test_rows_that_are_not_there(tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
-    fresh.setenv(libraries.VARIABLE, str(tmp_path / "none.toml"))
+    fresh.setenv(packages.VARIABLE, str(tmp_path / "none.toml"))
     with pytest.raises(UnreadableError, match=r"none\.toml"):
-        libraries.all_libraries()
+        packages.all_libraries()
 
 
 def test_a_library_that_moved_has_a_row_for_each_place() -> None:
-    rows = [each for each in libraries.find_library("libcusparseLt.so.0").packages if each.cuda == 13]
+    rows = [each for each in packages.find_library("libcusparseLt.so.0").packages if each.cuda == 13]
     folders = {release: [each.folder for each in rows if each.covers(release)] for release in ("0.8.1.post1", "0.9.0")}
     assert folders == {"0.8.1.post1": ["nvidia/cusparselt/lib"], "0.9.0": ["nvidia/cu13/lib"]}
 
 
 def test_every_release_of_a_package_has_one_row() -> None:
-    for row in libraries.rows():
-        same = [each for each in libraries.rows() if each.name == row.name and row.measured_release]
+    for row in packages.library_rows():
+        same = [each for each in packages.library_rows() if each.name == row.name and row.measured_release]
         assert not same or [each for each in same if each.covers(row.measured_release or "")] == [row]
 
 
@@ -163,11 +163,11 @@ def test_every_release_of_a_package_has_one_row() -> None:
     ],
 )
 def test_the_usual_package_of_a_library(soname: str, major: int | None, package: str) -> None:
-    found = libraries.find_library(soname).package_for(major)
+    found = packages.find_library(soname).package_for(major)
     assert found
     assert found.name == package
 
 
 def test_what_others_bring_too_is_not_cudas() -> None:
-    assert any("libOpenCL.so.1" in row.sonames for row in libraries.rows())
-    assert not libraries.is_cuda_library("libOpenCL.so.1")
+    assert any("libOpenCL.so.1" in row.sonames for row in packages.library_rows())
+    assert not packages.is_cuda_library("libOpenCL.so.1")

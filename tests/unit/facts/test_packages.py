@@ -37,12 +37,12 @@ def test_what_comes_with_a_framework(
     cuda: int | None,
     comes: bool,  # noqa: FBT001
 ) -> None:
-    assert packages.brings(framework, component, release=release, cuda=cuda) is comes
+    assert packages.framework_brings(framework, component, release=release, cuda=cuda) is comes
 
 
 def test_jax_alone_brings_no_cuda() -> None:
-    assert packages.brings("jax", "cublas")
-    assert not packages.brings("jax", "cublas", bare=True)
+    assert packages.framework_brings("jax", "cublas")
+    assert not packages.framework_brings("jax", "cublas", bare=True)
 
 
 @pytest.mark.parametrize(

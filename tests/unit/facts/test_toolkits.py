@@ -4,7 +4,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, cmake, tables, toolchains, toolkits, versions
+from cuwheel.facts import architectures, tables, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.report import gpus as gpus_report
 
@@ -210,12 +210,12 @@ def test_families() -> None:
     ],
 )
 def test_cmake_takes(version: str, spelling: str, takes: bool) -> None:  # noqa: FBT001 - a column of the table above
-    assert cmake.takes(version, spelling) is takes
+    assert toolkits.cmake_takes(version, spelling) is takes
 
 
 def test_cmake_takes_no_unknown_spelling() -> None:
     with pytest.raises(UnknownNameError):
-        cmake.takes("4.4.4", "everything")
+        toolkits.cmake_takes("4.4.4", "everything")
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_every_tegra_of_the_one_distribution_joined_with_a_release_that_compiles
 
 
 def test_each_provider_has_its_own_last_release() -> None:
-    assert toolchains.release_of("12.8") == "12.8.2"
-    assert toolchains.release_of("12.8", "conda") == "12.8.1"
-    assert toolchains.release_of("12.9", "conda") == toolchains.release_of("12.9")
-    assert toolchains.release_of("99.9", "conda") is None
-    assert "ubuntu20.04" in toolchains.image_of("11.6.2")
-    assert "ubuntu22.04" in toolchains.image_of("11.7.1")
+    assert toolkits.release_of("12.8") == "12.8.2"
+    assert toolkits.release_of("12.8", "conda") == "12.8.1"
+    assert toolkits.release_of("12.9", "conda") == toolkits.release_of("12.9")
+    assert toolkits.release_of("99.9", "conda") is None
+    assert "ubuntu20.04" in toolkits.image_of("11.6.2")
+    assert "ubuntu22.04" in toolkits.image_of("11.7.1")
 
 
 def test_gpus_and_toolkits_tell_the_same() -> None:

@@ -30,7 +30,7 @@ def test_what_torch_takes() -> None:
     ],
 )
 def test_a_name_means_what_its_release_makes_of_it(release: str | None, name: str, means: str | None) -> None:
-    assert torch.named(name, release) == means
+    assert torch.list_named(name, release) == means
 
 
 def test_a_release_takes_what_a_release_took_up_and_did_not_drop() -> None:
@@ -43,9 +43,9 @@ def test_a_release_takes_what_a_release_took_up_and_did_not_drop() -> None:
 
 
 def test_names_stand_for_lists() -> None:
-    assert torch.named("ampere") == "8.0;8.6+PTX"
-    assert torch.named("Ampere+Tegra") == "8.7"
-    assert torch.named("Fermi") is None
+    assert torch.list_named("ampere") == "8.0;8.6+PTX"
+    assert torch.list_named("Ampere+Tegra") == "8.7"
+    assert torch.list_named("Fermi") is None
 
 
 def test_arm64_has_one_distribution_from_a_release_on() -> None:

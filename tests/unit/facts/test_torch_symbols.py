@@ -6,24 +6,24 @@ import pytest
 import zstandard
 from facts import torch_symbols as job
 
-from cuwheel.facts import torch_symbols
-from cuwheel.facts.torch_symbols import Table
+from cuwheel.facts import torch
+from cuwheel.facts.torch import SymbolTable
 
 pytestmark = pytest.mark.unit
 
-SMALL = Table("2026-11-16", ("2.8.0", "2.9.1"), {"_ZN3c101aEv": 0b11, "_ZN3c101bEv": 0b10})
+SMALL = SymbolTable("2026-11-16", ("2.8.0", "2.9.1"), {"_ZN3c101aEv": 0b11, "_ZN3c101bEv": 0b10})
 
 
 def test_what_is_written_is_read() -> None:
-    assert torch_symbols.parse(torch_symbols.encoded(SMALL)) == SMALL
+    assert torch.parse_symbols(torch.encode_symbols(SMALL)) == SMALL
     turned = SMALL._replace(holders=dict(reversed(list(SMALL.holders.items()))))
-    assert torch_symbols.encoded(SMALL) == torch_symbols.encoded(turned)
+    assert torch.encode_symbols(SMALL) == torch.encode_symbols(turned)
 
 
 def test_another_schema_is_not_read() -> None:
     data = zstandard.ZstdCompressor().compress(b"cuwheel.torch-symbols/2 2027-01-01\n2.8.0\n=1\nname")
     with pytest.raises(ValueError, match="torch-symbols/2"):
-        torch_symbols.parse(data)
+        torch.parse_symbols(data)
 
 
 def test_a_release_is_added_in_its_place() -> None:
@@ -42,11 +42,11 @@ def test_names_that_only_torch_can_take_are_left_out() -> None:
 
 
 def test_the_table_that_ships() -> None:
-    table = torch_symbols.own()
+    table = torch.own_symbols()
     assert {"2.0.1", "2.8.0", "2.15.0"} <= set(table.releases)
     renamed = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"  # torch 2.14 gave it other parameters
-    assert torch_symbols.exporting([renamed])[-1].startswith("2.13")
-    assert torch_symbols.exporting([renamed, "_ZN3c10no_such_thing"]) == ()
-    assert torch_symbols.exported("2.15.0", [renamed]) == frozenset()
-    assert not torch_symbols.has_new_strings("2.6.0")
-    assert torch_symbols.has_new_strings("2.7.1")
+    assert torch.releases_exporting([renamed])[-1].startswith("2.13")
+    assert torch.releases_exporting([renamed, "_ZN3c10no_such_thing"]) == ()
+    assert torch.exported_symbols("2.15.0", [renamed]) == frozenset()
+    assert not torch.has_new_strings("2.6.0")
+    assert torch.has_new_strings("2.7.1")

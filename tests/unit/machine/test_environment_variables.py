@@ -31,7 +31,7 @@ def _world(cwd: Path, **environ: str) -> World:
 def test_what_was_written_into_activate(tmp_path: Path) -> None:
     env = _environment(tmp_path)
     (env / "bin" / "activate").write_text('export PATH="$PATH"\nexport BNB_CUDA_VERSION="118"\n')
-    found = {each.name: each.value for each in variables.of_environment(_world(tmp_path), env)}
+    found = {each.name: each.value for each in variables.environment_variables(_world(tmp_path), env)}
     assert found == {"BNB_CUDA_VERSION": "118"}
 
 
@@ -42,7 +42,7 @@ def test_what_conda_keeps(tmp_path: Path) -> None:
     (scripts / "cuda.sh").write_text("export CUDA_HOME=/opt/cuda\nexport BNB_CUDA_VERSION=121 # old\n")
     (env / "conda-meta").mkdir()
     (env / "conda-meta" / "state").write_text('{"env_vars": {"BNB_CUDA_VERSION": "126", "OTHER": "1", "MAX_JOBS": 2}}')
-    found = {each.name: each.value for each in variables.of_environment(_world(tmp_path), env)}
+    found = {each.name: each.value for each in variables.environment_variables(_world(tmp_path), env)}
     assert found == {"CUDA_HOME": "/opt/cuda", "BNB_CUDA_VERSION": "126"}
 
 
@@ -51,7 +51,7 @@ def test_what_is_no_state(tmp_path: Path, state: str) -> None:
     env = _environment(tmp_path)
     (env / "conda-meta").mkdir()
     (env / "conda-meta" / "state").write_text(state)
-    assert variables.of_environment(_world(tmp_path), env) == ()
+    assert variables.environment_variables(_world(tmp_path), env) == ()
 
 
 def test_the_environments_own_win_over_the_process(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.machine import fleet, fleet_file
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Refinement
 
 if TYPE_CHECKING:
@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 def test_a_t_says_that_there_is_no_gil(tmp_path: Path, given: str, python: str, *, without: bool) -> None:
     machine = Refinement(python=given).apply(fleet.from_gpu("h100"))
     (tmp_path / "fleet.toml").write_text(f'[[machine]]\nname = "a"\ngpu = "h100"\npython = "{given}"\n')
-    (written,) = fleet_file.read(tmp_path / "fleet.toml")
+    (written,) = fleet.read_fleet_file(tmp_path / "fleet.toml")
     assert [(each.python, each.free_threaded) for each in (machine, written)] == [(python, without)] * 2

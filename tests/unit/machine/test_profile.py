@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.machine import privacy, profile
+from cuwheel.machine import profile
 from cuwheel.support import codec
 from tests.unit.verdicts.machines import MACHINES
 
@@ -87,11 +87,11 @@ def test_saving_where_one_may_not(tmp_path: Path) -> None:
 )
 def test_nobody_is_named(text: str, expected: str) -> None:
     names = ("alice", "gpu07.corp", "gpu07")
-    assert privacy.scrub([text], home="/home/alice", names=names) == [expected]
+    assert profile.scrub([text], home="/home/alice", names=names) == [expected]
 
 
 def test_names_that_are_words_stay() -> None:
-    assert privacy.scrub(["/root/x /usr/pi/y"], home="/", names=("root", "pi", "")) == ["/root/x /usr/pi/y"]
+    assert profile.scrub(["/root/x /usr/pi/y"], home="/", names=("root", "pi", "")) == ["/root/x /usr/pi/y"]
 
 
 def test_names_that_would_steer_a_terminal(tmp_path: Path) -> None:

@@ -49,17 +49,17 @@ def test_the_variable_is_read_as_cuda_reads_it(value: str | None, left: tuple[st
 
 def test_this_machine_is_what_a_program_sees_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "probe", lambda _env: _profile("1,2"))
-    assert [each.gpu for each in named.asked(())] == list(KINDS[1:])
-    assert [each.gpu for each in named.asked((), gpus=[0])] == [KINDS[0]]
+    assert [each.gpu for each in named.machines_asked_for(())] == list(KINDS[1:])
+    assert [each.gpu for each in named.machines_asked_for((), gpus=[0])] == [KINDS[0]]
     with pytest.raises(UsageError, match="no GPU 7: it has 3 GPUs, 0 to 2"):
-        named.asked((), gpus=[7])
-    assert [each.gpu for each in named.asked(["h100"])] == ["H100"]
+        named.machines_asked_for((), gpus=[7])
+    assert [each.gpu for each in named.machines_asked_for(["h100"])] == ["H100"]
 
 
 def test_a_machine_whose_gpus_are_all_hidden_is_no_machine_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "probe", lambda _env: _profile(""))
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES hides every GPU") as caught:
-        named.asked(())
+        named.machines_asked_for(())
     assert "--on this" in (caught.value.hint or "")
-    assert [each.gpu for each in named.asked(["this"])] == list(KINDS)
-    assert [each.gpu for each in named.asked((), gpus=[2])] == [KINDS[2]]
+    assert [each.gpu for each in named.machines_asked_for(["this"])] == list(KINDS)
+    assert [each.gpu for each in named.machines_asked_for((), gpus=[2])] == [KINDS[2]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.machine import compilers, gpu, system, toolkits, variables, visual_studio
+from cuwheel.machine import compilers, gpu, system, toolkits, variables
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ ROWS = (
 
 class TestVisualStudio:
     def test_what_vswhere_says(self, machine: FakeMachine) -> None:
-        newer, older = visual_studio.probe_visual_studios(with_vswhere(machine, *ROWS).world)
+        newer, older = compilers.probe_visual_studios(with_vswhere(machine, *ROWS).world)
         assert (newer.name, newer.cuda) == ("Visual Studio Community 2026", ())
         assert (older.path, older.version, older.found_via) == (STUDIO, "17.14.36401.2", "vswhere")
         assert older.cuda == ("12.8", "13.0")
 
     @pytest.mark.parametrize("text", ["", "not JSON", "[1]", "{}"])
     def test_without_its_answer_the_folders_tell(self, machine: FakeMachine, text: str) -> None:
-        (found,) = visual_studio.probe_visual_studios(with_vswhere(machine, text=text).world)
+        (found,) = compilers.probe_visual_studios(with_vswhere(machine, text=text).world)
         assert (found.name, found.path, found.cuda) == ("Visual Studio 2022 BuildTools", STUDIO, ("12.8", "13.0"))
 
     def test_no_vswhere(self, machine: FakeMachine) -> None:
-        assert [each.path for each in visual_studio.probe_visual_studios(machine.world)] == [STUDIO]
+        assert [each.path for each in compilers.probe_visual_studios(machine.world)] == [STUDIO]
 
     def test_on_linux_nobody_looks(self, tmp_path: Path) -> None:
-        assert visual_studio.probe_visual_studios(FakeMachine(tmp_path).world) == ()
+        assert compilers.probe_visual_studios(FakeMachine(tmp_path).world) == ()
 
 
 class TestCompilers:

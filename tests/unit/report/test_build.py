@@ -16,7 +16,7 @@ from cuwheel.errors import UnreadableError
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
 from cuwheel.report.build_timeline import blocks, calls_of
-from cuwheel.support import codec, units
+from cuwheel.support import codec, wording
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 
@@ -143,7 +143,7 @@ def test_when_a_build_succeeded(jobs: tuple[object, ...], *, succeeded: bool) ->
     ],
 )
 def test_times_for_people(seconds: float, text: str) -> None:
-    assert units.lasted(seconds) == text
+    assert wording.duration(seconds) == text
 
 
 def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:

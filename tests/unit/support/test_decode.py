@@ -10,9 +10,9 @@ from msgspec import Struct
 from cuwheel.building import config
 from cuwheel.building.recording import matrix
 from cuwheel.errors import MOST_SOUGHT, ConfigurationError
-from cuwheel.machine import fleet_file
+from cuwheel.machine import fleet
 from cuwheel.proving.measuring import trials_file
-from cuwheel.support import codec, decode, typos
+from cuwheel.support import codec, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,14 +34,14 @@ def test_right_data_becomes_the_value() -> None:
     problems: list[str] = []
     data = {"title": "t", "inner": [{"name": "a", "count": 2}], "maybe": {"name": "b"}}
     expected = Outer(title="t", inner=(Inner(name="a", count=2),), maybe=Inner(name="b"))
-    assert decode.convert(data, Outer, "file", problems) == expected
+    assert codec.convert_or_list_problems(data, Outer, "file", problems) == expected
     assert problems == []
 
 
 def test_every_problem_is_named_at_once() -> None:
     problems: list[str] = []
     data = {"titel": "t", "inner": [{"name": 3}, {"count": "x"}], "maybe": {"name": "b", "cuont": 1}}
-    assert decode.convert(data, Outer, "file", problems) is None
+    assert codec.convert_or_list_problems(data, Outer, "file", problems) is None
     assert sorted(problems) == [
         "file.inner[0].name: expected `str`, got `int`",
         "file.inner[1].count: expected `int`, got `str`",
@@ -65,12 +65,12 @@ def test_every_problem_is_named_at_once() -> None:
 def test_keys_and_numbers_without_end_are_refused_at_once(text: bytes) -> None:
     began = time.process_time()
     with pytest.raises(msgspec.DecodeError):
-        decode.toml(text)
+        codec.parse_toml(text)
     assert time.process_time() - began < 2
 
 
 def test_values_may_have_any_number_of_dots() -> None:
-    assert decode.toml(b'x = "' + b"." * 1000 + b'"\n[a.b]\nc.d = 1\n') == {
+    assert codec.parse_toml(b'x = "' + b"." * 1000 + b'"\n[a.b]\nc.d = 1\n') == {
         "x": "." * 1000,
         "a": {"b": {"c": {"d": 1}}},
     }
@@ -81,12 +81,12 @@ def test_a_file_is_refused_that_is_too_large_or_no_text(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(8 << 30)
     with pytest.raises(msgspec.DecodeError, match="it has more than"):
-        decode.toml_file(path)
+        codec.read_toml(path)
     path.write_bytes(b"a = '\xff'")
     with pytest.raises(msgspec.DecodeError, match="it is not UTF-8"):
-        decode.toml_file(path)
+        codec.read_toml(path)
     path.write_bytes(b"a = 1")
-    assert decode.toml_file(path) == {"a": 1}
+    assert codec.read_toml(path) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_json_of_a_type() -> None:
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words for which names that are alike were sought."""
     sought: list[str] = []
-    real = typos.alike
+    real = wording.similar_names
 
     def alike(word: str, known: Iterable[str], most: int = 3) -> list[str]:
         sought.append(word)
         return real(word, known, most)
 
-    monkeypatch.setattr(typos, "alike", alike)
+    monkeypatch.setattr(wording, "similar_names", alike)
     return sought
 
 
@@ -141,8 +141,8 @@ def test_names_alike_are_sought_for_the_first_problems_alone(monkeypatch: pytest
         sought.clear()
         problems: list[str] = []
         data = {"title": "t", **{f"titel{number}": 1 for number in range(count)}}
-        assert decode.convert(data, Outer, "file", problems) is None
-        assert decode.convert({"titel": 1}, Outer, "another part of it", problems) is None
+        assert codec.convert_or_list_problems(data, Outer, "file", problems) is None
+        assert codec.convert_or_list_problems({"titel": 1}, Outer, "another part of it", problems) is None
         assert len(problems) == len(sought) == MOST_SOUGHT
     message = ConfigurationError("a.toml", problems).message
     assert message.startswith("a.toml has at least 1000 problems")
@@ -150,7 +150,7 @@ def test_names_alike_are_sought_for_the_first_problems_alone(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "load", [lambda path: config.load(None, path, {}), trials_file.load, matrix.load, fleet_file.read]
+    "load", [lambda path: config.load(None, path, {}), trials_file.load, matrix.load, fleet.read_fleet_file]
 )
 def test_a_file_of_unknown_keys_is_refused_in_time(
     load: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

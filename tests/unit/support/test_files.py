@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import decode, files
+from cuwheel.support import codec, files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,9 +123,9 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
             with pytest.raises(UnreadableError, match="is not a plain file"):
                 read()
         with pytest.raises(OSError, match="is not a plain file"):
-            decode.toml_file(pipe)
+            codec.read_toml(pipe)
         with pytest.raises(IsADirectoryError):
-            decode.toml_file(tmp_path)
+            codec.read_toml(tmp_path)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.support import foreign_paths
+from cuwheel.support import quoting
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ from cuwheel.support import foreign_paths
     ],
 )
 def test_joined_as_the_machine_would(folder: str, path: str, expected: str) -> None:
-    assert foreign_paths.joined(folder, path) == expected
+    assert quoting.join_foreign_paths(folder, path) == expected
 
 
 @pytest.mark.parametrize("path", ["C:\\x", "c:/x", "\\\\server\\share", "\\\\?\\C:\\x"])
 def test_only_windows_has_such_paths(path: str) -> None:
-    assert foreign_paths.is_of_windows(path)
+    assert quoting.is_of_windows(path)
 
 
 @pytest.mark.parametrize("path", ["/usr", "x", "x/y", "C:x", "a:b", "\\x", ""])
 def test_either_system_may_have_such_paths(path: str) -> None:
-    assert not foreign_paths.is_of_windows(path)
+    assert not quoting.is_of_windows(path)

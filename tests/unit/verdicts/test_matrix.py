@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library, PythonLoad, Survey
 from cuwheel.facts import packages
-from cuwheel.machine import named
+from cuwheel.machine.named import machines_named
 from cuwheel.verdicts import matrix
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading
@@ -69,7 +69,7 @@ def test_no_library_of_another_major_is_loaded() -> None:
 
 def test_case_2_a_wheel_for_two_gpus_runs_there_and_nowhere_else() -> None:
     wheel = _bitsandbytes("12.8")
-    machines = named.machines(["h100, l40, t4, a100, b200, 'rtx 5090'".replace("'", "")])
+    machines = machines_named(["h100, l40, t4, a100, b200, 'rtx 5090'".replace("'", "")])
     outcomes = {each.name: judge(wheel, each) for each in machines}
     assert {name: verdict.outcome for name, verdict in outcomes.items()} == {
         "h100": "native",
@@ -84,7 +84,7 @@ def test_case_2_a_wheel_for_two_gpus_runs_there_and_nowhere_else() -> None:
 
 def _server_build_on_orin(**known: Any) -> Verdict:
     wheel = _bitsandbytes("11.8", "12.6", "13.0", code="sm_75 sm_80 sm_90", platform="sbsa", machine="aarch64")
-    (orin,) = named.machines(["orin"], None)
+    (orin,) = machines_named(["orin"], None)
     return judge(wheel, machine("8.7", gpu=orin.gpu, tegra=orin.tegra, cpu=orin.cpu, os=orin.os, **known))
 
 
@@ -416,9 +416,9 @@ def test_what_a_required_framework_brings() -> None:
 
 
 def test_what_comes_with_a_framework() -> None:
-    assert packages.brings("torch", "cublasLt")
-    assert packages.brings("torch", "cudnn_adv")
-    assert not packages.brings("jax", "cusolverMp")
+    assert packages.framework_brings("torch", "cublasLt")
+    assert packages.framework_brings("torch", "cudnn_adv")
+    assert not packages.framework_brings("jax", "cusolverMp")
     wheel = survey(
         library("sm_90", path="jaxmg/cu12/x.so", needed=("libcublas.so.12", "libcusolverMp.so.0")), name="jaxmg"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.wheel import headers
+from cuwheel.wheel import edit
 
 TAGS = ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
@@ -27,8 +27,8 @@ TAGS = ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
     ],
 )
 def test_requirements_go_behind_those_that_are_there(before: bytes, after: bytes) -> None:
-    assert headers.changed(before, requires=["n"]) == after
-    assert headers.changed(before) == before
+    assert edit.changed_metadata(before, requires=["n"]) == after
+    assert edit.changed_metadata(before) == before
 
 
 def test_tags_are_changed_in_their_place() -> None:
@@ -37,7 +37,7 @@ def test_tags_are_changed_in_their_place() -> None:
         b"Tag: cp311-abi3-linux_x86_64\nTag: cp312-abi3-linux_x86_64\nBuild: 3\n"
     )
     tags = [f"cp{each}-abi3-{platform}" for each in (311, 312) for platform in TAGS]
-    assert headers.tagged(before, tags, impure=True) == (
+    assert edit.tagged_wheel(before, tags, impure=True) == (
         b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
         b"Tag: cp311-abi3-manylinux_2_17_x86_64\nTag: cp311-abi3-manylinux2014_x86_64\n"
         b"Tag: cp312-abi3-manylinux_2_17_x86_64\nTag: cp312-abi3-manylinux2014_x86_64\n"
@@ -48,18 +48,21 @@ def test_tags_are_changed_in_their_place() -> None:
 def test_several_old_tags_become_one_set() -> None:
     before = b"Tag: py3-none-linux_x86_64\r\nTag: py3-none-manylinux_2_28_x86_64\r\n"
     assert (
-        headers.tagged(before, ["py3-none-manylinux_2_28_x86_64"], impure=False)
+        edit.tagged_wheel(before, ["py3-none-manylinux_2_28_x86_64"], impure=False)
         == b"Tag: py3-none-manylinux_2_28_x86_64\r\n"
     )
 
 
 def test_another_version_changes_its_line_alone() -> None:
     text = b"Metadata-Version: 2.1\r\nVersion: 1\r\n\r\nVersion: 2\r\n"
-    assert headers.changed(text, version="1+slim") == b"Metadata-Version: 2.1\r\nVersion: 1+slim\r\n\r\nVersion: 2\r\n"
+    assert (
+        edit.changed_metadata(text, version="1+slim")
+        == b"Metadata-Version: 2.1\r\nVersion: 1+slim\r\n\r\nVersion: 2\r\n"
+    )
 
 
 def test_a_requirement_nested_deep_is_kept_as_it_is() -> None:
     deep = b"Requires-Dist: a; " + b"(" * 5000 + b"python_version>'3'" + b")" * 5000 + b"\n"
-    assert headers.changed(deep, version="2") == deep
+    assert edit.changed_metadata(deep, version="2") == deep
     with pytest.raises(UsageError, match="more than 50 brackets"):
-        headers.changed(b"Name: x\n", requires=["a; " + "(" * 5000])
+        edit.changed_metadata(b"Name: x\n", requires=["a; " + "(" * 5000])

@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.errors import MalformedError
 from cuwheel.wheel import variant
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Document, Property, Variant
 
 

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.building import config
 from cuwheel.errors import FactsError
-from cuwheel.support import codec, decode
+from cuwheel.support import codec
 from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def load(folder: Path) -> tuple[Recipe, ...]:
 
 
 def _read(path: Path, problems: list[str]) -> Recipe | None:
-    data = decode.checked_table(path, problems)
+    data = codec.checked_table(path, problems)
     if data is None:
         return None
     written = data.pop("settings", {})
-    recipe = decode.convert(data, Recipe, path.name, problems)
+    recipe = codec.convert_or_list_problems(data, Recipe, path.name, problems)
     if recipe is None:
         return None
     settings = config.settings(written, f"{path.name}: settings", problems)

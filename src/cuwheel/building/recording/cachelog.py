@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cuwheel.building.recording import layout, summary
 from cuwheel.device_code import limits
 from cuwheel.errors import UnreadableError
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

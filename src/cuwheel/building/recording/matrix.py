@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from cuwheel.errors import ConfigurationError
 from cuwheel.support import axes as named_axes
-from cuwheel.support import decode, quoting
+from cuwheel.support import codec, quoting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,9 +71,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def load(path: Path) -> Plan:
     """All problems at once."""
-    data = decode.configuration(path, _HINT)
+    data = codec.read_configuration(path, _HINT)
     problems: list[str] = []
-    file = decode.convert(data, _File, "matrix", problems)
+    file = codec.convert_or_list_problems(data, _File, "matrix", problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
@@ -98,9 +98,9 @@ def load(path: Path) -> Plan:
 
 def _value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
     if isinstance(given, dict):
-        return decode.convert(given, Value, where, problems)
+        return codec.convert_or_list_problems(given, Value, where, problems)
     if isinstance(given, str):
-        return decode.convert(_short(axis, given), Value, where, problems)
+        return codec.convert_or_list_problems(_short(axis, given), Value, where, problems)
     problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
     return None
 

@@ -21,7 +21,7 @@ from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.machine.variables import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.support import masking, process
-from cuwheel.support.units import file_name, uncoloured
+from cuwheel.support.wording import file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

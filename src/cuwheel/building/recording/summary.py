@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuwheel.building.recording import words
 from cuwheel.building.recording.calls import CallState, ToolKind
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

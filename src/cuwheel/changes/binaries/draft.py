@@ -12,7 +12,7 @@ from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.relocations import ElfPointers
 from cuwheel.errors import MalformedError
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import codec, files, locking, system_calls
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
-from cuwheel.wheel.places import output_of
+from cuwheel.wheel.file import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

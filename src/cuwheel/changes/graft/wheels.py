@@ -22,11 +22,10 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
 from cuwheel.support import codec, files, locking, system_calls
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
-from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.places import output_of
+from cuwheel.wheel.file import WheelFile, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +46,7 @@ def graft(base: Path, donors: Sequence[Path], request: GraftRequest, donor_known
         if not paired:
             raise UsageError(
                 f"{base.name} and the donors have no library with device code in common",
-                hint=f"the base has {some(there) or 'none'}; a donor must be a build of the same package",
+                hint=f"the base has {a_few(there) or 'none'}; a donor must be a build of the same package",
             )
         folder = stack.enter_context(_workplace(request, base))
         decisions = []
@@ -76,7 +75,7 @@ def opened(path: Path) -> WheelFile:
 def _must_be_intact(wheel: WheelFile) -> None:
     wheel.must_be_sound("grafted")
     if wrong := wheel.wrong_hashes():
-        problem = f"not grafted: these files do not match RECORD: {some(wrong, 3)}"
+        problem = f"not grafted: these files do not match RECORD: {a_few(wrong, 3)}"
         raise MalformedError(wheel.path, problem, hint="download the wheel again")
 
 
@@ -185,7 +184,7 @@ def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Findi
     yield Finding(
         rule="graft-library-unchanged",
         severity="note",
-        message=f"no donor has {some(names, _SHOWN)}: {stay}",
+        message=f"no donor has {a_few(names, _SHOWN)}: {stay}",
         fix=f"with --add: --cuda {','.join(_cudas(every))}" if of_others else "",
     )
 

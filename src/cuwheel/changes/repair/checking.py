@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.changes.repair import objections, paths, policies, sorting
 from cuwheel.errors import MalformedError
 from cuwheel.support.finding import Finding
-from cuwheel.wheel.places import installed_path
+from cuwheel.wheel.file import installed_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,11 +16,10 @@ from cuwheel.device_code.survey import is_library
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import drivers
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import Distribution
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import Distribution, WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +109,7 @@ def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
     if wheel.unlisted:
         raise MalformedError(
             wheel.path,
-            f"RECORD and the files do not match: {some(sorted(wheel.unlisted))}",
+            f"RECORD and the files do not match: {a_few(sorted(wheel.unlisted))}",
             hint="build the wheel again with a standard build backend",
         )
     assert wheel.name is not None  # noqa: S101 - it is sound

@@ -21,8 +21,7 @@ from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.support import extras, locking, log, process, system_calls
 from cuwheel.support.files import errors_of, must_have_room, sync_file, sync_folder
 from cuwheel.wheel.edit import WheelEdit
-from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.unlabelled import unlabelled
+from cuwheel.wheel.file import WheelFile, unlabelled
 from cuwheel.wheel.zip_writer import DEFAULT_LEVEL
 
 if TYPE_CHECKING:

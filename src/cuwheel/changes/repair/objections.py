@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from cuwheel.changes.repair import paths
 from cuwheel.device_code.elf import MACHINES
-from cuwheel.facts import libraries, packages
+from cuwheel.facts import packages
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, size, some
+from cuwheel.support.wording import a_few, file_name, size
+from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.places import installed_path
 from cuwheel.wheel.requirements import parse
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
     missing = [each for each in facts if each.fate == "missing"]
     if not missing:
         return
-    names = some([each.soname for each in missing], _SHOWN)
+    names = a_few([each.soname for each in missing], _SHOWN)
     folders = list(dict.fromkeys(looked.folder for each in missing for looked in each.trail))
     odd = (f"{looked.folder}/{each.soname} {looked.found}" for each in missing for looked in each.trail if looked.odd)
     needs = (f"{each.soname} is needed by {', '.join(each.needed_by[:3])}" for each in missing[:_SHOWN])
@@ -177,7 +177,7 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
         evidence=(
             *needs,
             *list(odd)[:_SHOWN],
-            f"searched {some(folders, _SHOWN)}" if folders else "no folder to search is known here",
+            f"searched {a_few(folders, _SHOWN)}" if folders else "no folder to search is known here",
         ),
         fix="--lib-dir FOLDER if you have it, or if users have it: "
         # To be copied: with some of them the next run would say the rest. The names are somebody else's.
@@ -200,12 +200,12 @@ def _nvidia_inside(found: Contents) -> Iterator[Finding]:
 def nvidias(path: str, soname: str | None) -> bool:
     """Whether a file is one of NVIDIA's libraries, also under the name that grafting gives it."""
     names = (file_name(path), soname or "")
-    return any(libraries.component_of(_HASH.sub("", each)) for each in names if each)
+    return any(packages.component_of(_HASH.sub("", each)) for each in names if each)
 
 
 def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
     for fact in facts:
-        nvidias_own = fact.fate == "kept-out" and not fact.indirect and libraries.component_of(fact.soname)
+        nvidias_own = fact.fate == "kept-out" and not fact.indirect and packages.component_of(fact.soname)
         if nvidias_own and paths.known(fact.soname) is None:
             yield Finding(
                 rule="library-not-in-table",
@@ -213,7 +213,7 @@ def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
                 message=f"{fact.soname} is NVIDIA's and was kept out, but the table does not list this version: no "
                 f"search path leads to it, and no package can be required",
                 evidence=tuple(fact.needed_by[:3]),
-                fix=f"upgrade cuwheel, or provide a file with a row for its package: {libraries.VARIABLE}=rows.toml",
+                fix=f"upgrade cuwheel, or provide a file with a row for its package: {packages.VARIABLE}=rows.toml",
             )
 
 

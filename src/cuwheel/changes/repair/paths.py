@@ -7,21 +7,21 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.changes.repair.decision import SearchPath
-from cuwheel.facts import libraries, packages
-from cuwheel.wheel.places import installed_path
+from cuwheel.facts import packages
+from cuwheel.wheel.file import installed_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.repair.contents import Binary
-    from cuwheel.facts.libraries import Library
+    from cuwheel.facts.packages import Library
 
 _ORIGIN = re.compile(r"\$(?:ORIGIN|\{ORIGIN\})(?=/|$)")
 
 
 def known(soname: str) -> Library | None:
     """The row of one of NVIDIA's libraries; None for others, and for one that is newer than the table."""
-    return libraries.known_library(soname)
+    return packages.known_library(soname)
 
 
 def cuda_major(binary: Binary, wished: int | None) -> int | None:

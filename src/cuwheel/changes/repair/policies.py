@@ -20,7 +20,7 @@ from cuwheel.support import codec, extras
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 _FILE = "policy/manylinux-policy.json"
 _NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.support.request_checks import as_paths, freeze
+from cuwheel.support.request_fields import as_paths, freeze
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

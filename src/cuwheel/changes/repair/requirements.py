@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.repair.contents import Binary, Contents
     from cuwheel.changes.repair.decision import Fact, Wish
     from cuwheel.changes.repair.sorting import Sorted
-    from cuwheel.facts.libraries import Library
+    from cuwheel.facts.packages import Library
 
 
 def of(found: Contents, sorted_: Sorted, wish: Wish) -> tuple[tuple[str, ...], list[Finding]]:

@@ -16,11 +16,11 @@ from cuwheel.changes.repair import contents
 from cuwheel.changes.repair.contents import Binary
 from cuwheel.changes.repair.decision import Looked
 from cuwheel.device_code import limits
-from cuwheel.facts import libraries, versions
+from cuwheel.facts import packages, versions
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.toolchains import store
-from cuwheel.wheel.installed import distributions
+from cuwheel.wheel.metadata import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -119,7 +119,7 @@ def _toolkit_of(folder: Folder, soname: str, cuda: int | None) -> str | None:
     """
     if folder.toolkit:
         return folder.toolkit
-    row = libraries.known_library(soname)
+    row = packages.known_library(soname)
     found: set[str] = set()
     if majors := {each.cuda for each in row.packages if each.cuda and each.name in folder.versions} if row else set():
         runtimes = [version for name, version in folder.versions.items() if name.startswith(_RUNTIME_PACKAGE)]
@@ -148,7 +148,7 @@ def windows_folders(given: Sequence[Path], environ: Mapping[str, str]) -> tuple[
     for name in _ROOTS:
         if value := environ.get(name):
             found += [Folder(path=path.absolute(), via=name) for path in _with_bin(Path(value))]
-    found += _packages(environ, dict.fromkeys(row.dll_folder for row in libraries.rows() if row.dll_folder))
+    found += _packages(environ, dict.fromkeys(row.dll_folder for row in packages.library_rows() if row.dll_folder))
     if os.name == "nt":
         paths = (Path(value) for value in environ.get("PATH", "").split(os.pathsep) if value)
         found += [Folder(path=path.absolute(), via="PATH") for path in paths]
@@ -208,7 +208,7 @@ def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
     for value in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if value:
             yield Folder(path=Path(value).absolute(), via="LD_LIBRARY_PATH")
-    yield from _packages(environ, dict.fromkeys(row.folder for row in libraries.rows() if row.folder))
+    yield from _packages(environ, dict.fromkeys(row.folder for row in packages.library_rows() if row.folder))
     for value in (*_ld_conf(_LD_CONF), f"/lib/{machine}-linux-gnu", f"/usr/lib/{machine}-linux-gnu", *_SYSTEM):
         yield Folder(path=Path(value), via="the system")
 
@@ -254,7 +254,7 @@ def _beside(path: Path) -> dict[str, str]:
 
 def _installed(place: Path) -> dict[str, str]:
     """The packages of the table that a site-packages folder has, with their versions."""
-    known = {row.name for row in libraries.rows()}
+    known = {row.name for row in packages.library_rows()}
     return {each.name: each.version for each in distributions(place) if each.name in known}
 
 

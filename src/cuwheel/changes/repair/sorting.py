@@ -17,7 +17,7 @@ from cuwheel.changes.repair.contents import Binary, Contents
 from cuwheel.changes.repair.decision import Fact, Wish
 from cuwheel.changes.repair.policies import Policy
 from cuwheel.changes.repair.search import Folder, Searcher
-from cuwheel.facts import libraries, packages, versions
+from cuwheel.facts import packages, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None
     places = () if asker.indirect else walk.inside.get(soname, ())
     if places and (not packages.from_system(soname) or any(paths.leads(asker.binary, each) for each in places)):
         return replace(fact, fate="inside", reason="it is in the wheel", place=places[0]), None
-    if libraries.component_of(soname):
+    if packages.component_of(soname):
         return _kept_out(walk, fact, asker, "NVIDIA's")
     if framework := packages.framework_of(soname):
         return _kept_out(walk, replace(fact, packages=(framework,)), asker, f"{framework}'s own package provides it")

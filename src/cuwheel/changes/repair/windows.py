@@ -17,7 +17,7 @@ from cuwheel.changes.repair.contents import CALL_MODULE
 from cuwheel.changes.repair.decision import Decision, SearchPath
 from cuwheel.changes.stamp.guard_call import Call, with_call
 from cuwheel.support.finding import Finding
-from cuwheel.wheel.places import installed_path, package_folder
+from cuwheel.wheel.file import installed_path, package_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

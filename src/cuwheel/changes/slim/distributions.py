@@ -15,7 +15,7 @@ from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.support.confined import leads_inside
 from cuwheel.support.finding import Finding
-from cuwheel.wheel import installed
+from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import recorded_files
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class Owner(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        found = installed.of(self.info)
+        found = metadata.installed_at(self.info)
         return found.name if found else ""
 
     @property
     def version(self) -> str:
-        found = installed.of(self.info)
+        found = metadata.installed_at(self.info)
         return found.version if found else ""
 
 

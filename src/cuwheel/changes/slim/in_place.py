@@ -17,7 +17,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.support import quoting, system_calls
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 from cuwheel.wheel import journal, record
 from cuwheel.wheel.journal import Header
 from cuwheel.wheel.metadata import normalised
@@ -131,7 +131,7 @@ def _stage_records(
 
 def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version: str) -> list[Finding]:
     """The RECORD of one distribution, and the note beside it."""
-    listed, noted = info / "RECORD", info / note.NAME
+    listed, noted = info / "RECORD", info / note.SLIM_NOTE
     before = noted.read_bytes() if noted.is_file() else None
     data = note.text(
         targets=note.names_of(task.options.targets),
@@ -146,7 +146,7 @@ def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version
     signatures = [info / each for each in record.SIGNATURES if (info / each).is_file()]
     for path in signatures:
         changes.remove(path, listed)
-    row = f"{info.name}/{note.NAME}"
+    row = f"{info.name}/{note.SLIM_NOTE}"
     text = record.changed(
         distributions.read_text(listed),
         {**rows.digests, **({row: digest} if before is not None else {})},
@@ -238,14 +238,14 @@ def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
     shut = sorted(str(each) for each in folders if not os.access(each, os.W_OK | os.X_OK))
     if shut:
         raise UnreadableError(
-            some(shut, 1),
+            a_few(shut, 1),
             "not writable",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
     others = [path for path in paths if not system_calls.may_replace((root / path).lstat())]
     if others:
         raise UnreadableError(
-            some([str(root / each) for each in others], 1),
+            a_few([str(root / each) for each in others], 1),
             "owned by another user",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ def finding(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
             rule="licence-on-changes",
             severity="note",
             message="by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
-            evidence=(some(names, _SHOWN),),
+            evidence=(a_few(names, _SHOWN),),
             fix="read their License.txt (docs/slim.md sums up what NVIDIA's says), and decide",
         ),
     )

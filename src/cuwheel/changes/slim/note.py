@@ -10,14 +10,14 @@ from msgspec import Struct
 from cuwheel.changes.slim.outcome import FileChange
 from cuwheel.support import codec
 from cuwheel.version import __version__
-from cuwheel.wheel.workload_mark import NAME
+from cuwheel.wheel.metadata import SLIM_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.machine.fleet import Machine
 
-__all__ = ["NAME", "Note", "names_of", "text"]
+__all__ = ["SLIM_NOTE", "Note", "names_of", "text"]
 SCHEMA = "cuwheel.slim-note/1"
 TOOL = f"cuwheel {__version__}"
 ALL = ("all",)

@@ -17,7 +17,7 @@ from cuwheel.device_code.libraries import Library
 from cuwheel.facts import packages
 from cuwheel.support import files
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

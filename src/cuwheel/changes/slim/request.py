@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.request_checks import as_paths, freeze, resolve_environment
+from cuwheel.support.request_fields import as_paths, freeze, resolve_environment
 
 _LEVELS = range(10)  # zlib's
 

@@ -16,7 +16,7 @@ from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.wheel import journal
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def _machines(
         if len(flat) > 1 or not changes_all:
             raise UsageError("--for all keeps every architecture", hint="use it alone, with --recompress or --cuda")
         return None
-    found = named.machines(flat, env=env)
+    found = named.machines_named(flat, env=env)
     if unknown := [each.name for each in found if each.capability is None]:
         raise UsageError(f"the GPUs of {', '.join(unknown)} are not known", hint="give the GPUs instead: --for h100")
     return found

@@ -10,7 +10,7 @@ from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.facts import architectures
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few, size
+from cuwheel.support.wording import first_few, size
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import Device, device_of_machine, loadable_code, possible_entries, serves
 

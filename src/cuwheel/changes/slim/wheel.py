@@ -19,11 +19,10 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import locking, system_calls
 from cuwheel.support.files import errors_of, must_have_room, sync_folder
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
-from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.places import output_of
+from cuwheel.wheel.file import WheelFile, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +71,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
     if wrong := wheel.wrong_hashes():
         raise MalformedError(
             wheel.path,
-            f"not slimmed: these files are not what RECORD says of them: {some(wrong)}",
+            f"not slimmed: these files are not what RECORD says of them: {a_few(wrong)}",
             hint="download the wheel again from its publisher",
         )
     with locking.scratch(output.parent) as folder:
@@ -87,7 +86,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
         for member, place in written.items():
             edit.replace(member, place)
         edit.drop(each.path for each in files if each.fate == "removed")
-        edit.add(wheel.info + note.NAME, _note(wheel, task, files))
+        edit.add(wheel.info + note.SLIM_NOTE, _note(wheel, task, files))
         made = folder / "wheel"
         edit.write(made)
         findings += (*map(signature_dropped, wheel.signatures), *_incomplete_record(wheel))
@@ -99,7 +98,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
 
 
 def _note(wheel: WheelFile, task: Task, files: Sequence[FileChange]) -> bytes:
-    before = wheel.info + note.NAME
+    before = wheel.info + note.SLIM_NOTE
     return note.text(
         targets=note.names_of(task.options.targets),
         cuda=task.cuda,

@@ -13,7 +13,7 @@ from cuwheel.device_code import description
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support import system_calls
-from cuwheel.wheel import places
+from cuwheel.wheel import file
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def guard_of(wheel: WheelFile, found: Survey) -> guard.Wish | None:
     """The guard that a wheel has, for what is in it now."""
     name = next((each for each in wheel.members if each.endswith(f"/{guard.FILE}")), None)
     text = wheel.text(name) if name else None
-    place = places.installed_path(name) if name else None
+    place = file.installed_path(name) if name else None
     if place is None or text is None:
         return None
     package = place.rpartition("/")[0].replace("/", ".")

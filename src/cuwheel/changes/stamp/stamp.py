@@ -16,8 +16,8 @@ from cuwheel.device_code.description import Description
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import locking, system_calls
 from cuwheel.support.files import errors_of, sync_folder
-from cuwheel.support.units import some
-from cuwheel.wheel import places
+from cuwheel.support.wording import a_few
+from cuwheel.wheel import file
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
 
@@ -93,9 +93,9 @@ def must_be_publishable(wheel: WheelFile) -> None:
     if signed := wheel.signatures:
         problem = f"it is signed ({', '.join(signed)}), and changing the wheel would break the signature"
     elif wheel.unlisted:
-        problem = f"its RECORD and its files do not match: {some(sorted(wheel.unlisted), 3)}"
+        problem = f"its RECORD and its files do not match: {a_few(sorted(wheel.unlisted), 3)}"
     elif wrong := wheel.wrong_hashes():
-        problem = f"these files do not match RECORD: {some(wrong, 3)}"
+        problem = f"these files do not match RECORD: {a_few(wrong, 3)}"
     if problem:
         raise MalformedError(wheel.path, f"not stamped: {problem}", hint="build the wheel again")
 
@@ -150,9 +150,9 @@ def _guard(edit: WheelEdit, wish: GuardWish) -> None:
 
 def package_folder(members: Collection[str], package: str) -> str:
     """Where the package's files are in the wheel, with a slash at the end."""
-    if folder := places.package_folder(members, package):
+    if folder := file.package_folder(members, package):
         return folder
-    tops = ", ".join(places.packages(members)) or "none"
+    tops = ", ".join(file.top_packages(members)) or "none"
     raise UsageError(
         f"[tool.cuwheel.guard] package = {package!r}: the wheel has no such package", hint=f"its packages: {tops}"
     )

@@ -26,7 +26,7 @@ from cuwheel.verdicts import drivers, variant_reach, variant_values
 from cuwheel.wheel import variant as variants
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property, Variant
 
 if TYPE_CHECKING:

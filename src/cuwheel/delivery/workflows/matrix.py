@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
-from cuwheel.facts import ci
+from cuwheel.facts import services
 from cuwheel.support import codec
 from cuwheel.support.files import head
 
@@ -66,9 +66,9 @@ def rows(plan: Path, cpus: Sequence[str], *, windows: bool = False, image: str =
         why = "; ".join(f"{each.id}: {each.reason.splitlines()[0][:200]}" for each in failed)
         raise UsageError(f"this plan cannot be built: {why or 'it is empty'}", hint="cuwheel build --dry-run shows it")
     naming = "local" if any(each.rule == _NAMING for each in found.findings) else ""
-    places = [(cpu, cpu, ci.runners()[cpu], image) for cpu in cpus]
+    places = [(cpu, cpu, services.linux_runners()[cpu], image) for cpu in cpus]
     if windows:
-        cpu, label = ci.windows_runner()
+        cpu, label = services.windows_runner()
         places.append(("windows", cpu, label, ""))
     made = tuple(
         Row(

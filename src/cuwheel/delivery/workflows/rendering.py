@@ -14,8 +14,8 @@ import jinja2
 from cuwheel.delivery.workflows import blocks
 from cuwheel.delivery.workflows.matrix import Row, filled
 from cuwheel.errors import UsageError
-from cuwheel.facts import ci as facts
-from cuwheel.facts import toolchains
+from cuwheel.facts import services as facts
+from cuwheel.facts import toolkits
 from cuwheel.verdicts.planning import plans
 from cuwheel.version import __version__
 
@@ -45,7 +45,7 @@ def render(service: Service, table: Table, config: str = "", cuda: str | None = 
     known: dict[str, object] = {
         "ci": ci,
         "use": _use,
-        "runners": facts.runners(),
+        "runners": facts.linux_runners(),
         "cuwheel": ci.cuwheel or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}",
         "source": f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
         "config": config_option,
@@ -87,7 +87,7 @@ def _of_cibuildwheel(table: Table, config: str, cuda: str) -> dict[str, object]:
         "own_python": _abi(ci.python),
         "config_file": config or PATHS["cibuildwheel"],
         "mirror": MIRROR.format(cuda=cuda),
-        "provider": "index" if toolchains.on_index(cuda) else "redist,conda",
+        "provider": "index" if toolkits.nvcc_on_index(cuda) else "redist,conda",
         "repair": "".join(_repair_options(table.repair, cuda)),
         "is_repaired": table.repair.enabled is not False,
         "variables": _variables(table, cuda),
@@ -141,7 +141,7 @@ def path_of(service: Service, cuda: str | None = None) -> str:
 
 def _use(name: str, part: str = "") -> str:
     """An action, pinned. `part`: a folder of its repository."""
-    action = facts.actions()[name]
+    action = facts.workflow_actions()[name]
     return f"{name}{part}@{action.commit} # {action.version}"
 
 

@@ -12,9 +12,9 @@ from cuwheel.delivery.workflows import blocks, differences, references, renderin
 from cuwheel.delivery.workflows.blocks import State
 from cuwheel.delivery.workflows.matrix import KEYS
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.support import decode, files
+from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,13 +177,13 @@ def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterat
 
 def _toml(text: str, shown: str) -> dict[str, object]:
     try:
-        return decode.toml(text.encode())
+        return codec.parse_toml(text.encode())
     except DecodeError as error:
         raise MalformedError(shown, f"is not valid TOML: {error}") from error
 
 
 def _of_tables(wanted: str, own: dict[str, object]) -> Iterator[str]:
-    made = decode.toml(wanted.encode())["tool"]["cibuildwheel"]
+    made = codec.parse_toml(wanted.encode())["tool"]["cibuildwheel"]
     if not own:
         yield "[tool.cibuildwheel] is missing"
         return

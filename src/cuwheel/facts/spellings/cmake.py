@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import cmake, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -30,7 +30,7 @@ def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: R
     version = releases.cmake
     if not (archs or ptx):
         return Spelling(variable=variable, value=None, reason=NOTHING)
-    oldest = cmake.find_spelling("plain").since
+    oldest = toolkits.find_cmake_spelling("plain").since
     if version and not versions.at_least(version, oldest):
         return Spelling(variable=variable, value=None, reason=f"CMake {version} does not have it yet: {oldest} does")
     words = [*(f"{arch.number}-real" for arch in archs), *(f"{arch.number}-virtual" for arch in ptx)]
@@ -49,13 +49,13 @@ def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: R
 
 
 def refused(archs: Sequence[Arch], version: str | None) -> list[Arch]:
-    return [arch for arch in archs if version and not cmake.takes(version, arch.suffix or "plain")]
+    return [arch for arch in archs if version and not toolkits.cmake_takes(version, arch.suffix or "plain")]
 
 
 def needed(archs: Sequence[Arch]) -> str:
     """The oldest CMake that takes all of these."""
     spelled = {arch.suffix or "plain" for arch in archs}
-    row = cmake.find_spelling("f" if "f" in spelled else "a" if "a" in spelled else "plain")
+    row = toolkits.find_cmake_spelling("f" if "f" in spelled else "a" if "a" in spelled else "plain")
     earlier = "".join(f" (in {versions.minor(each)} from {each} on)" for each in row.backports)
     return f"CMake {row.since} or later{earlier}"
 

@@ -86,7 +86,7 @@ def read(text: str, release: str | None = None) -> ArchList:
 
 
 def _word(word: str, release: str | None) -> ListWord:
-    if means := torch.named(word, release):
+    if means := torch.list_named(word, release):
         return ListWord(text=word, archs=read(means).archs)
     if is_resolved_by_build(word):
         return ListWord(text=word, resolved_by_build=True)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from cuwheel.errors import NewerSchemaError, UnreadableError
 from cuwheel.proving.measuring.trials_file import Kind
-from cuwheel.support import codec, confined, decode, files, system_calls
+from cuwheel.support import codec, confined, files, system_calls
 from cuwheel.support import scratch as scratches
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _must_be_known(piece: bytes, path: Path) -> None:
     """Before it is read as ours: a newer cuwheel may have other fields."""
     if piece.startswith(b'{"header"'):
         found = codec.decode(piece, _HeaderOfAny).header.schema
-        if decode.is_newer(found, SCHEMA):
+        if codec.is_newer(found, SCHEMA):
             raise NewerSchemaError(path, found, SCHEMA)
 
 

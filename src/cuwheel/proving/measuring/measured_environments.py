@@ -15,9 +15,8 @@ from cuwheel.errors import UnreadableError
 from cuwheel.network import venvs
 from cuwheel.proving.measuring.journal import Package
 from cuwheel.support import codec, files
-from cuwheel.wheel import installed
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel import metadata
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,8 +73,8 @@ def _make(folder: Path, env: str | None, wanted: Sequence[str]) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         interpreter = venvs.make(folder, venvs.find_python(version))
         if env:
-            below = [str(site) for site in installed.site_packages(Path(env))]
-            for site in installed.site_packages(folder):
+            below = [str(site) for site in metadata.site_packages(Path(env))]
+            for site in metadata.site_packages(folder):
                 (site / "cuwheel-base.pth").write_text("".join(f"{each}\n" for each in below), encoding="utf-8")
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
@@ -103,8 +102,8 @@ def _packages(folder: Path, hashes: Mapping[str, str]) -> tuple[Package, ...]:
             sha256=named.get((each.name, each.version)),
             record=_record(each.info / "RECORD"),
         )
-        for site in installed.site_packages(folder)
-        for each in installed.distributions(site)
+        for site in metadata.site_packages(folder)
+        for each in metadata.distributions(site)
     )
 
 

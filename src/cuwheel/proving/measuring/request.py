@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.support.request_checks import freeze, must_be_positive, resolve_environment
+from cuwheel.support.request_fields import freeze, must_be_positive, resolve_environment
 
 MOST_AT_ONCE = 1024
 

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from cuwheel.errors import ConfigurationError
 from cuwheel.network import venvs
 from cuwheel.support import axes as named_axes
-from cuwheel.support import decode
-from cuwheel.support.units import read_size
+from cuwheel.support import codec
+from cuwheel.support.wording import read_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -151,9 +151,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def load(path: Path) -> Plan:
     """All problems at once."""
-    data = decode.configuration(path, _HINT)
+    data = codec.read_configuration(path, _HINT)
     problems: list[str] = []
-    file = decode.convert(_tidied(data), _File, _WHERE, problems)
+    file = codec.convert_or_list_problems(_tidied(data), _File, _WHERE, problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
@@ -195,9 +195,11 @@ def _as_lists(table: dict[str, Any], *names: str) -> dict[str, Any]:
 def _value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
     """Of the axis `start` the text says how; of any other it stands in the command."""
     if isinstance(given, dict):
-        return decode.convert(_as_lists(given, "install", "unset"), Value, where, problems)
+        return codec.convert_or_list_problems(_as_lists(given, "install", "unset"), Value, where, problems)
     if isinstance(given, (str, int, float)) and not isinstance(given, bool):
-        return decode.convert({"start" if axis == "start" else "words": str(given)}, Value, where, problems)
+        return codec.convert_or_list_problems(
+            {"start" if axis == "start" else "words": str(given)}, Value, where, problems
+        )
     problems.append(f"{where}: expected text, a number or a table, got {type(given).__name__}")
     return None
 

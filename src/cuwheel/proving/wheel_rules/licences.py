@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.wheel.metadata import fields
 

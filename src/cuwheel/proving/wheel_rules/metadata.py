@@ -9,8 +9,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.verdicts.rule import Found, rule
-from cuwheel.wheel.metadata import fields
-from cuwheel.wheel.name import plain_name
+from cuwheel.wheel.metadata import fields, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.verdicts.rule import Found, rule
+from cuwheel.wheel.file import installed_names
 from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnavailableError
-from cuwheel.facts import toolchains
+from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, process
 from cuwheel.toolchains import finish
@@ -34,7 +34,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     tool = next((path for name in _TOOLS for path in around.machine.which_all(name)), None)
     if tool is None:
         raise _no_tool()
-    release = wanted.exact or toolchains.release_of(wanted.cuda, "conda")
+    release = wanted.exact or toolkits.release_of(wanted.cuda, "conda")
     if release is None:
         raise UnavailableError(f"no patch release of {wanted.cuda} is known: give one in full")
     facts = tables().toolchains.conda

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
-from cuwheel.facts import toolchains
+from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import process
 from cuwheel.toolchains import commands
@@ -29,8 +29,8 @@ _PULL_S = 3600.0
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     engine = _engine(around)
-    release = wanted.exact or toolchains.release_of(wanted.cuda, "container")
-    image = wanted.image or toolchains.image_of(release or wanted.cuda)
+    release = wanted.exact or toolkits.release_of(wanted.cuda, "container")
+    image = wanted.image or toolkits.image_of(release or wanted.cuda)
     base = Recipe(
         provider="container",
         cuda=wanted.cuda,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError, UnreadableError
-from cuwheel.facts import toolchains
+from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
 from cuwheel.support import process
@@ -80,12 +80,12 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
 
 
 def _suite(wanted: Wanted) -> DebianSuite:
-    row = toolchains.debian_suite(wanted.cuda)
+    row = toolkits.debian_suite(wanted.cuda)
     if row is None:
         there = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
         raise UnavailableError(f"Debian only has {there}")
-    if wanted.exact not in (None, toolchains.release_of(wanted.cuda)):
-        raise UnavailableError(f"Debian {row.suite} has {toolchains.release_of(wanted.cuda)}")
+    if wanted.exact not in (None, toolkits.release_of(wanted.cuda)):
+        raise UnavailableError(f"Debian {row.suite} has {toolkits.release_of(wanted.cuda)}")
     return row
 
 

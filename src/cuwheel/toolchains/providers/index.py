@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.facts import toolchains, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
 from cuwheel.toolchains import archives, from_archives
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
-    if not toolchains.on_index(wanted.cuda):
+    if not toolkits.nvcc_on_index(wanted.cuda):
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
     requirements = tuple(_requirements(wanted, wanted.components))
@@ -41,7 +41,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
 def release_with(compiler: str) -> str | None:
     """The newest patch release whose nvcc is of this version (`13.2.51` → `13.2.0`); None where there is none."""
     minor, row = versions.minor(compiler), tables().toolchains.index
-    if not toolchains.on_index(minor):
+    if not toolkits.nvcc_on_index(minor):
         return None
     try:
         found = archives.resolve((f"{row.package}[nvcc]=={minor}.*", f"{row.compiler}=={compiler}.*"))

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
-from cuwheel.facts import toolchains, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
 from cuwheel.support import codec
@@ -56,7 +56,7 @@ def _release(base: str, wanted: Wanted) -> str:
     if wanted.exact:
         return wanted.exact
     listed = [each for each in _listed(base, offline=wanted.offline) if versions.minor(each) == wanted.cuda]
-    release = max(listed, key=versions.key) if listed else toolchains.release_of(wanted.cuda)
+    release = max(listed, key=versions.key) if listed else toolkits.release_of(wanted.cuda)
     if release is None:
         raise UnavailableError(f"{base} lists no release of {wanted.cuda}")
     return release

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.device_code import demangle
-from cuwheel.facts import libraries, packages, versions
-from cuwheel.support.units import some
+from cuwheel.facts import packages, versions
+from cuwheel.support.wording import a_few
 from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
     if plain:
         packages_ = sorted({each.brought_by for each in plain if each.brought_by})
         yield Found(
-            message=f"it needs {some([each.soname for each in plain])}, which was not found: it fails at import",
+            message=f"it needs {a_few([each.soname for each in plain])}, which was not found: it fails at import",
             evidence=("searched the wheel, the environment, LD_LIBRARY_PATH and the system",),
             fix=f"pip install {' '.join(packages_)}" if packages_ else "install the package that provides it",
         )
@@ -119,24 +119,26 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
 def cuda_major_differs(case: Case) -> Iterator[Found]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
     if others:
-        majors = " or ".join(sorted({str(major) for soname in others for major in libraries.majors(soname)}))
-        has = some(sorted(set(others.values())))
+        majors = " or ".join(sorted({str(major) for soname in others for major in packages.library_majors(soname)}))
+        has = a_few(sorted(set(others.values())))
         instead = "the environment has" if case.machine.libraries is not None else f"{has} brings"
         brought = {each.brought_by for each in case.needed if each.soname in others} - {""}
         yield Found(
-            message=f"it needs {some(list(others))} of CUDA {majors}, and {instead} another major: it fails at import",
+            message=f"it needs {a_few(list(others))} of CUDA {majors}, and {instead} another major: it fails at import",
             evidence=(
                 *([f"the environment has {has}"] if case.machine.libraries is not None else []),
-                *(f"{some(list(others))} comes with {each}" for each in sorted(brought)),
+                *(f"{a_few(list(others))} comes with {each}" for each in sorted(brought)),
             ),
         )
     elif case.machine.libraries is None and case.machine.torch_cuda:
         has_major = versions.major(case.machine.torch_cuda)
-        unknown = [each.soname for each in case.needed if each.place == "unknown" and libraries.majors(each.soname)]
-        strangers = [each for each in unknown if has_major not in libraries.majors(each)]
+        unknown = [
+            each.soname for each in case.needed if each.place == "unknown" and packages.library_majors(each.soname)
+        ]
+        strangers = [each for each in unknown if has_major not in packages.library_majors(each)]
         if strangers:
             yield Found(
-                message=f"it needs {some(strangers)}, and torch brings those of CUDA {has_major}",
+                message=f"it needs {a_few(strangers)}, and torch brings those of CUDA {has_major}",
                 evidence=(f"torch is built for CUDA {case.machine.torch_cuda}",),
                 fix="install the packages of its own CUDA major beside them, or take a build for torch's",
                 severity="warning",
@@ -154,7 +156,7 @@ def torch_missing(case: Case) -> Iterator[Found]:
     missing = [each.soname for each in case.needed if each.place == "nowhere" and _is_framework(each)]
     if missing:
         yield Found(
-            message=f"it needs {some(missing)}, but torch is not installed in this environment",
+            message=f"it needs {a_few(missing)}, but torch is not installed in this environment",
             evidence=tuple(f"needed: {each}" for each in missing[:3]),
         )
 
@@ -206,13 +208,13 @@ def _is_framework(needed: Needed) -> bool:
 
 def _other_major(needed: Needed, case: Case) -> str | None:
     """The same component for another CUDA major, where that is there instead, or the framework that brings it."""
-    if needed.place != "nowhere" or not libraries.majors(needed.soname):
+    if needed.place != "nowhere" or not packages.library_majors(needed.soname):
         return None
     if needed.found:
         return needed.found
-    component = libraries.find_library(needed.soname).component
+    component = packages.find_library(needed.soname).component
     for there in case.machine.libraries or ():
-        if libraries.majors(there) and libraries.find_library(there).component == component:
+        if packages.library_majors(there) and packages.find_library(there).component == component:
             return there
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import toolchains, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
 
@@ -67,11 +67,11 @@ def _refused(machine: MachineProfile, how: str) -> Iterator[Found]:
 
 def _fix(machine: MachineProfile, known: Toolkit, compiler: Compiler, best: Compiler | None) -> str:
     if best:
-        return view.setting(machine, **toolchains.ccbin(known.version, best.path), CUDAHOSTCXX=best.path)
+        return view.setting(machine, **toolkits.ccbin_variable(known.version, best.path), CUDAHOSTCXX=best.path)
     _, limit = known.host_compilers.bounds(compiler.kind)
     name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
     install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-    setting = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
+    setting = view.setting(machine, **toolkits.ccbin_variable(known.version, name), CUDAHOSTCXX=name)
     return f"{install} && {setting}"
 
 

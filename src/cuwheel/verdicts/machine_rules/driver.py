@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import gpu_drivers, toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
 
@@ -153,7 +153,7 @@ def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
     if driver.version is None or view.is_jetson(machine) or len(machine.gpus) >= len(driver.pci_devices):
         return  # what NVML shows, the driver knows
     for device in dict.fromkeys(driver.pci_devices):
-        row = gpu_drivers.support_by_pci(device)
+        row = gpus.driver_support_by_pci(device)
         if row is None:
             continue
         capabilities = " or ".join(row.capabilities)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolchains, toolkits, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.support import quoting
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def host_compiler(machine: MachineProfile, cuda: str) -> tuple[Compiler, str] | 
     """The one that nvcc of this release would use; on Windows, failing that, the newest, which build systems take."""
     windows = system(machine) == "windows"
     ways = WAYS_ON_WINDOWS if windows else _HOST_COMPILER_WAYS
-    for way in ways if toolchains.reads_ccbin(cuda) else ways[1:]:
+    for way in ways if toolkits.reads_ccbin(cuda) else ways[1:]:
         for compiler in machine.compilers:
             if way in compiler.found_via:
                 return compiler, way

@@ -66,7 +66,7 @@ def guess(text: str) -> str:
     for name, look in table.GUESSES:
         if look.search(text):
             return name
-    return "torch" if any(torch.named(word) for word in re.split(r"[;,\s]+", text)) else "cmake"
+    return "torch" if any(torch.list_named(word) for word in re.split(r"[;,\s]+", text)) else "cmake"
 
 
 def _word(word: ListWord, rules: Row) -> Word:

@@ -21,7 +21,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnsafeWheelError, UsageError
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.report import documents, terminal
-from cuwheel.wheel import headers
+from cuwheel.wheel import edit
 from tests.unit.changes.slim.packages import FOO, make_wheel, wrong_members
 
 if TYPE_CHECKING:
@@ -206,27 +206,29 @@ def test_suffix_renames_all_but_the_imports(tmp_path: Path) -> None:
 
 
 def test_metadata_is_changed_where_asked_and_nowhere_else() -> None:
-    text = headers.changed(METADATA, name=("Foo.Bar", "foo-bar-cu13"), version="1.0+x", requires=("numpy", "torch >=2"))
+    text = edit.changed_metadata(
+        METADATA, name=("Foo.Bar", "foo-bar-cu13"), version="1.0+x", requires=("numpy", "torch >=2")
+    )
     assert text == (
         METADATA.replace(b"Name: Foo.Bar", b"Name: foo-bar-cu13", 1)
         .replace(b"Version: 1.0", b"Version: 1.0+x")
         .replace(b"foo-bar[cli]", b"foo-bar-cu13[cli]")
         .replace(b"foo-bar-baz\n", b"foo-bar-baz\nRequires-Dist: torch >=2\n")
     )
-    assert headers.changed(METADATA) == METADATA
+    assert edit.changed_metadata(METADATA) == METADATA
 
 
 def test_metadata_with_other_line_ends() -> None:
     text = METADATA.replace(b"\n", b"\r\n")
-    assert headers.changed(text, requires=("a",)) == text.replace(
+    assert edit.changed_metadata(text, requires=("a",)) == text.replace(
         b"foo-bar-baz\r\n", b"foo-bar-baz\r\nRequires-Dist: a\r\n"
     )
-    assert headers.changed(b"Name: a\nVersion: 1", requires=("b",)) == b"Name: a\nVersion: 1\nRequires-Dist: b\n"
+    assert edit.changed_metadata(b"Name: a\nVersion: 1", requires=("b",)) == b"Name: a\nVersion: 1\nRequires-Dist: b\n"
 
 
 def test_wrong_requirements_are_the_callers() -> None:
     with pytest.raises(UsageError, match="not a requirement"):
-        headers.changed(METADATA, requires=("not a requirement!",))
+        edit.changed_metadata(METADATA, requires=("not a requirement!",))
 
 
 def test_both_names_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cuwheel.delivery.workflows import references, rendering, yaml_file
 from cuwheel.delivery.workflows.matrix import KEYS
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.errors import ConfigurationError, CuwheelError, MalformedError, UsageError
-from cuwheel.facts import ci as facts
+from cuwheel.facts import services as facts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,13 +51,13 @@ def test_every_reference_exists_and_none_is_in_a_script(publish: str, upstream: 
 
 
 def test_every_action_is_pinned_to_a_commit_of_the_table() -> None:
-    known = {f"{each.name}@{each.commit}": each.version for each in facts.actions().values()}
+    known = {f"{each.name}@{each.commit}": each.version for each in facts.workflow_actions().values()}
     for publish in ("pages", "release", "public"):
         text = rendering.render("github", config.load(None, None, {"ci": {**_EVERYTHING, "publish": publish}}))
         used = re.findall(r"uses: ([\w-]+/[\w-]+)(?:/\w+)?@(\w+) # (\S+)", text)
         assert len(used) == text.count("uses:") > 10
         assert all(known[f"{name}@{commit}"] == version for name, commit, version in used)
-    assert all(re.fullmatch(r"[0-9a-f]{40}", each.commit) for each in facts.actions().values())
+    assert all(re.fullmatch(r"[0-9a-f]{40}", each.commit) for each in facts.workflow_actions().values())
 
 
 def test_rights_are_minimal_and_every_job_has_a_limit() -> None:
@@ -175,7 +175,7 @@ def test_what_differs_is_said_in_words(project: Path) -> None:
     cuwheel.ci("github", source=project, write=True)
     assert api.ci_check(request).succeeded
     text = (project / _FILE).read_text()
-    pinned = facts.actions()["actions/setup-python"].commit
+    pinned = facts.workflow_actions()["actions/setup-python"].commit
     text = text.replace(pinned, "v4", 1).replace("timeout-minutes: 15", "timeout-minutes: 99")
     text = text.replace("cuwheel verify dist/*.whl", "echo ${{ matrix.nothing }}").replace(
         "  workflow_dispatch:", "  issues:"

@@ -12,7 +12,7 @@ from cuwheel.building import config
 from cuwheel.delivery.workflows import rendering, yaml_file
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.errors import UsageError
-from cuwheel.support import decode
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     assert cuwheel.ci("cibuildwheel", source=project, write=True).written
     text = (project / "pyproject.toml").read_text()
     assert text.startswith(_PROJECT)
-    linux = decode.toml(text.encode())["tool"]["cibuildwheel"]["linux"]
+    linux = codec.parse_toml(text.encode())["tool"]["cibuildwheel"]["linux"]
     assert "toolchain install 13.0 --with cublas" in linux["before-all"][2]
     for where in ("--from {project}/ci/cuda-13.0;", "--locked {project}/cuwheel.lock"):
         assert where in linux["before-all"][2]
@@ -71,7 +71,7 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
 def test_cibuildwheel_repairs_as_the_configuration_says(project: Path) -> None:
     def commands(repair: str) -> list[str]:
         (project / "pyproject.toml").write_text(f"{_PROJECT}[tool.cuwheel.repair]\n{repair}\n")
-        made = decode.toml(cuwheel.ci("cibuildwheel", source=project, cuda="13.4").text.encode())
+        made = codec.parse_toml(cuwheel.ci("cibuildwheel", source=project, cuda="13.4").text.encode())
         return list(made["tool"]["cibuildwheel"]["linux"]["repair-wheel-command"])
 
     said = commands("policy = 'manylinux_2_28'\nexclude = ['libmpi.so.*', 'libucp.so.0']\nrequires = true")[0]

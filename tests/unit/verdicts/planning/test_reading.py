@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read(text: str, on: str = "", *, spelling: str | None = None, cuda: str = "", **known: str) -> Reading:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     toolkit = toolkits.find_toolkit(cuda) if cuda else None
-    return reading.explain(text, named.machines([on], refine) if on else (), spelling=spelling, toolkit=toolkit)
+    return reading.explain(text, named.machines_named([on], refine) if on else (), spelling=spelling, toolkit=toolkit)
 
 
 def one(text: str, on: str, **how: str) -> OnMachine:

@@ -1,20 +1,25 @@
-"""What workflows are made of: actions and runners."""
+"""What services offer and accept: the actions and runners of workflows, and the public index of its uploads."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.ci import Action
+    from cuwheel.facts.rows.indexes import Identity, UploadIndex
 
 
-def actions() -> dict[str, Action]:
+# What workflows are made of: actions and runners.
+
+
+def workflow_actions() -> dict[str, Action]:
     return {each.name: each for each in tables().ci.action}
 
 
-def runners() -> dict[str, str]:
+def linux_runners() -> dict[str, str]:
     """GitHub's with Linux, by processor."""
     return _runners("github", "linux")
 
@@ -32,3 +37,18 @@ def gitlab_runners() -> dict[str, str]:
 def _runners(service: str, system: str) -> dict[str, str]:
     rows = tables().ci.runner
     return {each.cpu: each.label for each in rows if (each.service, each.system) == (service, system)}
+
+
+# What the public index accepts of uploads.
+
+
+def public_index() -> UploadIndex:
+    return tables().indexes.public
+
+
+def upload_identities() -> tuple[Identity, ...]:
+    return tables().indexes.identity
+
+
+def takes_platform(index: UploadIndex, tag: str) -> bool:
+    return any(re.fullmatch(pattern, tag, re.ASCII) for pattern in index.platforms)

@@ -1,0 +1,166 @@
+"""Text for people: safe for a terminal whoever wrote it, with units, and with the name that somebody meant."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+# What strangers wrote (names in wheels and records, what servers and programs say) as text that steers no terminal.
+#
+# Everything that is shown to people goes through here where it is shown: messages, errors, progress, reports.
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
+_MARK = "\N{REPLACEMENT CHARACTER}"
+# Of what a terminal acts on, line ends and tabs are left. Marks of direction would show a line as another one, tags and
+# other letters without a width hide in it, and half a pair of surrogates cannot be written at all.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def printable_text(value: str) -> str:
+    """Lines stay lines. `\\r\\n` ends one too."""
+    return _UNPRINTABLE.sub(_MARK, value.replace("\r\n", "\n"))
+
+
+def printable_line(value: str) -> str:
+    """One line, whatever was in it: a name with a newline must not begin a line of its own."""
+    return printable_text(value).replace("\n", _MARK).replace("\t", " ")
+
+
+def in_markdown(value: str) -> str:
+    """One line of a page in Markdown, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", printable_line(value))
+
+
+def printable_message(value: str) -> str:
+    """What stands behind a first word such as `error:`. Further lines are indented: none can pass for a first."""
+    first, *more = printable_text(value).split("\n")
+    return "\n".join([first, *(each if each.startswith((" ", "\t")) or not each else f"  {each}" for each in more)])
+
+
+# Numbers and paths as people read them.
+
+Thing = TypeVar("Thing")
+_MINUTE = 60
+_TEN = 10.0
+_STEPS = ("B", "kB", "MB", "GB", "TB")
+_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
+_WRITTEN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+
+
+def uncoloured(text: str) -> str:
+    """What a program printed on a terminal, without its colours."""
+    return _COLOURS.sub("", text)
+
+
+def size(count: int) -> str:
+    """`26.5 MB`: powers of a thousand, three digits."""
+    value = float(count)
+    for unit in _STEPS:
+        if abs(value) < 999.5 or unit == _STEPS[-1]:  # noqa: PLR2004 - what rounds to a thousand is the next unit
+            break
+        value /= 1000
+    if unit == "B":
+        return f"{count} B"
+    return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.1f} {unit}"  # noqa: PLR2004
+
+
+def read_size(text: str) -> int | None:
+    """`100 MB`, `8GiB` or `4096` in bytes; None if it is not a size."""
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
+        return None
+    power = " kmgt".index(match[2].lower() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def duration(seconds: float) -> str:
+    """`0.8 s`, `42 s`, `2 min 5 s`."""
+    if round(seconds) >= _MINUTE:
+        minutes, rest = divmod(round(seconds), _MINUTE)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
+
+
+def file_name(path: str) -> str:
+    """The last part of a path as either system writes it; of a root, itself."""
+    return path.replace("\\", "/").rstrip("/").rsplit("/", maxsplit=1)[-1] or path
+
+
+def first_few(
+    things: Iterable[Thing], most: int = 5, words: Callable[[Thing], str] = str, *, more: str = "more"
+) -> tuple[str, ...]:
+    """The first ones, and how many `more`. Only those are put into words: there may be thousands."""
+    listed = list(things)
+    rest = len(listed) - most
+    return (*map(words, listed[:most]), *([f"and {rest:,} {more}"] if rest > 0 else []))
+
+
+def runs(things: Iterable[Thing], known: Sequence[Thing]) -> list[list[Thing]]:
+    """Things that follow each other in `known`, together: `7.5 8.0 8.6`, `12.0`."""
+    found: list[list[Thing]] = []
+    for each in things:
+        if found and known.index(each) == known.index(found[-1][-1]) + 1:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def rough_seconds(least: float, most: float) -> str:
+    """Of seconds, roughly: `about 8 to 29 s`, `about 4 to 15 minutes`."""
+    if most < 1:
+        return "less than a second"
+    unit, length = ("s", 1) if most < 2 * _MINUTE else ("minutes", _MINUTE)
+    first, last = max(1, round(least / length)), max(1, round(most / length))
+    return f"about {first} to {last} {unit}" if first < last else f"about {last} {unit}"
+
+
+def a_few(names: Sequence[str], most: int = 5) -> str:
+    """Enough of a list to see what it is about: `a, b and 3 more`."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+# Which name somebody meant who mistyped it.
+
+_SWAPPED = 0.5  # two neighbours exchanged: the commonest slip in numbers
+_LOOK_ALIKE = 0.25
+_ALIKE = tuple(frozenset(pair) for pair in ("0o", "1l", "1i", "5s", "8b", "2z", "-_", "_ ", "- "))
+_LONGEST_WORD = 64  # nobody mistypes more, and the work grows with the square
+
+
+def distance(one: str, other: str) -> float:
+    """How many slips of the hand lie between two words."""
+    one, other = one[:_LONGEST_WORD], other[:_LONGEST_WORD]
+    before: list[float] = []
+    last: list[float] = [float(column) for column in range(len(other) + 1)]
+    for row, left in enumerate(one, 1):
+        line = [float(row)]
+        for column, right in enumerate(other, 1):
+            cost = 0.0 if left == right else _LOOK_ALIKE if frozenset(left + right) in _ALIKE else 1.0
+            best = min(last[column] + 1, line[-1] + 1, last[column - 1] + cost)
+            if min(row, column) > 1 and left == other[column - 2] and right == one[row - 2] and left != right:
+                best = min(best, before[column - 2] + _SWAPPED)
+            line.append(best)
+        before, last = last, line
+    return last[-1]
+
+
+def nearest_name(word: str, names: Iterable[str]) -> str | None:
+    """The name that is at most a third of its letters away."""
+    ranked = min(((distance(word.lower(), name.lower()), name) for name in names), default=None)
+    return ranked[1] if ranked and ranked[0] <= max(len(ranked[1]) / 3, 1) else None
+
+
+def similar_names(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The names that have most letters in common with a word that nobody knows."""
+    import difflib  # noqa: PLC0415 - only where a name is not known
+
+    return difflib.get_close_matches(word, list(known), n=most)

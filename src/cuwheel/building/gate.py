@@ -13,10 +13,11 @@ from cuwheel.building import gate_code, gate_units
 from cuwheel.building.gate_units import DEBUG, Case, by_kind_and_number
 from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import libraries, versions
-from cuwheel.support import units
+from cuwheel.facts import packages as facts_packages
+from cuwheel.facts import versions
+from cuwheel.support import wording
 from cuwheel.support.finding import gravest_first
-from cuwheel.support.units import file_name, first_few, size
+from cuwheel.support.wording import file_name, first_few, size
 from cuwheel.verdicts import library_rules, wheel_tags
 from cuwheel.verdicts import rule as rules
 from cuwheel.verdicts.rule import Found, rule
@@ -64,7 +65,7 @@ def wheel_unreadable(case: Case) -> Iterator[Found]:
 )
 def wheel_over_budget(case: Case) -> Iterator[Found]:
     limits = case.wanted.table.size
-    budget = units.read_size(limits) if limits else None
+    budget = wording.read_size(limits) if limits else None
     if budget is None or case.survey.size <= budget:
         return
     by_arch: Counter[str] = Counter()
@@ -95,15 +96,15 @@ def forbidden_library(case: Case) -> Iterator[Found]:
     patterns = case.wanted.table.forbidden
     for library in case.survey.libraries:
         for name in library.needed:
-            if pattern := _match(patterns, libraries.plain_name(name)):
+            if pattern := _match(patterns, facts_packages.plain_name(name)):
                 yield Found(
                     message=f"{library.path} needs {name}, which is forbidden ({pattern})",
                     fix=f"link without it, or statically; or remove {pattern!r} from [gate] forbidden",
                 )
-        if pattern := _match(patterns, libraries.plain_name(file_name(library.path))):
+        if pattern := _match(patterns, facts_packages.plain_name(file_name(library.path))):
             yield Found(
                 message=f"{library.path} is in the wheel, but it is forbidden ({pattern})",
-                fix=f'leave it out: [repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
+                fix=f'leave it out: [repair] exclude = ["{facts_packages.plain_name(file_name(library.path))}"]',
             )
 
 
@@ -111,11 +112,11 @@ def _match(patterns: Iterable[str], name: str) -> str:
     return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), "")
 
 
-def is_of_nvidia(library: Library) -> libraries.Library | None:
+def is_of_nvidia(library: Library) -> facts_packages.Library | None:
     """Which of NVIDIA's libraries this file is, if it is one."""
     if library.format not in ("elf", "pe") or library.type == "relocatable":
         return None
-    found = libraries.known_library(libraries.plain_name(file_name(library.path)))
+    found = facts_packages.known_library(facts_packages.plain_name(file_name(library.path)))
     # A few bear plain words as names (libcheckpoint.so): those are anybody's.
     return found if found and (".so." in found.pattern or found.pattern.lower().endswith(".dll")) else None
 
@@ -137,7 +138,7 @@ def nvidia_library_inside(case: Case) -> Iterator[Found]:
                 message=f"{library.path} belongs to the driver and must never be shipped",
                 evidence=(size(library.size),),
                 severity="error",
-                fix=f'[repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
+                fix=f'[repair] exclude = ["{facts_packages.plain_name(file_name(library.path))}"]',
             )
         elif found:
             packages = sorted({package.name for package in found.packages})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import DEBUG, by_kind_and_number, count_of_total, joined
 from cuwheel.building.recording import failures, summary
-from cuwheel.facts import libraries, toolkits, versions
-from cuwheel.support.units import file_name, first_few
+from cuwheel.facts import packages, toolkits, versions
+from cuwheel.support.wording import file_name, first_few
 from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def linked_with_other_cuda(case: Case) -> Iterator[Found]:
     major = versions.major(case.wanted.cuda)
     for library in case.libraries:
         for name in library.needed:
-            majors = libraries.majors(name)
+            majors = packages.library_majors(name)
             if majors and major not in majors:
                 named = " or ".join(map(str, majors))
                 yield Found(

@@ -22,9 +22,9 @@ from cuwheel.device_code.wrappers import VERSION_LINKED
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.support import foreign_paths, log
+from cuwheel.support import log, quoting
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -182,7 +182,7 @@ def _values(given: Iterable[Option], *names: str) -> Iterator[str]:
 
 
 def _within(call: Call, path: str) -> str:
-    return foreign_paths.joined(call.cwd, path)
+    return quoting.join_foreign_paths(call.cwd, path)
 
 
 def words_of(call: Call) -> tuple[str, ...]:

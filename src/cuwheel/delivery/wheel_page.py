@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import description, wheel_facts
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts import predict
 
 if TYPE_CHECKING:

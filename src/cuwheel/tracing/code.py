@@ -19,7 +19,7 @@ from cuwheel.tracing.events import text
 from cuwheel.verdicts import choice, drivers
 from cuwheel.verdicts import choice as choosing
 from cuwheel.verdicts.choice import Code
-from cuwheel.wheel import installed
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Container, Library
@@ -56,7 +56,7 @@ class Files:
         return self._known[path]
 
     def _read(self, path: str) -> File:
-        owner = installed.owner(Path(path).resolve()) or installed.owner(Path(path))
+        owner = metadata.owner_of_file(Path(path).resolve()) or metadata.owner_of_file(Path(path))
         try:
             found = survey(path, detail="containers")
         except CuwheelError as error:

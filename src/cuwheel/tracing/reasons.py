@@ -11,14 +11,14 @@ from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.kernels import kernels as all_kernels
 from cuwheel.device_code.kernels import of_container
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import errors
+from cuwheel.facts import toolkits
 from cuwheel.support import log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.tracing.code import chosen, machine
 from cuwheel.tracing.events import text
 from cuwheel.verdicts import drivers, matrix
 from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND
-from cuwheel.wheel import workload_mark
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
     """`process`: the first event of its process."""
-    row = errors.find(event.error)
+    row = toolkits.find_error(event.error)
     if row and row.late:
         return _late(event, process)
     if event.error == _INITIALIZATION and process.forked:
@@ -233,7 +233,7 @@ def _fix(found: Image, gpu: Gpu) -> str:
     survey = found.file.survey if found.file else None
     if survey is None:
         return ""
-    if mark := next((each for each in survey.findings if each.rule == workload_mark.RULE), None):
+    if mark := next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None):
         return mark.fix
     verdict = matrix.judge(survey, machine(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec.structs import replace
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpu_drivers, gpus, libraries, packages, toolkits, versions
+from cuwheel.facts import architectures, gpus, packages, toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import choice
 
@@ -38,7 +38,7 @@ def support_of(machine: Machine) -> DriverSupport | None:
     if machine.capability is None or machine.runs_l4t:
         return None
     try:
-        return gpu_drivers.support(architectures.current(machine.capability))
+        return gpus.driver_support(architectures.current(machine.capability))
     except UnknownNameError:
         return None
 
@@ -89,7 +89,7 @@ def unlisted_before(machine: Machine, on: OperatingSystem) -> str | None:
         name = gpus.find_gpu(machine.gpu).name
     except UnknownNameError:
         return None
-    return gpu_drivers.unlisted_before(name, machine.driver)
+    return gpus.unlisted_before(name, machine.driver)
 
 
 def gpu_conditions(machine: Machine, *, above: str | None) -> Iterator[str]:
@@ -145,7 +145,7 @@ def runtime_cuda(library: Library) -> str | None:
 
 def needed_libraries(library: Library) -> dict[str, int]:
     """CUDA's own libraries that it is linked with and that are of one CUDA major alone, with that."""
-    return {name: majors[0] for name in library.needed if len(majors := libraries.majors(name)) == 1}
+    return {name: majors[0] for name in library.needed if len(majors := packages.library_majors(name)) == 1}
 
 
 def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:

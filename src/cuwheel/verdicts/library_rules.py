@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts import predict, rule
 from cuwheel.verdicts.rule import Found
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.libraries import Absent, Symbols
-from cuwheel.facts import architectures, libraries
-from cuwheel.support.units import file_name
+from cuwheel.facts import architectures, packages
+from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import INVALID_SOURCE, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, Choice, Code, CudaError, serves
 from cuwheel.verdicts.choice import loadable_code as code_of
 
@@ -131,7 +131,7 @@ def modules(library: Library) -> tuple[Module, ...]:
 
 def is_driver_copy(library: Library) -> bool:
     """Whether it is a copy of the driver's: the code inside does not belong to the package."""
-    return any(libraries.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
+    return any(packages.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
 
 
 def _count_alike(found: Iterable[Module]) -> tuple[Module, ...]:
@@ -219,7 +219,7 @@ def choosing(library: Library, found: Sequence[Module]) -> Choosing:
     `slim` emptied shared none with what it kept.
     """
     for name in (library.soname, file_name(library.path)):
-        if name and (known := libraries.known_library(name)) and known.chooses_kernels_itself:
+        if name and (known := packages.known_library(name)) and known.chooses_kernels_itself:
             return Choosing(itself=True)
     lists: Counter[frozenset[Arch]] = Counter()
     for each in found:

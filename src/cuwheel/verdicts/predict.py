@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
-from cuwheel.facts import architectures, libraries, versions
+from cuwheel.facts import architectures, packages, versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support.units import file_name, runs
+from cuwheel.support.wording import file_name, runs
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import (
     INSUFFICIENT_DRIVER,
@@ -423,7 +423,7 @@ def only_for_tools(library: Library, survey: Survey) -> bool:
     about = survey.distribution
     if about is None or about.name.startswith("nvidia-"):
         return False
-    return any(libraries.is_for_tools(name) for name in (library.soname, file_name(library.path)) if name)
+    return any(packages.is_for_tools(name) for name in (library.soname, file_name(library.path)) if name)
 
 
 def _for_linker(survey: Survey) -> Iterator[str]:

@@ -15,7 +15,7 @@ from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts.matrix import judge_all
 from cuwheel.verdicts.predict import Coverage
 from tests.unit.verdicts.libraries import code, library

@@ -14,7 +14,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.support import log
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import loadable_code
 
 if TYPE_CHECKING:
@@ -135,12 +135,11 @@ def refusals(libraries: Sequence[Library], targets: Sequence[Machine] | None, wo
         others = [use.name for use in workload.uses if use.name in names and (use.build_id, use.size) not in known]
         if others:
             words = "have another build id or size here than when they were traced"
-            yield _refused("trace-of-another-build", f"{some(sorted(set(others)))} {words}")
+            yield _refused("trace-of-another-build", f"{a_few(sorted(set(others)))} {words}")
     traced = set(workload.gpus)
     if missing := [each.name for each in targets or () if each.capability not in traced]:
-        words = (
-            f"the workload was traced on {some(sorted(traced))}, which tells nothing of what {some(missing)} would load"
-        )
+        gpus = a_few(sorted(traced))
+        words = f"the workload was traced on {gpus}, which tells nothing of what {a_few(missing)} would load"
         yield _refused("trace-of-another-gpu", words)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, versions
-from cuwheel.support.units import size, some, span
+from cuwheel.support.wording import a_few, rough_seconds, size
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import Case, error_words
 from cuwheel.verdicts.choice import (
@@ -259,7 +259,7 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     if code.outcome == "jit" and code.basis != "relocatable":
         compiler = "nvJitLink" if code.by_linker else "the driver"
         yield Found(
-            message=f"for the {case.gpu} {compiler} compiles {some(sorted({each.arch for each in taken}))}: it runs, "
+            message=f"for the {case.gpu} {compiler} compiles {a_few(sorted({each.arch for each in taken}))}: it runs, "
             f"and the first start takes longer{_wait(case)}",
             evidence=(f"{code.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
         )
@@ -271,7 +271,9 @@ def _wait(case: Case) -> str:
     if not held:
         return ""
     least, most = architectures.seconds_to_compile(held)
-    return f" ({span(least, most)} for all {size(held)} of its PTX; each part is compiled when it is first used)"
+    return (
+        f" ({rough_seconds(least, most)} for all {size(held)} of its PTX; each part is compiled when it is first used)"
+    )
 
 
 def _bytes_of(taken: Taken, rows: Sequence[DeviceCode]) -> int:
@@ -343,7 +345,7 @@ def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
         to_tegra = drivers.is_tegra(case.machine)
         seen = "sm_80 code was seen running on an Orin, but others doubt it"
         yield Found(
-            message=f"{some(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
+            message=f"{a_few(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
             "between desktop and Tegra NVIDIA promises nothing",
             evidence=(seen if to_tegra else "it has no other machine code that fits",),
             fix="none needed where it runs; to be sure, " + _more_architectures(case),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.tables import tables
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import Case, error_words
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
@@ -29,7 +29,7 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
         return
     floor = drivers.floor_of(case.library, case.machine)
     cuda = drivers.runtime_cuda(case.library)
-    linked = some(list(drivers.needed_libraries(case.library)))
+    linked = a_few(list(drivers.needed_libraries(case.library)))
     runtime = case.library.cudart.evidence if case.library.cudart else f"it is linked with {linked}"
     row = drivers.support_of(case.machine)
     if floor and row and not drivers.driver_reachable(case.machine, floor):

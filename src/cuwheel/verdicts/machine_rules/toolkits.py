@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import cmake, toolkits, versions
-from cuwheel.support.foreign_paths import joined
+from cuwheel.facts import toolkits, versions
+from cuwheel.support.quoting import join_foreign_paths
 from cuwheel.verdicts import choice
 from cuwheel.verdicts.machine_rules import view
 from cuwheel.verdicts.rule import Found, rule
@@ -55,7 +55,7 @@ def nvcc_mismatch(machine: MachineProfile) -> Iterator[Found]:
         message=f"two different nvcc are in use: {variable} is {home.version}, {view.way_to(machine, on_path)} "
         f"gives {on_path.version}",
         evidence=(f"{home.nvcc}", f"{on_path.nvcc}"),
-        fix=view.setting(machine, first_on_path=joined(home.root, "bin"), CUDACXX=home.nvcc),
+        fix=view.setting(machine, first_on_path=join_foreign_paths(home.root, "bin"), CUDACXX=home.nvcc),
         severity="note" if same else None,
     )
 
@@ -96,8 +96,8 @@ def cmake_too_old(machine: MachineProfile) -> Iterator[Found]:
     found = machine.tool("cmake")
     if found is None or view.toolkit_in_use(machine) is None:
         return
-    if not cmake.takes(found.version, "plain"):
-        floor = cmake.find_spelling("plain")
+    if not toolkits.cmake_takes(found.version, "plain"):
+        floor = toolkits.find_cmake_spelling("plain")
         yield Found(
             message=f"cmake {found.version} does not know CMAKE_CUDA_ARCHITECTURES; CUDA projects need {floor.since} "
             "or later",

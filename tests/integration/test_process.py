@@ -116,7 +116,8 @@ def test_an_attended_command_gets_signals_that_come_from_no_terminal(tmp_path: P
     script = tmp_path / "attend.py"
     child = "import signal, sys; signal.signal(2, lambda *_: sys.exit(5)); print('ready', flush=True); signal.pause()"
     script.write_text(
-        f"import sys\nfrom cuwheel.support import process\nsys.exit(process.attend([sys.executable, '-c', {child!r}]))\n"
+        "import sys\nfrom cuwheel.support import process\n"
+        f"sys.exit(process.attend([sys.executable, '-c', {child!r}]))\n"
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, start_new_session=True) as running:
         assert running.stdout

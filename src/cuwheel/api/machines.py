@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.support.request_checks import environment_folder
+from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     from cuwheel.verdicts import examination, prerequisites
 
     wanted = prerequisites.parse(needs)
-    saved = profile.of(on)
+    saved = profile.profile_from(on)
     found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
     return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
 

@@ -17,7 +17,7 @@ from cuwheel.machine.fleet import Machine, with_platform
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.verdict import ORDER
 
@@ -54,7 +54,9 @@ def find(request: FindRequest, *, shallow: bool = False) -> Found:
         wanted.specifier.prereleases = True
     budget = Budget(request.budget)
     with client.Session() as session, ThreadPoolExecutor(1) as beside:
-        looking = beside.submit(named.asked, request.on, request.refine, env=request.env, gpus=request.gpus)
+        looking = beside.submit(
+            named.machines_asked_for, request.on, request.refine, env=request.env, gpus=request.gpus
+        )
         where = candidates.places(
             session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
         )

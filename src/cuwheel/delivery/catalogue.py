@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import codec, decode, files, log, zstd
+from cuwheel.support import codec, files, log, zstd
 from cuwheel.verdicts import wheel_tags
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +108,7 @@ def _made_alike(one: WheelName, other: WheelName) -> bool:
 
 def parse(data: bytes, name: str) -> Contents:
     try:
-        decode.refuse_newer(codec.decode(data, dict[str, object]), SCHEMA, name)
+        codec.refuse_newer(codec.decode(data, dict[str, object]), SCHEMA, name)
         return codec.decode(data, Contents)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a catalogue: {error}", "cuwheel catalogue add NAME --to FOLDER") from error

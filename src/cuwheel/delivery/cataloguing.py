@@ -15,7 +15,7 @@ from cuwheel.network import client
 from cuwheel.network.remote import Budget
 from cuwheel.support import files, log
 from cuwheel.support.locking import locked
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 

@@ -43,7 +43,7 @@ from cuwheel.network.settings import read_settings
 from cuwheel.proving.outcomes import Result
 from cuwheel.support import log, quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts.alternatives import Pin
 from cuwheel.wheel import journal
 from cuwheel.wheel.journal import Pinned
@@ -179,7 +179,7 @@ def _lock(request: InstallRequest, fleet: Path) -> Installed:
 
 def _from_lock(request: InstallRequest, place: Place, lock: InstallLock) -> Installed:
     """This machine's part: no index is asked, and no file taken that is not the lock's."""
-    machines = named.asked(request.on, request.refine, env=place.prefix, gpus=request.gpus)
+    machines = named.machines_asked_for(request.on, request.refine, env=place.prefix, gpus=request.gpus)
     part = install_lock.part_for(lock, machines)
     there = environment_changes.installed(place.prefix)
     wanted = [each for each in part.files if there.get(each.name) != each.version]

@@ -11,9 +11,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.wheel_reading import Origin
 from cuwheel.device_code.libraries import Survey
-from cuwheel.facts import libraries
-from cuwheel.machine import torch_installed
-from cuwheel.support.units import file_name, some
+from cuwheel.facts import packages
+from cuwheel.machine import python_environment
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
 from cuwheel.verdicts.alternatives import Pin
 from cuwheel.verdicts.choice import CudaError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.verdict import Verdict
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 _RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
 _ARCHS = 4
@@ -127,10 +127,10 @@ class Bench:
 
     def expect(self, surveys: Sequence[Survey]) -> None:
         """Read torch's symbols once for all of these."""
-        wanted = torch_installed.taken(surveys)
+        wanted = python_environment.taken(surveys)
         if self._installed and not wanted <= self._asked:
             self._asked |= wanted
-            found = torch_installed.exports(self._env, self._asked)
+            found = python_environment.torch_exports(self._env, self._asked)
             self._torch = found if found and self._has_torch(found.version) else None
 
     def _has_torch(self, version: str) -> bool:
@@ -186,7 +186,7 @@ class Bench:
         for wanted in library_sources.torch_requirements(survey):
             for machine in self._machines:
                 if machine.torch and not library_sources.requirement_allows(wanted, machine.torch):
-                    there = self._installed and torch_installed.version(self._env) == machine.torch
+                    there = self._installed and python_environment.torch_version(self._env) == machine.torch
                     why = "is installed" if there else "is asked for"
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"
 
@@ -197,7 +197,7 @@ class Bench:
                 {taken.arch for each in verdict.libraries if each.loaded is not False for taken in each.rests_on}
             )
             if verdict.outcome != "unknown" and archs:
-                yield _of(machine, f"takes {some(archs, _ARCHS)}", self._machines)
+                yield _of(machine, f"takes {a_few(archs, _ARCHS)}", self._machines)
             yield from (_of(machine, each.message, self._machines) for each in verdict.findings if not archs)
 
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -206,12 +206,12 @@ class Bench:
 
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:
-    inside = {libraries.as_compared(file_name(each.path)) for each in survey.libraries}
+    inside = {packages.as_compared(file_name(each.path)) for each in survey.libraries}
     inside |= {each.soname for each in survey.libraries if each.soname}
     certain = frozenset(loading(survey, machine).certain)
     needed = {name for each in survey.libraries if each.path in certain for name in each.needed}
-    wanted = {name for name in needed if libraries.as_compared(name) not in inside}
-    return {name for name in wanted if (row := libraries.known_library(name)) and not row.from_driver}
+    wanted = {name for name in needed if packages.as_compared(name) not in inside}
+    return {name for name in wanted if (row := packages.known_library(name)) and not row.from_driver}
 
 
 def _text(finding: Finding) -> str:

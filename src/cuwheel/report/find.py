@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.verdicts import library_sources
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.device_code import description
 from cuwheel.report import inspect_summary as summary
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.support.units import file_name, size
+from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:

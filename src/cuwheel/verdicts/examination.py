@@ -16,10 +16,10 @@ from cuwheel.machine import named, probe, python_environment, world
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import log, parallel
 from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.support.units import first_few, some
+from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import machine_rules, matrix
-from cuwheel.wheel import workload_mark
-from cuwheel.wheel.installed import distributions
+from cuwheel.wheel import metadata
+from cuwheel.wheel.metadata import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ _SAME_IN_MACHINE_RULES = {
     "driver-below-cuda-floor": "driver-too-old",
     "no-library-to-load": "bitsandbytes-library-missing",
 }
-_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", workload_mark.RULE})  # the mark is told once for all
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", metadata.CUT_RULE})  # the mark is told once for all
 
 
 def installed_with_device_code(env: Path | None) -> list[WithDeviceCode]:
@@ -57,7 +57,7 @@ def examine_installed(
     machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """What `known` does not hold already. Without a GPU there is nothing to ask."""
-    machines = [each for each in named.here(machine) if each.capability] if there else []
+    machines = [each for each in named.machines_here(machine) if each.capability] if there else []
     if not machines:
         return ()
     results = parallel.each(partial(_surveyed_and_judged, machines=machines), there, partial(log.listen, level="error"))
@@ -107,7 +107,7 @@ def _merge_alike(found: Sequence[tuple[str, Finding]]) -> Finding:
     evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
     return replace(
         first,
-        message=f"{some(names, _FEW)}: {first.message}",
+        message=f"{a_few(names, _FEW)}: {first.message}",
         evidence=first_few(evidence, _FEW),
     )
 

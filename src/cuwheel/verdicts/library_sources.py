@@ -16,9 +16,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.device_code.torch_symbols import TorchExports
-from cuwheel.facts import libraries, packages, torch_symbols, versions
+from cuwheel.facts import packages, torch, versions
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.units import file_name, runs
+from cuwheel.support.wording import file_name, runs
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.loading import loading
 from cuwheel.wheel import requirements
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
     from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.facts.libraries import Library as CudaLibrary
+    from cuwheel.facts.packages import Library as CudaLibrary
 
 
 # wheel: beside it, on its search path. loaded: in the wheel, but the path does not lead there. required: a package that
@@ -64,7 +64,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 def surroundings(survey: Survey, machine: Machine, *, follows: str | None = None) -> Surroundings:
-    inside = {libraries.as_compared(file_name(each.path)): each.path for each in survey.libraries}
+    inside = {packages.as_compared(file_name(each.path)): each.path for each in survey.libraries}
     inside |= {each.soname: each.path for each in survey.libraries if each.soname}
     return Surroundings(machine=machine, inside=inside, required=_required(survey, machine), follows=follows)
 
@@ -75,16 +75,16 @@ def resolve_needed(library: Library, around: Surroundings) -> tuple[Needed, ...]
 
 
 def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
-    if path := around.inside.get(libraries.as_compared(soname)):
+    if path := around.inside.get(packages.as_compared(soname)):
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
     if packages.from_system(soname) or library.format == "pe":
-        known = libraries.known_library(soname) if library.format == "pe" else None
+        known = packages.known_library(soname) if library.format == "pe" else None
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
         return _of_framework(soname, framework, around.required, around.machine)
-    cuda = libraries.known_library(soname)
+    cuda = packages.known_library(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
@@ -112,7 +112,7 @@ def _of_cuda(needed: Needed, cuda: CudaLibrary, library: Library, around: Surrou
     if there is not None and _same_soname(needed.soname, there):
         place: Place = "environment"
     elif required.keys() & {*bringing, _WHOLE_TOOLKIT} or any(
-        packages.brings(name, cuda.component, release=pinned, bare=True) for name, pinned in required.items()
+        packages.framework_brings(name, cuda.component, release=pinned, bare=True) for name, pinned in required.items()
     ):
         place = "required"
     elif there is None and _comes_with_framework(cuda, machine, follows):
@@ -135,10 +135,14 @@ def _package(cuda: CudaLibrary, library: Library) -> str:
 def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:
     releases = {"torch": machine.torch, "jax": None}
     majors = _framework_majors(machine)
-    if follows and follows not in majors and packages.brings(follows, cuda.component, release=releases.get(follows)):
+    if (
+        follows
+        and follows not in majors
+        and packages.framework_brings(follows, cuda.component, release=releases.get(follows))
+    ):
         return True
     return any(
-        major in cuda.majors and packages.brings(name, cuda.component, release=releases[name], cuda=major)
+        major in cuda.majors and packages.framework_brings(name, cuda.component, release=releases[name], cuda=major)
         for name, major in majors.items()
     )
 
@@ -155,14 +159,14 @@ def _of_another_major(cuda: CudaLibrary, library: Library, around: Surroundings)
     """
     extends = {around.follows, *(packages.framework_of(each) for each in library.needed)}
     for name, major in _framework_majors(around.machine).items():
-        if name in extends and major not in cuda.majors and packages.brings(name, cuda.component, cuda=major):
+        if name in extends and major not in cuda.majors and packages.framework_brings(name, cuda.component, cuda=major):
             return f"{name} for CUDA {major}"
     return ""
 
 
 def _same_soname(soname: str, there: Iterable[str]) -> bool:
-    wanted = libraries.as_compared(soname)
-    return any(each == wanted or each.startswith(f"{wanted}.") for each in map(libraries.as_compared, there))
+    wanted = packages.as_compared(soname)
+    return any(each == wanted or each.startswith(f"{wanted}.") for each in map(packages.as_compared, there))
 
 
 def _search_path(library: Library) -> Iterator[str]:
@@ -213,7 +217,7 @@ def torch_exports(version: str, wanted: Collection[str]) -> TorchExports | None:
     release = _torch_release_in_table(version) if wanted else None
     if release is None:
         return None
-    return TorchExports(version, frozenset(wanted), torch_symbols.exported(release, wanted))
+    return TorchExports(version, frozenset(wanted), torch.exported_symbols(release, wanted))
 
 
 def _torch_release_in_table(version: str) -> str | None:
@@ -224,9 +228,9 @@ def _torch_release_in_table(version: str) -> str | None:
         return None
     if asked.is_prerelease or (asked.local and not _OF_CUDA.fullmatch(asked.local)):
         return None
-    same = (each for each in torch_symbols.own().releases if Version(each).release[:2] == asked.release[:2])
+    same = (each for each in torch.own_symbols().releases if Version(each).release[:2] == asked.release[:2])
     release = next(same, None)
-    if release and asked.local and not torch_symbols.has_new_strings(release):
+    if release and asked.local and not torch.has_new_strings(release):
         return None  # torch's own index had builds of both kinds then
     return release
 
@@ -239,14 +243,14 @@ def fitting_torch_releases(survey: Survey) -> tuple[str, ...] | None:
     needed = _needed_torch_symbols(survey)
     if not needed:
         return None
-    found = torch_symbols.exporting(needed)
+    found = torch.releases_exporting(needed)
     allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in torch_requirements(survey)]
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
 
 
 def known_torch_releases() -> tuple[str, ...]:
     """The minor releases in the table, the newest first."""
-    return tuple(versions.minor(each) for each in reversed(torch_symbols.own().releases))
+    return tuple(versions.minor(each) for each in reversed(torch.own_symbols().releases))
 
 
 def unfit_torch_releases(survey: Survey) -> Iterator[tuple[str, str]]:
@@ -298,5 +302,5 @@ def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
 
 def torch_releases_in_words(releases: Sequence[str]) -> str:
     """`2.8 to 2.10`, as far as the table has none between them that is missing."""
-    known = [versions.minor(each) for each in torch_symbols.own().releases]
+    known = [versions.minor(each) for each in torch.own_symbols().releases]
     return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs(releases, known))

@@ -29,7 +29,7 @@ from cuwheel.verdicts.verdict import (
     merge_findings,
     partial_summary,
 )
-from cuwheel.wheel import workload_mark
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
 
 def _meant(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Of what was cut to a workload, that something is missing is what somebody wanted: the way back is the fix."""
-    mark = next((each for each in survey.findings if each.rule == workload_mark.RULE), None)
+    mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
     for each in findings:
         yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART else each
 

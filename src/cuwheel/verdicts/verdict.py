@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Containers, Outcome, Taken
 
@@ -127,7 +127,7 @@ def partial_summary(libraries: Sequence[LibraryVerdict], load: Loading, loads: S
     def words(found: Sequence[LibraryVerdict]) -> str:
         told = (load.does.get(each.path) or (f"loaded by {by[each.path]}" if each.path in by else "") for each in found)
         names = (file_name(each.path) for each in found)
-        return some([f"{name} ({why})" if why else name for name, why in zip(names, told, strict=True)], _NAMED)
+        return a_few([f"{name} ({why})" if why else name for name, why in zip(names, told, strict=True)], _NAMED)
 
     optional = "an optional part does not" if len(others) == 1 else f"{len(others)} optional parts do not"
     also = f"; {optional}: {words(others)}" if others else ""
@@ -159,7 +159,7 @@ def merge_findings(found: Mapping[str, Finding], everything: Collection[str]) ->
 def _name_libraries(message: str, paths: Collection[str], everything: Collection[str]) -> str:
     shared = Counter(file_name(each) for each in everything)
     names = [each if shared[file_name(each)] > 1 else file_name(each) for each in paths]
-    listed = some(names, _NAMED)
+    listed = a_few(names, _NAMED)
     if not message.startswith(_SUBJECT):
         return f"{listed}: {message}"
     return f"{'each of ' if len(names) > 1 else ''}{listed} {message.removeprefix(_SUBJECT)}"

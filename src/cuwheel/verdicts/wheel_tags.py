@@ -13,12 +13,11 @@ from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.verdicts.loading import is_loadable, loading
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.metadata import fields
-from cuwheel.wheel.name import plain_name
+from cuwheel.wheel.metadata import fields, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 
-from cuwheel.facts import torch_symbols
-from cuwheel.facts.torch_symbols import Table
+from cuwheel.facts import torch
+from cuwheel.facts.torch import SymbolTable
 from cuwheel.verdicts import library_sources
 from cuwheel.verdicts.matrix import judge
 from tests.unit.verdicts.subjects import library, machine, survey
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.unit
 
 ALWAYS, NEW, GONE = "_ZN3c106alwaysEv", "_ZN3c103newEv", "_ZN3c104goneEv"
 STRING = "_ZN3c106stringENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
-TABLE = Table(
+TABLE = SymbolTable(
     "2026-11-16", ("2.6.0", "2.7.1", "2.8.0", "2.9.1"), {ALWAYS: 0b1111, NEW: 0b1100, GONE: 0b0111, STRING: 0b1110}
 )
 
 
 @pytest.fixture(autouse=True)
 def _table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_symbols, "own", lambda: TABLE)
+    monkeypatch.setattr(torch, "own_symbols", lambda: TABLE)
 
 
 def _extension(*symbols: str, requires: tuple[str, ...] = ()) -> Survey:

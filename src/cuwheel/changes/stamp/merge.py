@@ -17,7 +17,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.support import locking
 from cuwheel.support.files import errors_of
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.edit import Taken, WheelEdit
 from cuwheel.wheel.file import WheelFile
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 _SHOWN = 5
 _OWN = ("RECORD", "WHEEL", description.NAME)  # written anew

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cuwheel.support.units import first_few, some
+from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.verdicts.wheel_tags import WheelSubject, one_or_many
-from cuwheel.wheel import member_hashes
+from cuwheel.wheel import file
 from cuwheel.wheel.metadata import RecordRow, record_rows
 from cuwheel.wheel.record import SIGNATURES
 from cuwheel.wheel.zip_reader import escapes
@@ -27,7 +27,7 @@ def _rows(subject: WheelSubject) -> list[RecordRow]:
 def _unreadable(text: str) -> str:
     """What is wrong with lines that are not rows of a table."""
     bad = [str(number) for number, row in enumerate(record_rows(text), 1) if not row.path]
-    return f"line {some(bad, 1)}" if bad else ""
+    return f"line {a_few(bad, 1)}" if bad else ""
 
 
 def _own(subject: WheelSubject) -> set[str]:
@@ -89,12 +89,12 @@ def unsafe_path(subject: WheelSubject) -> Iterator[Found]:
 )
 def hashes(subject: WheelSubject) -> Iterator[Found]:
     named = [row for row in _rows(subject) if row.path in subject.wheel.sizes and row.path not in _own(subject)]
-    strong = [row for row in named if member_hashes.is_strong(row.hash)]
+    strong = [row for row in named if file.is_strong(row.hash)]
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
         f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
     }:
         yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=first_few(sorted(weak)))
-    wrong, broken = member_hashes.compare(subject.wheel, {row.path: row.hash for row in strong})
+    wrong, broken = file.compare_hashes(subject.wheel, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
             message=f"the hash of {one_or_many(len(wrong), 'a file', 'files')} is not the one in RECORD",

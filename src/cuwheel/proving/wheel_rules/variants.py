@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.support.units import some
+from cuwheel.support.wording import a_few
 from cuwheel.verdicts import variant_reach, variant_values
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.wheel import variant as variants
@@ -55,7 +55,7 @@ def untrue(subject: WheelSubject) -> Iterator[Found]:
     if variant is None:
         return
     if found := variant_reach.untrue(subject.survey, variant):
-        gpus = some([str(each.capability) for each in found], _SHOWN)
+        gpus = a_few([str(each.capability) for each in found], _SHOWN)
         yield Found(
             message=f"the variant {variant.label} says that it is for GPUs on which it does not run: {gpus}",
             evidence=(

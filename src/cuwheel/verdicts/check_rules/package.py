@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import libraries
-from cuwheel.support.units import some
+from cuwheel.facts import packages
+from cuwheel.support.wording import a_few
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.loading import is_loadable
 from cuwheel.verdicts.modules import is_driver_copy
@@ -76,7 +76,7 @@ def made_for_amd(whole: Whole) -> Iterator[Found]:
 
 def _for_amd(found: Sequence[Library]) -> list[str]:
     """The libraries with code for AMD's GPUs, of a package that has nothing of CUDA."""
-    if any(each.device_code or each.cudart or any(map(libraries.is_cuda_library, each.needed)) for each in found):
+    if any(each.device_code or each.cudart or any(map(packages.is_cuda_library, each.needed)) for each in found):
         return []
     return [each.path for each in found if any(finding.rule == "amd-code" for finding in each.findings)]
 
@@ -106,10 +106,10 @@ def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
         return "no CUDA device code in it"
     tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey)]
     if tools and len(tools) == len([each for each in loadable if each in with_code]):
-        return f"CUDA device code only in libraries of a profiler ({some(tools)})"
+        return f"CUDA device code only in libraries of a profiler ({a_few(tools)})"
     if any(each in loadable for each in with_code):
         return "no kernel that a driver could load in its CUDA device code"
-    return f"CUDA device code only in files that are not loaded ({some([each.path for each in with_code])})"
+    return f"CUDA device code only in files that are not loaded ({a_few([each.path for each in with_code])})"
 
 
 @rule(
@@ -128,7 +128,7 @@ def driver_library_bundled(whole: Whole) -> Iterator[Found]:
     ]
     if found:
         yield Found(
-            message=f"the driver's own libraries are bundled, but must come from the machine: {some(found)}",
+            message=f"the driver's own libraries are bundled, but must come from the machine: {a_few(found)}",
             evidence=tuple(found[:3]),
         )
 

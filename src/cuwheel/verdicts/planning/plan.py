@@ -87,7 +87,7 @@ def find_machines(
             continue
         for word in [str(name)] if Path(name).is_file() else split_words([str(name)]):
             try:
-                found += every() if word.lower() == ALL else named.machines([word])
+                found += every() if word.lower() == ALL else named.machines_named([word])
             except CuwheelError as error:
                 errors.append(error)
     return tuple(dict.fromkeys(refine.apply(each) for each in found) if refine else dict.fromkeys(found))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.support import quoting
-from cuwheel.support.units import file_name, some
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.planning import plan, planner, reading
 from cuwheel.verdicts.planning.plan import ArchSize, NotServed, Size
 
@@ -107,7 +107,7 @@ def _unlikeness(each: Arch, arch: Arch) -> tuple[bool, bool, int, bool]:
 def _method_in_words(survey: Survey, libraries: Sequence[Library], rows: Sequence[ArchSize]) -> str:
     built = sorted({versions.minor(each) for library in libraries for each in library.toolkits}, key=versions.key)
     by = f", built by CUDA {', '.join(built)}" if built else ""
-    named = some([file_name(library.path) for library in libraries], 3)
+    named = a_few([file_name(library.path) for library in libraries], 3)
     guessed = [f"{row.arch} like {row.like}" for row in rows if row.arch != row.like]
     estimates = f"; not in it, estimated from the nearest: {', '.join(guessed)}" if guessed else ""
     return (

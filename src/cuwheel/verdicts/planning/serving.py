@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.facts import architectures, gpu_drivers, toolkits, versions
+from cuwheel.facts import architectures, gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.tables import tables
@@ -325,7 +325,7 @@ def serving_doubts(kind: Kind) -> Iterator[str]:
     """What does not go together in the machine itself."""
     if kind.capability not in architectures.current_capabilities():
         yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the general rule"
-    if (row := gpu_drivers.support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
+    if (row := gpus.driver_support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
         end = f"branch {row.first} was the first" if kind.knows_gpu == "too-old" else f"branch {row.last} was the last"
         yield f"its driver does not support this GPU, for which {end}: nothing runs until it gets another driver"
 

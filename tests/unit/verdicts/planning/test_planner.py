@@ -23,7 +23,7 @@ NEWEST = toolkits.newest_toolkit().version
 def make(*names: str, cuda: str = "", wishes: Wishes | None = None, **known: str) -> Plan:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     given = [toolkits.find_toolkit(each) for each in cuda.split()]
-    return planner.make_plan(named.machines(names, refine), given, wishes or Wishes())
+    return planner.make_plan(named.machines_named(names, refine), given, wishes or Wishes())
 
 
 def lists(plan: Plan) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from tests.oracle import packages
 
 from cuwheel.changes.binaries.decisions import SlimOptions
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.changes.slim.decide import decide
 from cuwheel.device_code.survey import survey
 from cuwheel.machine.fleet import from_gpu

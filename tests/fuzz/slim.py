@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from tests.fixtures import windows
 from tests.fuzz import binaries
 from tests.fuzz.harness import Harness, fixtures

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code.fatbin import CONTAINER
 from tests.fixtures import toolkits
 from tests.fixtures.damage import elf, patch

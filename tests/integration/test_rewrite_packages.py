@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from tests.fixtures import toolkits
 from tests.oracle import packages
 from tests.unit.changes.binaries import engine

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from cuwheel.changes.binaries import copying, loader
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries import elf_references, payloads
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code import elf
 from cuwheel.device_code.fatbin import CONTAINER
 from cuwheel.errors import MalformedError
@@ -193,9 +193,9 @@ def test_what_patchelf_fills_its_old_places_with_is_free(tmp_path: Path, letter:
     filled = max(re.finditer(b"X{64,}|Z{64,}", data), key=lambda each: len(each[0]))
     data = data[: filled.start()] + letter * len(filled[0]) + data[filled.end() :]
     library = elf.read(MemoryBuffer("library", data))
-    assert loader.is_free(library, filled.start(), filled.end())
+    assert elf_references.is_free(library, filled.start(), filled.end())
     other = data[: filled.start()] + b"A" * len(filled[0]) + data[filled.end() :]
-    assert not loader.is_free(elf.read(MemoryBuffer("library", other)), filled.start(), filled.end())
+    assert not elf_references.is_free(elf.read(MemoryBuffer("library", other)), filled.start(), filled.end())
 
 
 def test_another_file_than_the_planned_one(tmp_path: Path) -> None:
@@ -216,14 +216,14 @@ def test_a_wrong_byte_of_what_stays_is_noticed(tmp_path: Path, monkeypatch: pyte
     source = build(tmp_path, SHARED, found)
     plan = engine.plan(source, "9.0")
     kept = next(each.entry.offset for each in plan.entries if each.entry.container is None and each.keep)
-    whole = copying.write
+    whole = payloads.write_pieces
 
     def damaging(source: int, spool: int | None, target: int, pieces: object, patches: object) -> None:
         listed = list(pieces)  # type: ignore[call-overload]
         at = next(each.place + kept - each.offset for each in listed if each.offset <= kept < each.offset + each.size)
         whole(source, spool, target, listed, [*patches, (at, b"?")])  # type: ignore[misc]
 
-    monkeypatch.setattr(copying, "write", damaging)
+    monkeypatch.setattr(payloads, "write_pieces", damaging)
     with pytest.raises(MalformedError):
         slim_library(source, tmp_path / "slim.so", plan)
 

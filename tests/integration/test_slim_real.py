@@ -187,11 +187,11 @@ def test_a_second_run_at_the_same_time(tmp_path: Path, capsys: pytest.CaptureFix
     script = (
         "import sys, time\n"
         "from cuwheel import api\n"
-        "from cuwheel.changes.binaries import library\n"
-        "real = library.slim_library\n"
+        "from cuwheel.changes.binaries import rewrite\n"
+        "real = rewrite.slim_library\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(60)\n"
-        "library.slim_library = slow\n"
+        "rewrite.slim_library = slow\n"
         "api.slim(machines=['h100'], env=__import__('pathlib').Path(sys.argv[1]))\n"
     )
     before = contents(env)
@@ -215,11 +215,11 @@ def test_interrupted_by_a_person(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from cuwheel.cli import main\n"
-        "from cuwheel.changes.binaries import library\n"
+        "from cuwheel.changes.binaries import rewrite\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(1)\n"
         "    raise SystemExit(99)\n"
-        "library.slim_library = slow\n"
+        "rewrite.slim_library = slow\n"
         "sys.exit(main(['slim', '--for', 'h100', '--env', sys.argv[1]]))\n"
     )
     with subprocess.Popen(

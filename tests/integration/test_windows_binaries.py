@@ -13,8 +13,8 @@ import pefile
 import pytest
 
 from cuwheel import api
-from cuwheel.changes.binaries import pe_rules
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries import pe_references
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.changes.graft import host
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.changes.stamp import guard, stamp
@@ -86,7 +86,7 @@ def loaded(way: str, *paths: Path) -> list[list[str]]:
 
 def sound(path: Path, original: Path) -> None:
     buffer = FileBuffer(path)
-    assert list(pe_rules.problems(pe.read(buffer))) == []
+    assert list(pe_references.broken_rules(pe.read(buffer))) == []
     buffer.close()
     assert set(pefile.PE(path).get_warnings()) <= set(pefile.PE(original).get_warnings())
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.changes.binaries import drafting
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries import rewrite
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code import elf
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support.buffer import MemoryBuffer
@@ -62,7 +62,9 @@ def test_a_file_of_which_nothing_is_loaded() -> None:
     for at in range(64, 64 + count * 56, 56):
         data[at : at + 4] = struct.pack("<I", 4)
     with pytest.raises(MalformedError, match="not linked yet"):
-        drafting.draft(MemoryBuffer("none", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
+        rewrite.draft_slimmed(
+            MemoryBuffer("none", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {}
+        )
 
 
 def test_program_headers_that_claim_the_world() -> None:
@@ -71,5 +73,7 @@ def test_program_headers_that_claim_the_world() -> None:
     for at in range(64, 64 + 6 * 56, 56):
         data[at + 32 : at + 40] = b"\xff" * 7 + b"\x0f"
     with contextlib.suppress(CuwheelError):
-        drafting.draft(MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
+        rewrite.draft_slimmed(
+            MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {}
+        )
     assert elf.read(MemoryBuffer("huge", bytes(data))).segments

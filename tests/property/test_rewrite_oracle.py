@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.errors import CuwheelError
 from tests.fixtures.damage import elf
 from tests.fixtures.damage.patch import get, put

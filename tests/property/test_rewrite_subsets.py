@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from tests.fixtures import manifest
 from tests.unit.changes.binaries import engine
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.building.tables import CheckTable, VerifyTable
-from cuwheel.changes.binaries import pe_rules
+from cuwheel.changes.binaries import pe_references
 from cuwheel.device_code import dynamic, elf, pe
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import UnavailableError, UsageError
@@ -241,7 +241,7 @@ def test_the_stub_of_windows_exports_these_functions(tmp_path: Path, cpu: str, m
     assert read.DIRECTORY_ENTRY_EXPORT.name == b"nvcuda.dll"
     read.close()
     buffer = FileBuffer(path)
-    assert list(pe_rules.problems(pe.read(buffer))) == []
+    assert list(pe_references.broken_rules(pe.read(buffer))) == []
     buffer.close()
 
 

@@ -1,24 +1,45 @@
-"""The tables of an ELF file as a layout wants them: patches, each at its place in the new file. Pure."""
+"""An ELF file with other device code: where everything goes, and its tables as the layout wants them. Pure."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries.geometry import Block, Shift, up, without
-from cuwheel.changes.binaries.layout import Table
-from cuwheel.changes.binaries.loader import MOVABLE_TAGS
-from cuwheel.changes.binaries.zones import page_of
+from cuwheel.changes.binaries import elf_layout, elf_references
+from cuwheel.changes.binaries.draft import (
+    PAGES,
+    Block,
+    Cut,
+    Draft,
+    Kept,
+    Piece,
+    Section,
+    Shift,
+    must_lead_to_containers,
+    no_room,
+    pack_behind,
+    pack_containers,
+    rewritten_pieces,
+    round_up,
+    uncut_parts,
+)
+from cuwheel.changes.binaries.elf_layout import Table, page_of
+from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS
+from cuwheel.device_code import elf
 from cuwheel.device_code.dynamic import SYMBOL
 from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
+from cuwheel.device_code.image import FATBIN_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.changes.binaries.layout import Layout
-    from cuwheel.changes.binaries.references import Reference, SymbolAt
-    from cuwheel.device_code.elf import Elf
+    from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch
+    from cuwheel.changes.binaries.elf_layout import Annex, Layout
+    from cuwheel.changes.binaries.elf_references import Reference, SymbolAt
+    from cuwheel.device_code.elf import Elf, Header
+    from cuwheel.device_code.libraries import Registration
+
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -29,8 +50,6 @@ _PT_PHDR = 6
 _FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
 _STT_SECTION, _TYPE_MASK = 3, 15
 _PF_R = 0x4
-
-Patch: TypeAlias = tuple[int, bytes]
 
 
 class _Part(NamedTuple):
@@ -57,7 +76,7 @@ class Tables(NamedTuple):
         return (0, HEADER_SIZE), (self.programs.offset, self.programs.end), (self.sections_at, end)
 
 
-def read(elf: Elf) -> Tables:
+def read_tables(elf: Elf) -> Tables:
     """What `elf` was read from, with the fields that reading does not need."""
     header = _HEADER.unpack(elf.buffer.read(0, HEADER_SIZE))
     programs = Table(header[5], len(elf.segments))
@@ -71,7 +90,7 @@ def read(elf: Elf) -> Tables:
     )
 
 
-def patches(
+def table_patches(
     elf: Elf,
     tables: Tables,
     layout: Layout,
@@ -105,10 +124,10 @@ def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
     end = tables.sections_at + len(tables.sections) * _SECTION.size
     if not _more_sections(tables, layout) or end + _SECTION.size > elf.buffer.size:
         return shift(tables.sections_at)
-    return up(_content_end(elf, layout), _WORD.size)
+    return round_up(_content_end(elf, layout), _WORD.size)
 
 
-def size(elf: Elf, tables: Tables, layout: Layout) -> int:
+def new_size(elf: Elf, tables: Tables, layout: Layout) -> int:
     """Of the new file."""
     count = len(tables.sections) + _more_sections(tables, layout)
     end = sections_at(elf, tables, layout) + count * _SECTION.size
@@ -143,7 +162,7 @@ def _with_blanks(tables: Tables, layout: Layout, number: int) -> list[tuple[int,
     start, size = tables.sections[number][4:6]
     cuts = [each for each in layout.cuts if each.zeros]
     blanks = [(each.start, each.end, True) for each in cuts if each.size and start <= each.start < start + size]
-    whole = layout.parts(number) if number in layout.packed else without(start, start + size, cuts)
+    whole = layout.parts(number) if number in layout.packed else uncut_parts(start, start + size, cuts)
     return sorted([*((low, high, False) for low, high in whole), *blanks])
 
 
@@ -177,7 +196,7 @@ def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterato
         if not stored:
             yield kind, flags, shift.placed(offset), address, physical, stored, memory, alignment
             continue
-        if tuple(without(offset, offset + stored, layout.cuts)) != ((offset, offset + stored),):
+        if tuple(uncut_parts(offset, offset + stored, layout.cuts)) != ((offset, offset + stored),):
             raise MalformedError(elf.buffer.name, f"a program header of type {kind:#x} covers device code")
         delta = _moved_by(layout.block, offset)
         yield kind, flags, shift(offset), address + delta, physical + delta, stored, memory, alignment
@@ -216,7 +235,7 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
 def _load_parts(row: tuple[int, ...], layout: Layout) -> tuple[tuple[int, int], ...]:
     """What is left of a segment; nothing where all of it was device code that went elsewhere."""
     offset, stored, memory = row[2], row[5], row[6]
-    parts = tuple(without(offset, offset + stored, layout.cuts))
+    parts = tuple(uncut_parts(offset, offset + stored, layout.cuts))
     return parts if parts or (stored and memory == stored) else ((offset, offset),)
 
 
@@ -315,3 +334,150 @@ def _dynamic(elf: Elf, block: Block, shift: Shift) -> Iterator[Patch]:
         at = elf.addresses.offset_of(value) if tag in MOVABLE_TAGS else None
         if at is not None and (delta := _moved_by(block, at)):
             yield shift(place.offset) + index * _PAIR.size, _PAIR.pack(tag, value + delta)
+
+
+# Where everything goes in an ELF file with other device code. Nothing is written here.
+
+_TYPES = (2, 3)  # executables and shared objects; an object file has yet to be linked
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 4096
+_TRAILING = 16  # zeros that some tools leave behind the last table
+
+
+def draft_elf(
+    file: Elf, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
+) -> Draft:
+    """The file with these containers, smaller or larger than before. Raises as `drafting.draft` does."""
+    _must_be_unwritten(file, blank)
+    packed, annex = _packed(file, containers)
+    changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
+    elf_references.headers_must_agree(file, [file.headers[each] for each in packed])
+    pointers = tuple(elf_references.pointers_into(file, changed))
+    tables = read_tables(file)
+    made = elf_layout.plan_layout(file, tables.programs, tables.places, packed, blank, annex)
+    shift = Shift(made.cuts, made.block)
+    moved, placed = _moves(file, made, shift)
+    _check_pointers(file, pointers, containers, moved)
+    split = [(each.address, each.address + each.size) for each in (file.headers[number] for number in made.emptied)]
+    moving = [*changed, *split, *_block_addresses(file, made)]
+    symbols = tuple(elf_references.symbols_in(file, moving))
+    _check_symbols(file.buffer.name, symbols, changed)
+    try:
+        patches = tuple(table_patches(file, tables, made, moved, pointers, symbols))
+    except struct.error as error:
+        raise MalformedError(file.buffer.name, "its tables contain invalid numbers") from error
+    return Draft(
+        old_size=file.buffer.size,
+        containers=containers,
+        registration=registration,
+        emptied=blank,
+        replacements={},
+        placed=placed,
+        pieces=tuple(_pieces(file, made, containers, blank, shift)),
+        patches=patches,
+        shift=shift,
+        size=new_size(file, tables, made),
+        findings=(no_room(made.zeros, "program headers"),) if made.zeros else (),
+    )
+
+
+def check_elf(file: Elf) -> None:
+    name = file.buffer.name
+    if file.machine_name not in PAGES:
+        raise MalformedError(
+            name, f"only binaries for {' and '.join(PAGES)} can be rewritten, and this one is for {file.machine_name}"
+        )
+    if file.type not in _TYPES or not any(each.type == elf.PT_LOAD for each in file.segments):
+        raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
+    end = elf.extent(file)
+    behind = file.buffer.size - end
+    if behind > _TRAILING or any(file.buffer.read(end, behind)):
+        raise MalformedError(name, f"{behind:,} bytes follow the end of the file, which may be a signature")
+    if disjoint(file.sections())[1]:
+        raise MalformedError(name, "its sections overlap")
+    programs = read_tables(file).programs
+    elf_references.must_have_all_segments(file, programs.offset, programs.end)
+
+
+def _packed(file: Elf, containers: Sequence[NewContainer]) -> tuple[dict[int, Packed], Annex | None]:
+    """Each section that something changes in; the annex where one has grown beyond its place."""
+    packed, annex = {}, elf_layout.annex_start(file)
+    for header in file.headers:
+        inside = [each for each in containers if header.offset <= each.old.offset < header.offset + header.size]
+        if header.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
+            continue
+        if elf_layout.segment_of(file, header) is None:
+            raise MalformedError(file.buffer.name, f"{header.name} is not loaded in one piece")
+        alignment = _alignment(file, header)
+        if sum(each.size for each in inside) > sum(each.old.size for each in inside):
+            packed[header.number] = pack_behind(inside, annex.end, alignment)
+            annex = annex._replace(end=(packed[header.number].annexed or (0, annex.end))[1])
+        elif found := pack_containers(inside, header.offset, header.offset + header.size, alignment):
+            packed[header.number] = found
+        else:
+            raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not follow")
+    return packed, annex if annex.end > annex.start else None
+
+
+def _alignment(file: Elf, header: Header) -> int:
+    wanted = read_tables(file).sections[header.number][8]
+    return min(max(wanted, _LEAST_ALIGNMENT), _MOST_ALIGNMENT)
+
+
+def _moves(file: Elf, made: Layout, shift: Shift) -> tuple[dict[int, int], dict[int, int]]:
+    """From the old address of a container to the new one, and from its old offset to the new one."""
+    moved, placed = {}, {}
+    for number, each in made.packed.items():
+        header = file.headers[number]
+        for old, new in each.places.items():
+            moved[header.address + old - header.offset] = made.address(header, new)
+            placed[old] = shift.placed(new)
+    return moved, placed
+
+
+def _check_pointers(
+    file: Elf, pointers: Sequence[Reference], containers: Sequence[NewContainer], moved: Mapping[int, int]
+) -> None:
+    must_lead_to_containers(
+        file.buffer.name, [each.target for each in pointers], file.addresses.offset_of, containers, moved
+    )
+    if file.type == elf_references.TYPE_EXECUTABLE:
+        moving = [old for old, new in moved.items() if old != new]
+        if (word := next(elf_references.words_like(file, moving), None)) is not None:
+            raise MalformedError(file.buffer.name, f"its data seems to refer to a container too, at {word:#x}")
+
+
+def _check_symbols(name: str, symbols: Sequence[SymbolAt], changed: Sequence[tuple[int, int]]) -> None:
+    """A name that others can ask for may be how the library's own code finds a container: that must not move."""
+    for each in symbols:
+        if each.exported and any(start <= each.value < end for start, end in changed):
+            raise MalformedError(name, f"it exports a symbol in its device code, at {each.value:#x}")
+
+
+def _block_addresses(file: Elf, made: Layout) -> Iterator[tuple[int, int]]:
+    if made.block:
+        for header in file.headers:
+            if header.address and made.block.holds(header.offset):
+                yield header.address, header.address + max(header.size, 1)
+
+
+def _pieces(
+    file: Elf, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied], shift: Shift
+) -> Iterator[Piece]:
+    gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
+    headers = [(file.headers[number], packed) for number, packed in made.packed.items()]
+    sections = [Section(header.offset, header.offset + header.size, packed) for header, packed in headers]
+    yield from rewritten_pieces(Kept(file.buffer.size, gone, shift, shift.placed), sections, containers, blank)
+    if made.block:
+        yield Piece(shift.placed(made.block.to), made.block.end - made.block.start, made.block.start)
+
+
+def _must_be_unwritten(file: Elf, blank: Sequence[Emptied]) -> None:
+    """What the loader relocates is no device code, whatever it looks like."""
+    if (address := next(elf_references.addresses_written(file, list(_addresses(file, blank))), None)) is not None:
+        raise MalformedError(file.buffer.name, f"its loader writes into what seems to be device code, at {address:#x}")
+
+
+def _addresses(file: Elf, blank: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
+    for each in blank:
+        if (address := elf_references.loaded_at(file, each.start)) is not None:
+            yield address, address + each.end - each.start

@@ -1,15 +1,25 @@
-"""Everything in a PE file that leads into its device code: what must change when that moves, or forbids it."""
+"""What Windows' loader demands of a PE file, and everything in the file that leads into its device code."""
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import arm64
-from cuwheel.changes.binaries.pe_rules import relocation_blocks
-from cuwheel.device_code.pe import EXECUTABLE, EXPORTS
+from cuwheel.changes.binaries.draft import round_up
+from cuwheel.device_code.pe import (
+    CERTIFICATES,
+    COFF,
+    DIRECTORIES_AT,
+    EXECUTABLE,
+    EXPORTS,
+    LOAD_CONFIG,
+    RELOCATIONS,
+    SECTION,
+)
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -17,9 +27,168 @@ if TYPE_CHECKING:
 
     from cuwheel.device_code.pe import Pe
 
+
+# What Windows' loader demands of a file before it maps it, and what every linker does: a file that breaks one stays.
+#
+# Sections must follow one another in memory without a gap, and stand at multiples of the alignments that the header
+# tells; wine and other readers are less strict, so nothing but these rules shows a mistake before Windows does.
+
+SECTION_ALIGNMENT_AT, IMAGE_SIZE_AT, HEADERS_SIZE_AT, CHECKSUM_AT, TRAITS_AT = 32, 56, 60, 64, 70
+INITIALIZED_SIZE_AT = 8
+MOST_SECTIONS = 96
+_PAGE = 4096
+_SECTOR, _LARGEST_SECTOR = 512, 1 << 16
+_DIRECTORIES = 16
+_BLOCK = struct.Struct("<II")
+_LONGEST_BLOCK = _BLOCK.size + 2 * _PAGE + 4  # an entry a byte of the page, and padding
+_NO_RELOCATION, _ADDRESS_64 = 0, 10
+
+
+class Fields(NamedTuple):
+    """Of the optional header, what a change of the sections has to do with."""
+
+    section_alignment: int
+    file_alignment: int
+    image_size: int
+    headers_size: int
+    checksum: int
+    traits: int
+    table_at: int  # the section table
+
+
+def read_fields(file: Pe) -> Fields:
+    section, stored = struct.unpack_from("<II", file.optional, SECTION_ALIGNMENT_AT)
+    image, headers, checksum = struct.unpack_from("<III", file.optional, IMAGE_SIZE_AT)
+    (traits,) = struct.unpack_from("<H", file.optional, TRAITS_AT)
+    return Fields(section, stored, image, headers, checksum, traits, file.header_at + COFF.size + len(file.optional))
+
+
+def rules_must_hold(file: Pe) -> None:
+    """Raises MalformedError with the first rule that is broken."""
+    if (problem := next(broken_rules(file), None)) is not None:
+        raise MalformedError(file.buffer.name, f"Windows would not load it: {problem}")
+
+
+def broken_rules(file: Pe) -> Iterator[str]:
+    head = read_fields(file)
+    wrong = list(_header(file, head))
+    yield from wrong
+    if wrong:  # the others reckon with the alignments
+        return
+    yield from _sections(file, head)
+    yield from _directories(file, head)
+    try:
+        for _ in relocation_blocks(file):
+            pass
+    except MalformedError as error:
+        yield error.problem
+
+
+def _header(file: Pe, head: Fields) -> Iterator[str]:
+    stored, section = head.file_alignment, head.section_alignment
+    if stored & (stored - 1) or not _SECTOR <= stored <= _LARGEST_SECTOR:
+        yield f"a file alignment of {stored:,}"
+    elif section & (section - 1) or section < max(stored, _PAGE):
+        yield f"a section alignment of {section:,}"
+    elif head.headers_size % stored or head.headers_size < head.table_at + len(file.rows) * SECTION.size:
+        yield f"headers of {head.headers_size:,} bytes"
+    if not 0 < len(file.rows) <= MOST_SECTIONS:
+        yield f"{len(file.rows)} sections"
+    if file.header_at % 4:
+        yield "a header at an odd place"
+    (count,) = struct.unpack_from("<I", file.optional, DIRECTORIES_AT - 4)
+    if count > _DIRECTORIES or DIRECTORIES_AT + 8 * count > len(file.optional):
+        yield f"{count} directories"
+
+
+def _sections(file: Pe, head: Fields) -> Iterator[str]:
+    expected = round_up(head.headers_size, head.section_alignment)
+    for row in file.rows:
+        name = row.name.rstrip(b"\0").decode("ascii", "replace")
+        if row.address != expected:
+            yield f"section {name} at {row.address:#x}, where {expected:#x} follows the one before"
+        if row.stored and (row.offset % head.file_alignment or row.stored % head.file_alignment):
+            yield f"section {name} is not aligned in the file"
+        if row.stored and (row.offset < head.headers_size or row.offset + row.stored > file.buffer.size):
+            yield f"section {name} is outside the file"
+        if not row.end > row.address:
+            yield f"section {name} is empty"
+        expected = round_up(row.end, head.section_alignment)
+    if head.image_size != expected:
+        yield f"an image of {head.image_size:#x} bytes, which ends at {expected:#x}"
+    stored = sorted((row.offset, row.offset + row.stored) for row in file.rows if row.stored)
+    if any(two[0] < one[1] for one, two in itertools.pairwise(stored)):
+        yield "sections that share bytes"
+
+
+def _directories(file: Pe, head: Fields) -> Iterator[str]:
+    for number in range(_DIRECTORIES):
+        place, size = file.directory(number)
+        limit = file.buffer.size if number == CERTIFICATES else head.image_size
+        if place + size > limit:
+            yield f"directory {number} ends behind the file"
+    entry = struct.unpack_from("<I", file.optional, 16)[0]
+    if entry >= head.image_size:
+        yield "an entry point outside the image"
+
+
+def relocation_blocks(file: Pe) -> Iterator[tuple[int, list[int]]]:
+    """Each page with the addresses in it that are relocated. Raises MalformedError for what no linker writes.
+
+    Pages ascend, so that there is a block for each at most, whatever a file claims.
+    """
+    place, size = file.directory(RELOCATIONS)
+    at = file.addresses.offset_of(place) if size else None
+    if at is None:
+        return
+    end, last = at + size, -1
+    while at + _BLOCK.size <= end:
+        page, length = _BLOCK.unpack(file.buffer.read(at, _BLOCK.size))
+        if page <= last or page % _PAGE or length < _BLOCK.size or length % 2 or length > _LONGEST_BLOCK:
+            raise MalformedError(file.buffer.name, f"its base relocations are damaged at {at:#x}")
+        words = memoryview(file.buffer.read(at + _BLOCK.size, length - _BLOCK.size)).cast("H").tolist()
+        kinds = {word >> 12 for word in words}
+        if not kinds <= {_NO_RELOCATION, _ADDRESS_64}:
+            raise MalformedError(file.buffer.name, f"its base relocations are of an unknown kind at {at:#x}")
+        yield page, [page + (word & 0xFFF) for word in words if word >> 12 == _ADDRESS_64]
+        at, last = at + length, page
+
+
+# Of a PE file's load configuration: what names sections by their numbers, and code for two processors in one file.
+
+LOAD_CONFIG_TABLE = struct.Struct(
+    "<IH"
+)  # where the dynamic relocations are: an offset in a section, and its number from 1
+_HYBRID_AT, _TABLE_AT = 0xC8, 0xE0
+_HYBRID = struct.Struct("<Q")
+
+
+class LoadConfig(NamedTuple):
+    """`hybrid`: it has code for x86-64 and arm64 (ARM64EC, ARM64X). `table_at`: in the file, the row of `TABLE`."""
+
+    hybrid: bool = False
+    table_at: int = 0
+    table_offset: int = 0
+    table_section: int = 0
+
+
+def read_load_config(file: Pe) -> LoadConfig:
+    """Linkers write as much of it as they know, and its size first."""
+    place, directory_size = file.directory(LOAD_CONFIG)
+    at = file.addresses.offset_of(place) if directory_size else None
+    if at is None or at + 4 > file.buffer.size:
+        return LoadConfig()
+    (size,) = struct.unpack("<I", file.buffer.read(at, 4))
+    known = file.buffer.read(at, min(size, _TABLE_AT + LOAD_CONFIG_TABLE.size, file.buffer.size - at))
+    hybrid = len(known) >= _HYBRID_AT + _HYBRID.size and any(_HYBRID.unpack_from(known, _HYBRID_AT))
+    if len(known) < _TABLE_AT + LOAD_CONFIG_TABLE.size:
+        return LoadConfig(hybrid)
+    offset, section = LOAD_CONFIG_TABLE.unpack_from(known, _TABLE_AT)
+    return LoadConfig(hybrid, at + _TABLE_AT, offset, section)
+
+
 _WORD = struct.Struct("<Q")
 _HALF = struct.Struct("<i")
-_PAGE = 4096
 _EXPORTS = struct.Struct("<20xI4xI8x")
 _MOST_EXPORTS = 1 << 16  # ordinals have two bytes
 # lea, of a register of 64 bits, with an address relative to the next instruction.
@@ -37,7 +206,7 @@ class Pointer(NamedTuple):
     target: int
 
 
-def pointers(file: Pe, ranges: Sequence[tuple[int, int]]) -> Iterator[Pointer]:
+def pointers_into(file: Pe, ranges: Sequence[tuple[int, int]]) -> Iterator[Pointer]:
     """Those into `ranges`, of all that the loader relocates."""
     low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
     for page, slots in relocation_blocks(file):
@@ -55,7 +224,7 @@ def pointers(file: Pe, ranges: Sequence[tuple[int, int]]) -> Iterator[Pointer]:
                 yield Pointer(base + slot - page, target)
 
 
-def written(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
+def first_written(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
     """The first address in `ranges` (which do not overlap) that the loader writes to."""
     ordered = sorted(ranges)
     starts = [start for start, _ in ordered]
@@ -67,7 +236,7 @@ def written(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
     return None
 
 
-def exported(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
+def first_exported(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
     """The first address in `ranges` that the file exports: it may be how its own code finds a container."""
     place, size = file.directory(EXPORTS)
     at = file.addresses.offset_of(place) if size else None

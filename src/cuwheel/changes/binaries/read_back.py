@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import copying, pe_rules
-from cuwheel.changes.binaries.draft import opened, walked
-from cuwheel.changes.binaries.fatbin_writer import Addition
+from cuwheel.changes.binaries import payloads, pe_references
+from cuwheel.changes.binaries.draft import Addition, open_library, walk_containers
 from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import Pe
 from cuwheel.errors import CuwheelError, MalformedError
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.changes.binaries.decisions import LibraryPlan
-    from cuwheel.changes.binaries.draft import Draft
-    from cuwheel.changes.binaries.fatbin_writer import NewContainer
+    from cuwheel.changes.binaries.draft import Draft, NewContainer
     from cuwheel.device_code.fatbin import Walk
     from cuwheel.device_code.libraries import Entry, Registration
     from cuwheel.verdicts.choice import Device, HasCode
@@ -48,10 +46,10 @@ def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: 
     """Raises MalformedError where it is not. `spool`: the file, open, with what is not from `source`."""
     buffer = FileBuffer(written, name)
     try:
-        file = opened(buffer)
+        file = open_library(buffer)
         if isinstance(file, Pe):
-            pe_rules.must_hold(file)
-        walk, registration = walked(file)
+            pe_references.rules_must_hold(file)
+        walk, registration = walk_containers(file)
         found = _Found(walk, walk.entries(), registration)
     except CuwheelError as error:
         raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
@@ -147,7 +145,9 @@ def _bytes(source: Path, written: Path, name: str, made: Draft, spool: int | Non
                 if piece.data:
                     continue
                 original = spool if piece.spool and spool is not None else old.fileno()
-                if piece.device and not copying.same(original, piece.offset, new.fileno(), piece.place, piece.size):
+                if piece.device and not payloads.same_bytes(
+                    original, piece.offset, new.fileno(), piece.place, piece.size
+                ):
                     raise MalformedError(name, f"device code at {piece.offset:#x} is not the same", _HINT)
     except OSError as error:
         raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
@@ -161,7 +161,7 @@ def _kept_in_place(source: Path, written: Path, plan: LibraryPlan, made: Draft) 
                 at = each.entry.offset
                 if not each.keep or (each.entry.section in FATBIN_SECTIONS and each.entry.container is not None):
                     continue
-                if not copying.same(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
+                if not payloads.same_bytes(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
                     raise MalformedError(plan.path, f"device code at {at:#x} is not the same", _HINT)
     except OSError as error:
         raise MalformedError(plan.path, f"the new file cannot be read: {error}", _HINT) from error

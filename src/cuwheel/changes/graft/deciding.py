@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import growth
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.graft import fitting, host, proof
 from cuwheel.changes.graft.fitting import Misfit, Pair
 from cuwheel.changes.graft.outcome import AddedCode, GraftedLibrary
@@ -41,10 +41,10 @@ class Decision(NamedTuple):
     refused: bool
 
     @property
-    def contents(self) -> dict[int, list[RawEntry | growth.Foreign]]:
+    def contents(self) -> dict[int, list[RawEntry | rewrite.Foreign]]:
         return {
             number: [
-                each.raw if each.subject is self.base else growth.Foreign(each.subject.buffer, each.raw)
+                each.raw if each.subject is self.base else rewrite.Foreign(each.subject.buffer, each.raw)
                 for each in held
             ]
             for number, held in self.containers.items()
@@ -87,7 +87,7 @@ def decide(base: Subject, about: Known, donors: Sequence[tuple[Subject, Known]],
     made = Decision(base, changed, tuple(added), proof.weakest(proofs), tuple(findings), refused=False)
     try:
         if changed:
-            growth.draft(base.buffer, made.contents, None, drop_signature=base.drop_signature)
+            rewrite.draft_grown(base.buffer, made.contents, None, drop_signature=base.drop_signature)
     except MalformedError as error:
         misfit = Misfit(rule="graft-unsupported", why=error.problem)
         return _refused(base, (*findings, fitting.finding(base.name, misfit)))

@@ -11,7 +11,7 @@ import itertools
 import struct
 from typing import TYPE_CHECKING
 
-from cuwheel.changes.binaries.references import SHT_RELR, relr_slots
+from cuwheel.changes.binaries.elf_references import SHT_RELR, relr_slots
 from cuwheel.changes.graft import differences, pe_host
 from cuwheel.changes.graft.moves import Area, Moves
 from cuwheel.device_code.dynamic import SYMBOL

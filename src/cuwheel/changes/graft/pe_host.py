@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from cuwheel.changes.binaries.pe_rules import relocation_blocks
+from cuwheel.changes.binaries.pe_references import relocation_blocks
 from cuwheel.changes.graft import differences
 from cuwheel.changes.graft.moves import Area, Moves
 from cuwheel.device_code.image import FATBIN_SECTIONS, Section

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import library
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan, SlimOptions
 from cuwheel.changes.graft import note
 from cuwheel.changes.graft.naming import labelled
@@ -120,7 +120,7 @@ def _written(
         with whole.open("wb") as file:
             wheel.copy_to(each.path, file)
         plan = _plan(each, part, origin, SlimOptions(targets=None, drop_signature=drop_signature))
-        result = library.slim_library(whole, place, plan)
+        result = rewrite.slim_library(whole, place, plan)
         if not result.written and plan.changes:
             raise MalformedError(each.path, f"cannot be split: {result.findings[-1].message}")
         if result.written:

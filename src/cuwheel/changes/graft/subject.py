@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries.draft import opened, walked
+from cuwheel.changes.binaries.draft import open_library, walk_containers
 from cuwheel.device_code import cubin, payload
 from cuwheel.device_code.cubin import Interface
 from cuwheel.device_code.pe import Pe
@@ -60,8 +60,8 @@ class Subject:
         self.buffer = FileBuffer(path, name)
         self._interfaces: dict[int, Interface] = {}
         try:
-            self.file = opened(self.buffer)
-            self.walk, self.registration = walked(self.file)
+            self.file = open_library(self.buffer)
+            self.walk, self.registration = walk_containers(self.file)
         except BaseException:
             self.buffer.close()
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.changes.binaries import growth
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.graft import host, loading
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.errors import MalformedError
@@ -21,7 +21,9 @@ def expected_size(decision: Decision) -> int:
     """Of the library that would be written."""
     if not decision.containers:
         return decision.base.buffer.size
-    return growth.draft(decision.base.buffer, decision.contents, None, drop_signature=decision.base.drop_signature).size
+    return rewrite.draft_grown(
+        decision.base.buffer, decision.contents, None, drop_signature=decision.base.drop_signature
+    ).size
 
 
 def write(decision: Decision, target: Path) -> int:
@@ -40,4 +42,6 @@ def write(decision: Decision, target: Path) -> int:
                 raise MalformedError(base.name, f"the new file's host side is not the base's: {differs}", hint=_HINT)
         loading.must_load(base, beside)
 
-    return growth.grow(base.path, base.buffer, target, decision.contents, must_hold, drop_signature=base.drop_signature)
+    return rewrite.grow_library(
+        base.path, base.buffer, target, decision.contents, must_hold, drop_signature=base.drop_signature
+    )

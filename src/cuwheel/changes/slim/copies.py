@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import library
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import distributions, in_place, proposal, workers
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import UsageError
@@ -66,7 +66,7 @@ def _places(paths: Sequence[Path], output: Path) -> dict[str, Path]:
 
 def _write(plan: LibraryPlan, place: Path) -> FileResult:
     source = Path(plan.path)
-    result = library.slim_library(source, place, plan)
+    result = rewrite.slim_library(source, place, plan)
     if result.written:
         shutil.copymode(source, place)
     return replace(result, path=plan.path)

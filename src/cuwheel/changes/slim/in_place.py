@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import library
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import distributions, guard, licence, note, proposal, use, workers
 from cuwheel.changes.slim.outcome import FileChange, Outcome
 from cuwheel.errors import UnknownNameError, UnreadableError
@@ -91,7 +91,7 @@ def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> list[tup
 
     def act(plan: LibraryPlan) -> FileResult:
         path, staged = changes.root / plan.path, changes.stage()
-        result = library.slim_library(path, staged, plan)
+        result = rewrite.slim_library(path, staged, plan)
         if result.written and result.bytes_after >= result.bytes_before:
             staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
             result = replace(result, written=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import pe_draft
-from cuwheel.changes.binaries.geometry import PAGES
+from cuwheel.changes.binaries import pe_writer
+from cuwheel.changes.binaries.draft import PAGES
 from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.facts import architectures
 from cuwheel.machine.fleet import Machine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
 _DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _SHOWN = 5
-_MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_draft.MACHINES}  # that are rewritten
+_MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_writer.MACHINES}  # that are rewritten
 
 
 class Reason(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.changes.binaries import library
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import in_place, licence, note, proposal, workers
 from cuwheel.changes.slim.in_place import signature_dropped
 from cuwheel.changes.slim.outcome import FileChange, Outcome, Size
@@ -116,7 +116,7 @@ def _slim_libraries(wheel: WheelFile, folder: Path, plans: Sequence[LibraryPlan]
         whole = folder / f"in-{number}"
         with whole.open("wb") as file:
             wheel.copy_to(plan.path, file)
-        result = library.slim_library(whole, folder / f"out-{number}", plan)
+        result = rewrite.slim_library(whole, folder / f"out-{number}", plan)
         whole.unlink()
         return replace(result, path=plan.path)
 

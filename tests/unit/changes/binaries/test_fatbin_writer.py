@@ -6,8 +6,16 @@ import struct
 
 import pytest
 
-from cuwheel.changes.binaries.fatbin_writer import Packed, pack, pieces, rebuilt
-from cuwheel.changes.binaries.geometry import Block, Cut, Shift, without
+from cuwheel.changes.binaries.draft import (
+    Block,
+    Cut,
+    Packed,
+    Shift,
+    container_pieces,
+    pack_containers,
+    rebuild_container,
+    uncut_parts,
+)
 from cuwheel.device_code.fatbin import CONTAINER, RawContainer, RawEntry
 
 HEAD = CONTAINER.pack(0xBA55ED50, 1, 16, 0)
@@ -23,10 +31,10 @@ def raw(offset: int, *sizes: int) -> RawContainer:
 
 def packed(*rows: tuple[int, tuple[int, ...], tuple[int, ...], bool], end: int) -> Packed:
     containers = [
-        rebuilt(old := raw(offset, *sizes), HEAD, [old.entries[index] for index in keep], {}, pinned=pinned)
+        rebuild_container(old := raw(offset, *sizes), HEAD, [old.entries[index] for index in keep], {}, pinned=pinned)
         for offset, sizes, keep, pinned in rows
     ]
-    found = pack(containers, 0, end, 8)
+    found = pack_containers(containers, 0, end, 8)
     assert found
     return found
 
@@ -65,15 +73,15 @@ def test_two_that_stay() -> None:
 
 def test_runs_of_kept_entries_are_one_piece() -> None:
     old = raw(1000, 100, 100, 100, 100)
-    new = rebuilt(old, HEAD, [old.entries[0], old.entries[1], old.entries[3]], {}, pinned=False)
+    new = rebuild_container(old, HEAD, [old.entries[0], old.entries[1], old.entries[3]], {}, pinned=False)
     assert struct.unpack_from("<Q", new.header, 8) == (300,)
-    made = list(pieces(new, 50))
+    made = list(container_pieces(new, 50))
     assert [(each.place, each.size, each.offset) for each in made[1:]] == [(66, 200, 1016), (266, 100, 1316)]
 
 
 def test_an_absurd_alignment() -> None:
     old = raw(8, 100)
-    assert pack([rebuilt(old, HEAD, old.entries, {}, pinned=False)], 8, 124, 4096) is None
+    assert pack_containers([rebuild_container(old, HEAD, old.entries, {}, pinned=False)], 8, 124, 4096) is None
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, 0), (0x1000, 0x1000), (0x3000, 0x1000), (0x5000, 0x2000)])
@@ -91,6 +99,6 @@ def test_what_moves_lands_where_it_is_wanted() -> None:
 
 def test_what_is_left_between_cuts() -> None:
     cuts = (Cut(10, 20), Cut(30, 40))
-    assert list(without(0, 50, cuts)) == [(0, 10), (20, 30), (40, 50)]
-    assert list(without(10, 40, cuts)) == [(20, 30)]
-    assert list(without(41, 50, cuts)) == [(41, 50)]
+    assert list(uncut_parts(0, 50, cuts)) == [(0, 10), (20, 30), (40, 50)]
+    assert list(uncut_parts(10, 40, cuts)) == [(20, 30)]
+    assert list(uncut_parts(41, 50, cuts)) == [(41, 50)]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import compress, copying
+from cuwheel.changes.binaries import payloads
 from cuwheel.changes.binaries import read_back as check
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code import payload
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
@@ -138,14 +138,14 @@ def test_one_wrong_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     good = target.read_bytes()
     found = engine.read(target)
     places = [found.entries[0].offset + 200, found.entries[0].offset + 9, found.containers[0].offset + 8]
-    write = copying.write
+    write = payloads.write_pieces
 
     def damage(place: int) -> None:
         def spoiled(source: int, spool: int | None, out: int, *rest: object) -> None:
             write(source, spool, out, *rest)  # type: ignore[arg-type]
             system_calls.write_at(out, bytes([good[place] ^ 1]), place)
 
-        monkeypatch.setattr(copying, "write", spoiled)
+        monkeypatch.setattr(payloads, "write_pieces", spoiled)
 
     for place in places:
         damage(place)
@@ -191,7 +191,7 @@ def test_recompression_is_deterministic_whatever_the_threads(tmp_path: Path, mon
     first, second = tmp_path / "first.so", tmp_path / "second.so"
     source = BIN / "none-130.so"
     slim_library(source, first, engine.plan(source, recompress=True))
-    monkeypatch.setattr(compress, "_BUDGET", 1)  # one after the other
+    monkeypatch.setattr(payloads, "_BUDGET", 1)  # one after the other
     slim_library(source, second, engine.plan(source, recompress=True))
     assert first.read_bytes() == second.read_bytes()
 
@@ -199,7 +199,7 @@ def test_recompression_is_deterministic_whatever_the_threads(tmp_path: Path, mon
 def test_what_is_too_large_to_compress_in_little_memory_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compress, "_LARGEST", 1000)
+    monkeypatch.setattr(payloads, "_LARGEST", 1000)
     source = BIN / "none-130.so"
     result = slim_library(source, tmp_path / "out.so", engine.plan(source, "9.0", recompress=True))
     assert not result.recompressed

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pefile
 import pytest
 
-from cuwheel.changes.binaries import pe_rules
-from cuwheel.changes.binaries.library import slim_library
+from cuwheel.changes.binaries import pe_references
+from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code import library as reader
 from cuwheel.device_code import pe
 from cuwheel.support.buffer import MemoryBuffer
@@ -33,7 +33,7 @@ def slimmed(data: bytes, folder: Path, *gpus: str, **options: Any) -> tuple[File
 
 
 def must_be_sound(before: bytes, after: bytes, *, also: tuple[tuple[int, int], ...] = ()) -> None:
-    assert list(pe_rules.problems(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
     assert windows.host_differences(before, after, also=also) == []
     new = {each for each in pefile.PE(data=after).get_warnings() if "% of the file" not in each}
     assert new <= set(pefile.PE(data=before).get_warnings())
@@ -262,7 +262,7 @@ TABLE = OPTIONAL + 240
     ],
 )
 def test_every_rule_of_the_loader(data: bytes, words: str) -> None:
-    found = list(pe_rules.problems(pe.read(MemoryBuffer("broken", data))))
+    found = list(pe_references.broken_rules(pe.read(MemoryBuffer("broken", data))))
     assert any(words in each for each in found), found
 
 

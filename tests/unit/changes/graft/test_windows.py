@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.changes.binaries import growth, pe_rules
+from cuwheel.changes.binaries import pe_references, rewrite
 from cuwheel.changes.graft import host
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import pe
@@ -46,14 +46,14 @@ def grown(folder: Path, base: Dll, *, drop_signature: bool = False) -> bytes:
     """With the code of a donor for two further architectures."""
     source, giver = written(folder, "base.dll", base), written(folder, "donor.dll", dll("sm_100", "sm_120"))
     with Subject(source, "base.dll", drop_signature=drop_signature) as ours, Subject(giver, "donor.dll") as theirs:
-        contents: dict[int, list[RawEntry | growth.Foreign]] = {
+        contents: dict[int, list[RawEntry | rewrite.Foreign]] = {
             number: [
                 *(each.raw for each in held),
-                *(growth.Foreign(theirs.buffer, one.raw) for one in theirs.held[number]),
+                *(rewrite.Foreign(theirs.buffer, one.raw) for one in theirs.held[number]),
             ]
             for number, held in enumerate(ours.held)
         }
-        size = growth.grow(
+        size = rewrite.grow_library(
             source, ours.buffer, folder / "new.dll", contents, lambda _: None, drop_signature=drop_signature
         )
     data = (folder / "new.dll").read_bytes()
@@ -69,7 +69,7 @@ def grown(folder: Path, base: Dll, *, drop_signature: bool = False) -> bytes:
 def test_further_code_goes_into_a_section_of_its_own(tmp_path: Path, rest: dict[str, Any]) -> None:
     base = dll("sm_80", "sm_90", **rest)
     before, after = base.build(), grown(tmp_path, base)
-    assert list(pe_rules.problems(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
     assert windows.host_differences(before, after) == []
     archs = [[str(each.arch) for each in held] for held in _held(tmp_path / "new.dll")]
     assert archs == [["sm_80", "sm_90", "sm_100", "sm_120"]] * 4
@@ -109,7 +109,7 @@ def test_what_forbids_it(tmp_path: Path, rest: dict[str, Any], words: str) -> No
 
 def test_a_signature_goes_if_that_was_asked_for(tmp_path: Path) -> None:
     after = grown(tmp_path, dll("sm_80", signature=b"certificate".ljust(64, b"\0"), checksum=True), drop_signature=True)
-    assert list(pe_rules.problems(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
     assert b"certificate" not in after
     assert windows.stored_checksum(after) == windows.checksum(after)
 

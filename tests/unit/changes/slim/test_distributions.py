@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cuwheel import api
-from cuwheel.changes.binaries import library
+from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import decide
 from cuwheel.changes.slim import targets as slim
 from cuwheel.changes.slim.request import SlimRequest
@@ -184,7 +184,7 @@ def test_a_full_disk_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     before = snapshot(env)
-    monkeypatch.setattr(library, "slim_library", full)
+    monkeypatch.setattr(rewrite, "slim_library", full)
     with pytest.raises(UnreadableError, match="No space left") as raised:
         run(env)
     assert "nothing was changed" in raised.value.hint
@@ -195,7 +195,7 @@ def test_a_full_disk_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch)
 def test_too_little_room_is_known_before_any_work(env: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(env)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
-    monkeypatch.setattr(library, "slim_library", None)
+    monkeypatch.setattr(rewrite, "slim_library", None)
     with pytest.raises(UnreadableError, match=r"are needed there and 1\.0 kB are free"):
         run(env)
 

@@ -1,4 +1,4 @@
-"""Device code compressed anew, losslessly and on all cores, into a file of its own until its place is known."""
+"""Bytes on their way into a new library: device code compressed anew into a spool, and pieces copied between files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel.changes.binaries.fatbin_writer import Replacement
-from cuwheel.changes.binaries.geometry import up
+from cuwheel.changes.binaries.draft import Replacement, round_up
 from cuwheel.device_code import payload
 from cuwheel.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls, zstd
-from cuwheel.support.buffer import Buffer, MemoryBuffer
+from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan
+    from cuwheel.changes.binaries.draft import Patch, Piece
     from cuwheel.device_code.libraries import Compression
+
+
+# Device code compressed anew, losslessly and on all cores, into a file of its own until its place is known.
 
 # Measured on bitsandbytes' and NCCL's cubins: 9 stores them in 10 % of their size at 70 MB/s and core. 12 stores 1 to
 # 2 % less at half the speed, 19 stores 15 to 20 % less at a thirtieth of it. All are read
@@ -76,11 +79,11 @@ def spool(folder: Path, buffer: Buffer, plan: LibraryPlan) -> Iterator[Spool]:
         raise UnreadableError.from_os(error, folder) from error
     with file:
         made = Spool(fileno=file.fileno())
-        _fill(made, buffer, wanted)
+        _compress_all(made, buffer, wanted)
         yield made
 
 
-def _fill(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
+def _compress_all(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only here
 
     budget = _Budget(_BUDGET)
@@ -91,7 +94,7 @@ def _fill(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
             large.append(each)
             return
         with budget.take(_cost(each)):
-            _one(made, buffer, each)
+            _compress_one(made, buffer, each)
 
     # The largest first, or one core would be left with it at the end.
     order = sorted(wanted, key=lambda each: (-each.entry.real_bytes, each.entry.offset))
@@ -104,7 +107,7 @@ def _fill(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
         made.findings.append(_too_large(large))
 
 
-def _one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
+def _compress_one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
     head = buffer.read(each.entry.offset, each.entry.header_size)
     stored = each.entry.compressed_bytes or each.bytes - each.entry.header_size
     real = payload.read(
@@ -112,7 +115,7 @@ def _one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
     )
     wanted = each.recompress_to or "none"
     data = _compressed(real, wanted)
-    size = up(len(data), _ALIGNMENT)
+    size = round_up(len(data), _ALIGNMENT)
     if size + size // _WORTH_IT >= each.bytes - each.entry.header_size or len(real) > _HIGHEST_RATIO * size:
         return
     if not _unpacks_to(data, real, wanted):
@@ -184,3 +187,71 @@ def _too_large(entries: list[EntryDecision]) -> Finding:
         message=f"{len(entries)} entries are too large to recompress within the memory limit and stay as they are",
         evidence=tuple(f"{each.entry.arch} at {each.entry.offset:#x}" for each in entries[:5]),
     )
+
+
+# Bytes from one file into another, in pieces and without holding them: memory stays small whatever the size.
+
+# In the cache of one core. Faster than copy_file_range where nothing lies on the same place of a page.
+_CHUNK = 1 << 18
+
+
+def write_pieces(
+    source: int, spool: int | None, target: int, pieces: Iterable[Piece], patches: Iterable[Patch]
+) -> None:
+    """Pieces first, patches over them. All three are file descriptors."""
+    chunk = memoryview(bytearray(_CHUNK))
+    try:
+        for piece in pieces:
+            if piece.data:
+                _write_at(target, memoryview(piece.data), piece.place)
+            elif piece.spool and spool is not None:
+                _copy_range(spool, piece.offset, target, piece.place, piece.size, chunk)
+            else:
+                _copy_range(source, piece.offset, target, piece.place, piece.size, chunk)
+        for place, data in patches:
+            _write_at(target, memoryview(data), place)
+    except OSError as error:
+        raise UnreadableError.from_os(error) from error
+
+
+def same_bytes(one: int, at: int, other: int, place: int, size: int) -> bool:
+    """Whether two files hold the same bytes there."""
+    while size:
+        count = min(size, _CHUNK)
+        first = system_calls.read_at(one, count, at)
+        if not first or first != system_calls.read_at(other, len(first), place):
+            return False
+        at, place, size = at + len(first), place + len(first), size - len(first)
+    return True
+
+
+def write_checksum(target: int, place: int, size: int) -> None:
+    """What a PE file's header says of all its bytes: their words added up, carries too, and the file's size.
+
+    `place`: of its four bytes, which count as zeros. As a number, a piece is its words' sum modulo 65,535.
+    """
+    try:
+        _write_at(target, memoryview(bytes(4)), place)
+        total, nonzero = 0, False
+        for at in range(0, size, _CHUNK):
+            number = int.from_bytes(system_calls.read_at(target, min(_CHUNK, size - at), at), "little")
+            total, nonzero = (total + number) % 0xFFFF, nonzero or bool(number)
+        folded = total or (0xFFFF if nonzero else 0)
+        _write_at(target, memoryview((folded + size).to_bytes(8, "little")[:4]), place)
+    except OSError as error:
+        raise UnreadableError.from_os(error) from error
+
+
+def _copy_range(source: int, offset: int, target: int, place: int, size: int, chunk: memoryview) -> None:
+    while size:
+        count = system_calls.read_into(source, chunk[: min(size, _CHUNK)], offset)
+        if not count:  # it was cut while it was read
+            raise OutOfBoundsError("the file", offset, size, offset)
+        _write_at(target, chunk[:count], place)
+        offset, place, size = offset + count, place + count, size - count
+
+
+def _write_at(target: int, data: memoryview, place: int) -> None:
+    while data:
+        count = system_calls.write_at(target, data, place)
+        data, place = data[count:], place + count

@@ -1,5 +1,6 @@
-"""Which pages of an ELF file can be cut out once its device code is packed, and how the loader is told. Pure.
+"""Which pages of an ELF file can be cut out once its device code is packed or emptied, and how the loader is told.
 
+Pure: nothing is written here.
 A cut in the middle of a segment makes two of it, so the table of program headers grows. It stays where it is, right
 behind the file's header, where every tool looks for it: the small sections behind it (build id, hash table) move into
 room that the device code no longer needs; where hundreds of cuts want it, the dynamic relocations too. Device code that
@@ -10,19 +11,113 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import loader, zones
-from cuwheel.changes.binaries.geometry import BLOCK_ALIGNMENT, PAGES, Block, Cut, down, up, without
-from cuwheel.changes.binaries.loader import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
-from cuwheel.changes.binaries.zones import SMALLEST_ZEROS, Zone, end_of, page_of, section_of, segment_of
-from cuwheel.device_code.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_STRTAB
+from cuwheel.changes.binaries import elf_references
+from cuwheel.changes.binaries.draft import BLOCK_ALIGNMENT, PAGES, Block, Cut, round_down, round_up, uncut_parts
+from cuwheel.changes.binaries.elf_references import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
+from cuwheel.device_code.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_STRTAB
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.changes.binaries.emptied import Emptied
-    from cuwheel.changes.binaries.fatbin_writer import Packed
+    from cuwheel.changes.binaries.draft import Emptied, Packed
     from cuwheel.device_code.elf import Elf, Header, Segment
+
+
+# Where code that is emptied in place lies close together, what is between is not worth a program header.
+SMALLEST_ZEROS = 1 << 14
+
+
+class Zone(NamedTuple):
+    """A part of the file that was emptied in place: where its first cut may begin at the earliest."""
+
+    start: int
+    end: int
+    page: int
+    first: int
+
+
+def zone_cuts(zones: Sequence[Zone], block: tuple[int, int] | None) -> Iterator[Cut]:
+    """The whole pages of what was emptied in place."""
+    for start, end, page, first in zones:
+        free = block[1] if block and start <= block[0] < end else start
+        cut = Cut(max(round_up(free, page), first), round_down(end, page), zeros=True)
+        if cut.size >= SMALLEST_ZEROS:
+            yield cut
+
+
+def find_zones(elf: Elf, emptied: Sequence[Emptied]) -> tuple[tuple[Zone, ...], tuple[Cut, ...]]:
+    """Memory that may be run is not made of zeros (systems forbid it): there a section is parted from what is before.
+
+    A page of the section stays before its first cut: it is what the zeros behind it are loaded with.
+    """
+    zones: list[Zone] = []
+    parting: dict[int, Cut] = {}
+    for start, end in _joined_neighbours(elf, emptied):
+        header = section_of(elf, start)
+        segment = segment_of(elf, header) if header else None
+        page = page_of(elf, segment) if segment else None
+        if header and segment and page:
+            begin = round_up(header.offset, page)
+            zones.append(Zone(start, end, page, begin + page))
+            if segment.flags & PF_X:
+                parting[header.number] = Cut(begin, begin, zeros=True)
+    return tuple(zones), tuple(parting.values())
+
+
+def _joined_neighbours(elf: Elf, emptied: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
+    """What was emptied, neighbours as one where only zeros are between them."""
+    start = end = 0
+    for each in emptied:
+        if (
+            end
+            and not each.header
+            and each.start - end < BLOCK_ALIGNMENT
+            and elf_references.is_blank(elf.buffer, end, each.start)
+        ):
+            end = each.end
+            continue
+        if end:
+            yield start, end
+        start, end = each.start, each.end
+    if end:
+        yield start, end
+
+
+def section_of(elf: Elf, offset: int) -> Header | None:
+    inside = (
+        each for each in elf.headers if each.type != SHT_NOBITS and each.offset <= offset < each.offset + each.size
+    )
+    return next(inside, None)
+
+
+def page_of(elf: Elf, segment: Segment) -> int | None:
+    """What must divide a cut; None where the segment's offset and address do not allow one."""
+    page = PAGES[elf.machine_name]
+    if segment.alignment and segment.alignment < page:
+        page = segment.alignment  # linked for kernels with small pages only
+    if page < min(PAGES.values()) or (segment.offset - segment.address) % page:
+        return None
+    return page
+
+
+def segment_of(elf: Elf, header: Header) -> Segment | None:
+    """The one segment that loads a section."""
+    found = [
+        each
+        for each in elf.segments
+        if each.type == PT_LOAD and each.offset < header.offset + header.size and header.offset < end_of(each)
+    ]
+    if len(found) != 1 or header.offset < found[0].offset or header.offset + header.size > end_of(found[0]):
+        return None
+    return found[0]
+
+
+def end_of(segment: Segment) -> int:
+    return segment.offset + segment.file_size
+
+
+# The layout: cuts, what moves out of the way of the table of program headers, and the annex.
 
 PROGRAM_HEADER = 56
 # How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
@@ -61,7 +156,7 @@ class Layout(NamedTuple):
         """What is left of a section, from and to: a cut in the middle of it makes two."""
         packed = self.packed[number]
         if islands := packed.islands:
-            for start, end in without(islands[0][0], islands[-1][1], self.cuts):
+            for start, end in uncut_parts(islands[0][0], islands[-1][1], self.cuts):
                 if inside := [high for low, high in islands if low < end and start < high]:
                     yield start, min(end, max(inside))
         if packed.annexed:
@@ -94,7 +189,7 @@ class Table(NamedTuple):
         return self.offset + self.rows * PROGRAM_HEADER
 
 
-def plan(
+def plan_layout(
     elf: Elf,
     table: Table,
     tables: Sequence[tuple[int, int]],
@@ -103,7 +198,7 @@ def plan(
     annex: Annex | None = None,
 ) -> Layout:
     """`tables`: where the tables of section and program headers are, from and to."""
-    free = Free(packed, *zones.found(elf, emptied), annex)
+    free = Free(packed, *find_zones(elf, emptied), annex)
     used = sorted(_used(elf, tables))
     every = _cuts(elf, free, used)
     made = _attempt(elf, table, free, used, len(every))
@@ -129,8 +224,8 @@ def annex_start(elf: Elf) -> Annex:
     """An empty one: behind everything in the file, above everything in memory."""
     page = PAGES[elf.machine_name]
     top = max(each.address + each.memory_size for each in elf.segments if each.type == PT_LOAD)
-    start = up(elf.buffer.size, page)
-    return Annex(start, start, up(top, page), page)
+    start = round_up(elf.buffer.size, page)
+    return Annex(start, start, round_up(top, page), page)
 
 
 def _attempt(elf: Elf, table: Table, free: Free, used: Sequence[tuple[int, int]], count: int) -> Layout | None:
@@ -138,7 +233,7 @@ def _attempt(elf: Elf, table: Table, free: Free, used: Sequence[tuple[int, int]]
     cuts = _largest(_cuts(elf, free, used), count)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
     wanted_end = table.end + (_splits(elf, cuts) + bool(free.annex)) * PROGRAM_HEADER
-    if wanted_end <= first and loader.is_free(elf, table.end, wanted_end):
+    if wanted_end <= first and elf_references.is_free(elf, table.end, wanted_end):
         return Layout(free.packed, cuts, None, annex=free.annex)
     ways = (_with_room(elf, table, free, used, count, way) for way in _WAYS)
     return next((made for made in ways if made), None)
@@ -169,12 +264,12 @@ def _with_room(
     start, end = found
     leftovers = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
     if free.annex:
-        to = up(free.annex.end - start, BLOCK_ALIGNMENT) + start
+        to = round_up(free.annex.end - start, BLOCK_ALIGNMENT) + start
         distance = free.annex.address + to - free.annex.start - _address(elf, start)
         annex = free.annex._replace(end=to + end - start)
         return Layout(free.packed, tuple(sorted([*leftovers, *cuts])), Block(start, end, to, distance), annex=annex)
     hole = max(_holes(elf, free), key=lambda hole: hole[1] - hole[0], default=(0, 0))
-    to = up(hole[0] - start, BLOCK_ALIGNMENT) + start
+    to = round_up(hole[0] - start, BLOCK_ALIGNMENT) + start
     if to + end - start > hole[1]:
         return None
     remaining = _largest(_cuts(elf, free, used, (to, to + end - start)), count)
@@ -194,7 +289,7 @@ def _left_behind(elf: Elf, table_end: int, end: int) -> Iterator[Cut]:
     )
     page = page_of(elf, home) if home else None
     if home and page:
-        cut = Cut(up(table_end, page), down(min(end, end_of(home)), page))
+        cut = Cut(round_up(table_end, page), round_down(min(end, end_of(home)), page))
         if cut.size > SMALLEST_ZEROS:
             yield cut
 
@@ -213,7 +308,7 @@ def _cuts(
     elf: Elf, free: Free, used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
 ) -> tuple[Cut, ...]:
     """The pages that nothing needs; `block`: what else goes among the device code."""
-    cuts = [*free.parting, *zones.cuts(free.zones, block)]
+    cuts = [*free.parting, *zone_cuts(free.zones, block)]
     for number, each in free.packed.items():
         header = elf.headers[number]
         segment = segment_of(elf, header)
@@ -225,7 +320,7 @@ def _cuts(
         taken = sorted([*each.islands, *inside, (until, until)])
         start = header.offset
         for low, high in taken:
-            cut = Cut(up(start, page), down(low, page))
+            cut = Cut(round_up(start, page), round_down(low, page))
             if cut.size > 0 and cut.start >= segment.offset:
                 cuts.append(cut)
             start = max(start, high)
@@ -245,7 +340,7 @@ def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tupl
         return end
     if any(start < end < stop for start, stop in used if start != header.offset):
         return end
-    return following if loader.is_blank(elf.buffer, end, following) else end
+    return following if elf_references.is_blank(elf.buffer, end, following) else end
 
 
 def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -294,12 +389,12 @@ def _block(
             break
         if section.type not in movable and section.name != _INTERPRETER:
             return None
-        if not loader.finds(elf, section):
+        if not elf_references.loader_finds(elf, section):
             return None
         end = section.offset + section.size
     if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):
         return None
-    if not loader.is_free(elf, end, wanted) or loader.is_pointed_into(elf, start, end):
+    if not elf_references.is_free(elf, end, wanted) or elf_references.is_pointed_into(elf, start, end):
         return None
     if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
         return None

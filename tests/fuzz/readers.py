@@ -35,7 +35,7 @@ def _wheels(name: str, module: str, *covers: str) -> Reader:
 READERS = {
     each.name: each
     for each in (
-        _binary("inflate", "cuwheel.wheel.inflate"),
+        _binary("inflate", "cuwheel.wheel.zip_reader"),
         _binary("ptx", "cuwheel.device_code.loose", "cuwheel.device_code.cubin"),
         _binary("cubin", "cuwheel.device_code.cubin", "cuwheel.device_code.elf"),
         _binary("zip", "cuwheel.wheel.zip_reader", "cuwheel.support.buffer"),
@@ -53,7 +53,7 @@ READERS = {
         _binary("pe", "cuwheel.device_code.pe", "cuwheel.device_code.library"),
         _document("profile", "cuwheel.machine.profile"),
         _document("lock", "cuwheel.toolchains.lock"),
-        _document("fleet", "cuwheel.machine.fleet_file"),
+        _document("fleet", "cuwheel.machine.fleet"),
         _document("config", "cuwheel.building.config", "cuwheel.building.rules"),
         _document("project", "cuwheel.building.pyproject"),
         _document("trials", "cuwheel.proving.measuring.trials_file"),
@@ -90,7 +90,7 @@ READERS = {
         _document("trace", "cuwheel.tracing.workload"),
         _document("description", "cuwheel.device_code.description"),
         _document("variants", "cuwheel.wheel.variant"),
-        _document("metadata", "cuwheel.wheel.metadata", "cuwheel.wheel.headers", "cuwheel.wheel.requirements"),
+        _document("metadata", "cuwheel.wheel.metadata", "cuwheel.wheel.edit", "cuwheel.wheel.requirements"),
         _document("record", "cuwheel.wheel.metadata", "cuwheel.wheel.record"),
         _document("python", "cuwheel.device_code.syntax", "cuwheel.device_code.imports", "cuwheel.device_code.loads"),
         _document("workflow", "cuwheel.delivery.workflows.yaml_file", "cuwheel.delivery.workflows.blocks"),
@@ -119,7 +119,7 @@ READERS = {
                 "cuwheel.wheel.edit",
                 "cuwheel.wheel.file",
                 "cuwheel.wheel.record",
-                "cuwheel.wheel.member_hashes",
+                "cuwheel.wheel.file",
                 "cuwheel.wheel.zip_writer",
             ),
         ),

@@ -204,5 +204,5 @@ def test_switches_of_a_profile(variables: dict[str, str], jit: str) -> None:
 def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     here = fleet.from_gpu("l40")
     monkeypatch.setattr("cuwheel.machine.probe.probe", lambda env: env)
-    monkeypatch.setattr(fleet, "from_profile", lambda found: (here,) if found is None else ())
+    monkeypatch.setattr(named, "from_profile", lambda found: (here,) if found is None else ())
     assert [each.gpu for each in named.machines_named(["this,h100"])] == [here.gpu, fleet.from_gpu("h100").gpu]

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.slim.request import SlimRequest
     from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
     from cuwheel.delivery.workflows.request import CiRequest
-    from cuwheel.proving.measuring.request import BenchRequest
-    from cuwheel.proving.request import VerifyRequest
+    from cuwheel.proving.request import BenchRequest, VerifyRequest
     from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 
 __all__ = [

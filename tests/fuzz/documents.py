@@ -350,7 +350,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),
         "trials-journal": lambda data: analysis.read(world.file(trials_journal.NAME, data).parent),
         "matrix": lambda data: matrix.load(world.file("matrix.toml", data)),
-        "proof": lambda data: proof.parse(data, "fuzzed"),
+        "proof": lambda data: proof.parse_proof(data, "fuzzed"),
         "calls": world.read_record,
         "head": world.read_head,
         "journal": world.undo,

@@ -160,7 +160,7 @@ def test_packing_what_a_wheel_requires_runs_nothing(world: World, tmp_path: Path
     given = world.wheels / f"{wanted}-1.0-py3-none-any.whl"
     request = PackRequest(given, to=tmp_path / "kit.pyz", requirements=True, find_links=(world.wheels,), offline=True)
     with pytest.raises(CuwheelError, match="plain" if wanted == "further" else "evil"):
-        kit.pack(request, [given], lambda _: [{"name": "import", "kind": "python", "code": f"import {wanted}"}])
+        kit.write_kit(request, [given], lambda _: [{"name": "import", "kind": "python", "code": f"import {wanted}"}])
     assert not world.mark.exists()
 
 

@@ -57,7 +57,7 @@ def _packed(
 ) -> Path:
     wheel = make_wheel(folder / "wheels", files, **more)
     request = PackRequest(wheel, to=folder / "kit.pyz", system=system)
-    return Path(kit.pack(request, [wheel], lambda _: checks).path)
+    return Path(kit.write_kit(request, [wheel], lambda _: checks).path)
 
 
 def run(
@@ -104,7 +104,7 @@ def test_a_gpu_that_does_as_predicted(tmp_path: Path) -> None:
     assert wheel["probed"]["compared"] == wheel["probed"]["loaded"] == 2
     assert found["machine"]["gpus"] == [{"name": "Pretend GPU 0", "capability": "9.0", "memory": 16000000000}]
     assert found["machine"]["driver_cuda"] == "13.0"
-    assert proof.parse(json.dumps(found).encode(), "x").succeeded
+    assert proof.parse_proof(json.dumps(found).encode(), "x").succeeded
 
 
 LOADS = """
@@ -135,7 +135,7 @@ def test_the_proof_lists_what_was_really_loaded(tmp_path: Path) -> None:
     assert row == {"library": "foo/libplain.so", "offsets": [offset], "images": 0, "kernels": []}
     assert by_check["import foo"]["loaded"] == []
     assert "loaded foo/libplain.so: 1 pieces" in said
-    read = proof.read(made.parent / "elsewhere" / "proof.json")
+    read = proof.read_proof(made.parent / "elsewhere" / "proof.json")
     assert [each.loaded[0].offsets for each in read.wheels[0].checks if each.loaded] == [(offset,)]
     assert not run(made)[2]["wheels"][0]["checks"][0]["loaded"]  # no GPU, nothing to see
 
@@ -145,7 +145,7 @@ def test_a_driver_that_refuses_what_was_foretold_to_load(tmp_path: Path) -> None
     assert status == 1
     assert found["wheels"][0]["agreement"] == "contradicted"
     assert "PREDICTION CONTRADICTED: foo-1.0+cu130-py3-none-any.whl: foo/lib/libbar.so.1" in said
-    read = proof.parse(json.dumps(found).encode(), "x")
+    read = proof.parse_proof(json.dumps(found).encode(), "x")
     assert not read.succeeded
     assert read.wheels[0].probed.against
 
@@ -197,7 +197,7 @@ def test_frameworks_are_known_without_importing_them(tmp_path: Path) -> None:
     request = PackRequest(
         "x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(plugin.parent,), offline=True
     )
-    made = kit.pack(request, [wheel], lambda _: [IMPORT])
+    made = kit.write_kit(request, [wheel], lambda _: [IMPORT])
     _, _, found = run(Path(made.path))
     assert found["wheels"][0]["frameworks"] == {"jax": ["0.9", "13"]}
 
@@ -249,7 +249,7 @@ def test_wheels_do_not_see_each_other_nor_the_caller(tmp_path: Path) -> None:
         }
         for name in ("foo", "bar", "msgspec")
     ]
-    made = kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), wheels, lambda _: alone)
+    made = kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), wheels, lambda _: alone)
     environ = {**os.environ, "PYTHONPATH": str(Path(kit.__file__).parents[2]), "PYTHONOPTIMIZE": "1"}
     status, _, found = run(Path(made.path), environ, python=())
     assert status == 0
@@ -275,7 +275,7 @@ def test_requirements_are_packed_once_and_installed(tmp_path: Path) -> None:
         _require(wheel, "bar>=1")
     request = PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(bar.parent,), offline=True)
     checks = [{"name": "bar", "kind": "import", "text": "bar"}]
-    made = kit.pack(request, wheels, lambda _: checks)
+    made = kit.write_kit(request, wheels, lambda _: checks)
     assert [each.file for each in made.wheels[0].requirements] == [bar.name]
     with zipfile.ZipFile(made.path) as archive:
         assert sum(name.endswith(bar.name) for name in archive.namelist()) == 1
@@ -288,7 +288,7 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", {"one/__init__.py": b""}, name="one", version="1.0")
     _require(wheel, "nowhere-to-be-found")
     with pytest.raises(CuwheelError, match="could not get the requirements") as caught:
-        kit.pack(
+        kit.write_kit(
             PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, offline=True), [wheel], lambda _: [IMPORT]
         )
     assert "--system-site-packages" in caught.value.hint
@@ -308,14 +308,14 @@ def test_tags_are_looked_at_before_anything_is_done(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", FOO)
     wheel = wheel.rename(wheel.with_name("foo-1.0+cu130-cp38-cp38-linux_x86_64.whl"))
     status, said, found = run(
-        Path(kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT]).path)
+        Path(kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT]).path)
     )
     assert status == 1
     why = "cannot be installed here: it is for Python 3.8 (cp38), and this is"
     assert why in found["wheels"][0]["problem"]
     assert why in said
     assert found["wheels"][0]["checks"] == []
-    assert not proof.parse(json.dumps(found).encode(), "x").succeeded
+    assert not proof.parse_proof(json.dumps(found).encode(), "x").succeeded
 
 
 def test_wheels_changed_on_the_way_are_not_unpacked(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_unsound_wheels_are_not_installed(tmp_path: Path, member: str, data: byt
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr(member, data)
     try:
-        made = kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT])
+        made = kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT])
     except UnsafeWheelError:
         assert member.startswith("..")
         return
@@ -494,7 +494,7 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
 
 def test_only_wheels_are_packed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a wheel"):
-        kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [tmp_path], lambda _: [IMPORT])
+        kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [tmp_path], lambda _: [IMPORT])
     with pytest.raises(UsageError, match="no wheel to verify was given"):
         PackRequest((), to=tmp_path / "kit.pyz")
 

@@ -36,7 +36,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def read(data: bytes) -> None:
     try:
-        found = proof.parse(data, "proof.json")
+        found = proof.parse_proof(data, "proof.json")
     except CuwheelError:
         return
     stream = io.StringIO()

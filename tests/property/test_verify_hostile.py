@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.proving import modules, wheel_rules
+from cuwheel.proving import checks, wheel_rules
 from cuwheel.proving.runner.capture import HEAD, TAIL, Bounded, Search, shown
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
@@ -22,8 +22,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
 def examined(path: Path) -> None:
     with WheelFile(path) as opened:
-        modules.top_level(opened)
-        wheel_rules.examine(WheelSubject(wheel=opened, survey=survey(path)))
+        checks.modules_of_wheel(opened)
+        wheel_rules.examine(Subject(wheel=opened, survey=survey(path)))
 
 
 @settings(max_examples=150, deadline=None)

@@ -39,7 +39,7 @@ def packed(folder: Path, *checks: dict[str, Any]) -> Path:
         "pkg-1.0.dist-info/entry_points.txt": "[console_scripts]\npkg-tell = pkg:tell\n",
     }
     wheel = small_wheel.Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(folder)
-    return Path(kit.pack(PackRequest(wheel, to=folder / "kit.pyz"), [wheel], lambda _: checks).path)
+    return Path(kit.write_kit(PackRequest(wheel, to=folder / "kit.pyz"), [wheel], lambda _: checks).path)
 
 
 def run(made: Path, python: Path, *options: str, **environ: str) -> tuple[int, str, dict[str, Any]]:
@@ -62,7 +62,7 @@ def test_without_a_gpu(place: Path, bare: Path) -> None:
     assert by_name(found) == {"import pkg": "passed", "two": "skipped", "its script": "passed"}
     assert said.startswith("Windows 10, x86_64, Python 3.11")
     assert "no GPU that CUDA sees" in said
-    assert proof.read(place / "proof.json").machine.os == "Windows"
+    assert proof.read_proof(place / "proof.json").machine.os == "Windows"
     assert "drive_c" not in (place / "proof.json").read_text()
 
 
@@ -78,12 +78,12 @@ def test_with_a_gpu_that_does_as_predicted(place: Path, bare: Path) -> None:
     assert by_name(found) == {"device code": "passed", "import pkg": "passed", "two": "passed"}
     assert (wheel["prediction"]["outcome"], wheel["agreement"]) == ("native", "agreed")
     assert wheel["probed"]["compared"] == wheel["probed"]["loaded"] == 1
-    assert proof.read(place / "proof.json").succeeded
+    assert proof.read_proof(place / "proof.json").succeeded
 
 
 def test_a_wheel_for_linux(place: Path, bare: Path) -> None:
     wheel = small_wheel.Wheel(name="pkg", tag="py3-none-linux_x86_64", files={"pkg/__init__.py": ""}).write(place)
-    made = kit.pack(PackRequest(wheel, to=place / "kit.pyz"), [wheel], lambda _: (IMPORT,))
+    made = kit.write_kit(PackRequest(wheel, to=place / "kit.pyz"), [wheel], lambda _: (IMPORT,))
     status, said, _ = run(Path(made.path), bare)
     assert status == 1
     assert "it is for linux_x86_64, and this is windows_x86_64" in said

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.proving.measuring.request import BenchRequest
-from cuwheel.support.request_fields import takes_request
+from cuwheel.proving.request import BenchRequest
+from cuwheel.support.request_or_fields import takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -118,4 +118,4 @@ def verify_read(proof: Path, *wheels: str | Path) -> Proof:
     from cuwheel.proving import proof as proofs
     from cuwheel.proving import wheels as stage
 
-    return proofs.read(proof, [stage.of_release(each) for each in wheels])
+    return proofs.read_proof(proof, [stage.wheel_on_disk(each) for each in wheels])

@@ -122,7 +122,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Bench:
     from cuwheel import api
-    from cuwheel.proving.measuring.request import BenchRequest
+    from cuwheel.proving.request import BenchRequest
     from cuwheel.report.answer import to_json
     from cuwheel.support import files
 

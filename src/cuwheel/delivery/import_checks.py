@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.proving import checks, installation, libraries, modules
+from cuwheel.proving import checks, installation, libraries
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import launch, variables
 from cuwheel.support import log, masking, process
@@ -45,7 +45,7 @@ def run_modules(
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
         cut = launch.can_cut()
         for number, module in enumerate(dict.fromkeys(names)):
-            check = checks.importing(module)
+            check = checks.import_check(module)
             with log.progress(check.name):
                 report = runner.run(
                     check.as_dict(),
@@ -84,6 +84,6 @@ def _modules(prefix: Path, name: str) -> tuple[str, ...]:
     for folder in site_packages(prefix):
         for each in distributions(folder):
             if each.name == normalised(name):
-                own = (path for path in installed_files(each.info) if not path.startswith(("../", "/")))
-                return modules.of_files(own, each.name, metadata.read_info_file(each.info, "top_level.txt"))
+                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
+                return checks.modules_of_files(own, each.name, installed.text(each.info, "top_level.txt"))
     return ()

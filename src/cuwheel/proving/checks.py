@@ -1,49 +1,148 @@
-"""Which checks a wheel is put to: its own imports, those known of its package, those of a configuration."""
+"""What a wheel is put to: the modules that it brings, and the checks of it, of its package and of a configuration."""
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.building.tables import VerifyTable
+from cuwheel.device_code import limits
+from cuwheel.device_code.libraries import Survey
 from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
-from cuwheel.proving import modules
 from cuwheel.proving.outcomes import Check
-from cuwheel.support import wording
+from cuwheel.proving.request import VerifyRequest
+from cuwheel.support import masking, units
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cuwheel.building.tables import CheckTable, VerifyTable
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.building.tables import CheckTable
     from cuwheel.facts.rows.checks import KnownCheck
     from cuwheel.proving.outcomes import Kind
+
+
+# --------------------
+# The modules that a wheel brings, as far as a person would import them.
+
+# What lies at the top of wheels by mistake, and is not meant to be imported.
+_NOT_MEANT = frozenset(
+    {"tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "setup", "conftest"}
+)
+_EXTENSION = re.compile(r"(?:\.cpython-[^./]+|\.abi3|\.cp\d[^./]*)?\.(?:so|pyd)$", re.ASCII)
+_MOST = 20
+_DEEPEST = 3
+
+
+def modules_of_wheel(wheel: WheelFile) -> tuple[str, ...]:
+    """The packages and modules at its top; inside a folder that is shared with others (nvidia/…), those below it."""
+    own = wheel.info.removesuffix(".dist-info/").partition("-")[0]
+    return modules_of_files(installed_names(wheel.sizes).values(), own, wheel.top_level or "")
+
+
+def modules_of_files(places: Iterable[str], distribution: str, listed: str = "") -> tuple[str, ...]:
+    """The same of files below site-packages. `listed`: what top_level.txt says."""
+    found = _importable(places)
+    named = [line.strip() for line in listed.splitlines() if line.strip()]
+    if named and set(named) <= set(found):
+        found = [name for name in found if name in named]
+    own = normalised(distribution)
+    found = [name for name in found if name not in _NOT_MEANT]
+    # The one that is called like the distribution first; the private ones, which it imports itself, last.
+    found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
+    return tuple(limits.first(found, _MOST, "modules were imported", "the rest were not tried"))
+
+
+def _importable(places: Iterable[str]) -> list[str]:
+    packages: set[str] = set()
+    modules: set[str] = set()
+    for place in places:
+        folder, _, name = place.rpartition("/")
+        if name in ("__init__.py", "__init__.pyc"):
+            packages.add(folder)
+        elif module := _module_name(name):
+            modules.add(f"{folder}/{module}".lstrip("/"))
+    tops = [each for each in packages if not _inside(each, packages)]
+    tops += [each for each in modules if "/" not in each and each not in packages]
+    # A folder without __init__.py holds modules too, if something of ours is right in it.
+    if not tops:
+        tops = [each for each in modules if not _inside(each, packages)]
+    shallow = min((each.count("/") for each in tops), default=0)
+    names = {
+        each.replace("/", ".") for each in tops if each.count("/") <= max(shallow, 1) and each.count("/") < _DEEPEST
+    }
+    return sorted(name for name in names if all(part.isidentifier() for part in name.split(".")))
+
+
+def _module_name(name: str) -> str:
+    if name.endswith(".py"):
+        return name.removesuffix(".py")
+    match = _EXTENSION.search(name)
+    # libfoo.so is for the linker or for ctypes; a module is never called so.
+    return name[: match.start()] if match and not name.startswith("lib") else ""
+
+
+def _inside(path: str, packages: set[str]) -> bool:
+    parts = path.split("/")
+    return any("/".join(parts[:count]) in packages for count in range(1, len(parts)))
+
+
+# --------------------
+# What one wheel is put to.
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """A wheel, what was asked of it, what its configuration says, and its checks."""
+
+    request: VerifyRequest
+    wheel: Path
+    survey: Survey
+    table: VerifyTable
+    checks: tuple[Check, ...]
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return (*self.table.requires, *self.request.requires)
+
+    @property
+    def stub(self) -> bool:
+        return self.request.stub or self.table.stub
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """What is installed, as it is kept: a requirement may be an address with a password in it."""
+        files = (f"-r {path}" for path in self.request.requirements)
+        return (str(self.wheel), *map(masking.text, self.requires), *files)
+
 
 TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9
 
 
-def of(
+def checks_for(
     table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float | None = None, cuda: str | None = None
 ) -> tuple[Check, ...]:
     """In the order that they are run. `timeout` in place of every other. `cuda`: that was asked for."""
     imports = table.imports
     if imports is None:
         with WheelFile(Path(survey.target)) as wheel:
-            imports = modules.top_level(wheel)
-    found = [importing(name) for name in imports]
+            imports = modules_of_wheel(wheel)
+    found = [import_check(name) for name in imports]
     if known and survey.distribution:
         found += [_known(row, survey, cuda) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
     return tuple(_timed(each, timeout) for each in found)
 
 
-def chosen(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
+def select_checks(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
     """Those whose names fit; every pattern must mean one."""
     if not patterns:
         return tuple(checks)
@@ -54,7 +153,7 @@ def chosen(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...
     return tuple(check for check in checks if any(fnmatchcase(check.name, each) for each in patterns))
 
 
-def importing(name: str) -> Check:
+def import_check(name: str) -> Check:
     return Check(name=f"import {name}", kind="import", text=name, origin="wheel", timeout=TIMEOUT_S, memory=MEMORY)
 
 

@@ -1,32 +1,238 @@
-"""The kit: wheels, their checks and predictions in one file, for a machine that has only Python."""
+"""The kit: wheels, what they require, their checks, probes and predictions in one file, for a machine with only Python."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from packaging.tags import sys_tags
 
+from cuwheel.device_code import limits
+from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, MalformedError, UsageError
-from cuwheel.proving import foresight, requirements
-from cuwheel.proving import probes as device_code
-from cuwheel.support import codec, locking, log, system_calls
+from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, ToolError, UsageError
+from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.network import addresses, venvs
+from cuwheel.proving import predictions
+from cuwheel.support import codec, files, locking, log, system_calls
 from cuwheel.support.files import chunks, errors_of, sync_folder
 from cuwheel.support.wording import size as in_words
 from cuwheel.tracing import preload_library
+from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 from cuwheel.version import __version__
-from cuwheel.wheel import record
+from cuwheel.wheel import record, requirements
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.unlabelled import unlabelled
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey
+    from cuwheel.facts.arch import Capability
+    from cuwheel.facts.rows.toolkits import Release
     from cuwheel.proving.request import PackRequest
+
+
+# --------------------
+# Pieces of device code for a driver to load, each with its predicted answer: proof without a kernel call.
+#
+# A container is handed to the driver as the CUDA runtime would hand it. What it answers depends on the architectures in
+# it alone, so that of thousands of containers with the same list a few are asked.
+
+_ALIKE = 4  # of containers of a library with the same list
+_MOST_PROBES = 256
+_LARGEST = 1 << 26
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """From the driver of this CUDA on: the error that it gives, 0 for none."""
+
+    driver: str
+    code: int
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    capability: str
+    steps: tuple[Answer, ...]
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """Bytes of a file of the wheel. `holds`: the architectures; `answers`: an index into the lists of answers."""
+
+    path: str
+    offset: int
+    size: int
+    holds: str
+    answers: int
+
+
+class Probes(Struct, frozen=True, kw_only=True):
+    lists: tuple[tuple[Answers, ...], ...] = ()
+    probes: tuple[Probe, ...] = ()
+
+
+def probes_of(found: Survey) -> Probes:
+    """Needs the containers of the libraries."""
+    lists: dict[tuple[tuple[Code, ...], str], int] = {}
+    chosen: list[Probe] = []
+    for library in found.libraries:
+        if library.format not in ("elf", "pe") or library.type == "relocatable":
+            continue
+        for container, codes in _few(library):
+            key = (codes, _floor(library))
+            index = lists.setdefault(key, len(lists))
+            holds = ", ".join(str(code.arch) for code in codes)
+            chosen.append(
+                Probe(path=library.path, offset=container.offset, size=container.size, holds=holds, answers=index)
+            )
+    answers = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
+    return Probes(
+        lists=answers,
+        probes=tuple(
+            limits.first(chosen, _MOST_PROBES, "containers are tried with the driver", "the rest are not tried")
+        ),
+    )
+
+
+def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:
+    """Registered containers that a driver loads as they are, the smallest of each list."""
+    named = {each.container for each in library.registration.wrappers}
+    alike: dict[tuple[int, ...], list[Container]] = {}
+    for index, container in enumerate(library.containers):
+        fitting = FATBIN_SECTIONS.get(container.section, False) and container.size <= _LARGEST
+        if container.code and index in named and fitting:
+            alike.setdefault(container.code, []).append(container)
+    for code, containers in alike.items():
+        codes = _codes([library.device_code[index] for index in code])
+        if codes:
+            yield from ((each, codes) for each in sorted(containers, key=lambda each: each.size)[:_ALIKE])
+
+
+def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
+    """Empty where it holds something whose answer cannot be predicted."""
+    found = [loadable_code(row) if row.linked else None for row in rows]
+    return () if None in found else tuple(each for each in found if each)
+
+
+def _floor(library: Library) -> str:
+    """The CUDA below which nothing is predicted: a driver of an earlier major, or one that cannot unpack it."""
+    runs = [toolkits.oldest_running(each) for each in library.toolkits]
+    # Told for Linux alone; as a CUDA version it is that of any system.
+    zstd = toolkits.zstd_floor("linux") if any(row.compression == "zstd" for row in library.device_code) else None
+    came_with = toolkits.driver_cuda(zstd) if zstd else None
+    return max([*runs, *([came_with.version] if came_with else [])], key=versions.key, default="0")
+
+
+def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
+    rows = [row for row in toolkits.all_releases() if versions.at_least(row.version, floor)]
+    for capability in architectures.current_capabilities():
+        steps: list[Answer] = []
+        for row in rows:
+            code = _code(codes, capability, row)
+            if not steps or steps[-1].code != code:
+                steps.append(Answer(driver=row.version, code=code))
+        yield Answers(capability=str(capability), steps=tuple(steps))
+
+
+def _code(codes: Sequence[Code], capability: Capability, row: Release) -> int:
+    choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
+    return choice.error.code if choice.error else 0
+
+
+# --------------------
+# What a wheel requires, as wheels in a folder: resolved and downloaded for the machine that the kit goes to.
+
+_DOWNLOAD_S = 3600.0
+_NEWEST_GLIBC, _OLDEST_GLIBC = 39, 4  # minors of glibc 2 that manylinux tags name
+_PACE = "--disable-pip-version-check", "--no-input", "--progress-bar", "off"
+
+
+def download_requirements(
+    wheel: Path,
+    folder: Path,
+    *,
+    extra: Sequence[str] = (),
+    python: str | None = None,
+    find_links: Sequence[Path] = (),
+    offline: bool = False,
+) -> tuple[Path, ...]:
+    """Without the wheel itself. Only wheels: on the machine nothing can be built."""
+    place = folder / files.sha256_of(str(wheel).encode())[:12]
+    place.mkdir()
+    wheel = unlabelled(wheel, place / "plain")
+    _refuse_addresses(wheel)
+    options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]
+    options += [word for each in find_links for word in ("--find-links", str(each))]
+    options += ["--no-index"] if offline else []
+    with log.progress(f"downloading what {wheel.name} requires"):
+        try:
+            asked = [*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra]
+            venvs.ask_installer(asked, timeout=_DOWNLOAD_S)
+        except ToolError as error:
+            hint = "leave out --pack-requirements and use the packages of that machine: --system-site-packages"
+            raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
+    found = sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name)
+    for each in found:
+        _refuse_addresses(each)
+    return tuple(found)
+
+
+def _refuse_addresses(wheel: Path) -> None:
+    """What a wheel requires by an address comes from no index of the user's, and may be a source."""
+    with WheelFile(wheel) as opened:
+        requires = opened.distribution.requires
+    for each in filter(None, map(requirements.parse, requires)):
+        if each.url and requirements.holds(each):
+            raise venvs.SourceRefusedError(f"{wheel.name} requires {each.name} @ {addresses.plain(each.url)}")
+
+
+def _pip(*, offline: bool) -> list[str]:
+    """Any pip that is here, else the one that uv brings."""
+    if found := venvs.pip():
+        return found
+    tool = venvs.uv()
+    if tool is None:
+        raise MissingExtraError(["uv"], "packing requirements", "build")
+    words = ["--offline"] if offline else []
+    return [tool, *words, "tool", "run", "--from", "pip", "python", *venvs.PIP_WITHOUT_PROGRAMS]
+
+
+def _target(wheel: Path, python: str | None) -> Iterator[str]:
+    """For the wheel's own Python and platform, where they are not those of this machine."""
+    here = "{}.{}".format(*sys.version_info)
+    named = WheelName.parse(wheel.name)
+    tags = named.tags if named else ()
+    wanted = python or _python_of(tags) or here
+    platforms = {tag.rpartition("-")[2] for tag in tags if not tag.endswith("-any")}
+    if wanted == here and (not platforms or platforms & {tag.platform for tag in sys_tags()}):
+        return
+    yield from ("--python-version", wanted, "--implementation", "cp")
+    for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
+        yield from ("--abi", abi)
+    windows = sorted(each for each in platforms if each.startswith("win"))
+    for platform in windows or _platforms("aarch64" if any("aarch64" in each for each in platforms) else "x86_64"):
+        yield from ("--platform", platform)
+
+
+def _python_of(tags: Sequence[str]) -> str | None:
+    """The only Python that the wheel is for, if there is one."""
+    found = {tag.split("-")[0] for tag in tags if tag.split("-")[1].startswith("cp")}
+    name = found.pop() if len(found) == 1 else ""
+    return f"{name[2]}.{name[3:]}" if name.startswith("cp") and name[3:].isdigit() else None
+
+
+def _platforms(cpu: str) -> Iterator[str]:
+    """pip takes a platform as it is spelt, older ones not included."""
+    yield from (f"manylinux_2_{minor}_{cpu}" for minor in range(_NEWEST_GLIBC, _OLDEST_GLIBC, -1))
+    yield from (f"{legacy}_{cpu}" for legacy in ("manylinux2014", "manylinux2010", "manylinux1", "linux"))
+
 
 SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
@@ -58,7 +264,7 @@ sys.exit(main(masking, scratch))
 _FIRST_DAY = 0x21  # 1980-01-01, the earliest that a zip can say
 _FILE_MODE, _UNIX = 0o100644 << 16, 3
 # Python's own importer of zip files reads no larger ones, before 3.14.
-_MOST = (1 << 32) - (1 << 24)
+_LARGEST_KIT = (1 << 32) - (1 << 24)
 
 
 class PackedFile(Struct, frozen=True, kw_only=True):
@@ -79,13 +285,13 @@ class PackedWheel(Struct, frozen=True, kw_only=True):
     version: str
     requirements: tuple[PackedFile, ...]
     checks: tuple[dict[str, Any], ...]
-    rows: tuple[foresight.Row, ...]
-    newer_gpus: tuple[foresight.Row, ...]
+    rows: tuple[predictions.Row, ...]
+    newer_gpus: tuple[predictions.Row, ...]
     follows: str | None
     override: str | None
     groups: dict[str, int]
-    probes: tuple[device_code.Probe, ...]
-    answers: tuple[tuple[device_code.Answers, ...], ...]
+    probes: tuple[Probe, ...]
+    answers: tuple[tuple[Answers, ...], ...]
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -105,7 +311,7 @@ class Packed(Struct, frozen=True, kw_only=True):
     wheels: tuple[PackedWheel, ...]
 
 
-def pack(
+def write_kit(
     request: PackRequest,
     wheels: Sequence[Path],
     checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
@@ -120,10 +326,10 @@ def pack(
         files: dict[str, Path] = {}
         packed = tuple(_wheel(each, checks_of, partial(_required, request, extra, folder), files) for each in wheels)
         total = sum(each.stat().st_size for each in files.values())
-        if total > _MOST:
+        if total > _LARGEST_KIT:
             raise UsageError(
                 f"the kit would be {in_words(total)} large, but Python cannot import from a zip file above "
-                f"{in_words(_MOST)}",
+                f"{in_words(_LARGEST_KIT)}",
                 hint="leave the requirements out and use the machine's own packages: --system-site-packages",
             )
         made = folder / "kit"
@@ -147,7 +353,7 @@ def _wheel(
     if bad := [each.message for each in found.findings if each.severity == "error"]:
         raise MalformedError(path, f"not packed: {bad[0]}", hint="download the wheel again")
     with log.progress(f"predicting {path.name}"):
-        foretold, asked = foresight.foresee(found), device_code.of(found)
+        foretold, asked = predictions.foresee(found), probes_of(found)
     file = _file(path, files)
     return PackedWheel(
         file=file.file,
@@ -171,7 +377,7 @@ def _wheel(
 def _required(request: PackRequest, extra: Sequence[str], folder: Path, path: Path) -> tuple[Path, ...]:
     if not request.requirements:
         return ()
-    return requirements.download(
+    return download_requirements(
         path,
         folder,
         extra=extra,
@@ -209,7 +415,7 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
 
 
 def _signs() -> dict[str, tuple[str, ...]]:
-    return {str(code): texts for code, texts in foresight.SIGNS.items()}
+    return {str(code): texts for code, texts in predictions.SIGNS.items()}
 
 
 def _sources() -> dict[str, bytes]:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import limits
-from cuwheel.facts import packages
-from cuwheel.proving import windows_stub
+from cuwheel.facts import libraries, packages
+from cuwheel.proving import stub
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.finding import Finding
 from cuwheel.toolchains.stub import SONAME
@@ -131,11 +131,11 @@ class Scene(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_nvcuda(self) -> bool:
-        return any(windows_stub.NAME in names for names in self.needed.values())
+        return any(stub.WINDOWS_NAME in names for names in self.needed.values())
 
     def waits(self, each: Loaded) -> bool:
         """For the driver alone."""
-        wants = each.wants_driver or windows_stub.NAME in self.needed.get(each.path, ())
+        wants = each.wants_driver or stub.WINDOWS_NAME in self.needed.get(each.path, ())
         return wants and not self.driver
 
     def is_grave(self, each: Loaded) -> bool:
@@ -160,7 +160,7 @@ def judged(result: Result, scene: Scene) -> Result:
     if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(scene.waits(each) for each in found):
-        name = windows_stub.NAME if scene.wants_nvcuda else SONAME
+        name = stub.WINDOWS_NAME if scene.wants_nvcuda else SONAME
         problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
@@ -171,7 +171,7 @@ def without_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
     if result.outcome == "failed" and f"{SONAME}: cannot open" in result.problem:
         return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
     if result.outcome == "failed" and wants_nvcuda and any(each in result.problem for each in _NOT_LOADED):
-        words = f"the wheel needs {windows_stub.NAME}, which comes with the driver; --stub provides a stand-in"
+        words = f"the wheel needs {stub.WINDOWS_NAME}, which comes with the driver; --stub provides a stand-in"
         return replace(result, problem=f"{result.problem} ({words})")
     return result
 

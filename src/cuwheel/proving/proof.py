@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.machine.profile import each_string
-from cuwheel.proving import foresight
+from cuwheel.machine.privacy import each_string
+from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import Kind, Loaded, Outcome
 from cuwheel.support import codec, files, wording
@@ -147,12 +147,12 @@ class Proof(Struct, frozen=True, kw_only=True):
         return sound and bool(self.wheels) and all(each.succeeded for each in self.wheels)
 
 
-def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
+def read_proof(path: Path, wheels: Sequence[Path] = ()) -> Proof:
     """`wheels`: files that the proof is expected to be of."""
-    return _against(parse(files.read(path, _LIMIT, "a proof"), str(path)), wheels)
+    return _against(parse_proof(files.read(path, _LIMIT, "a proof"), str(path)), wheels)
 
 
-def parse(data: bytes, name: str) -> Proof:
+def parse_proof(data: bytes, name: str) -> Proof:
     """Raises where it is not one, whatever it is."""
     try:
         found = codec.decode(data, dict[str, object])
@@ -193,7 +193,7 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
     """What its checks say of its prediction, worked out again."""
     if wheel.problem:
         return replace(wheel, agreement="none")
-    signs = {str(code): texts for code, texts in foresight.SIGNS.items()}
+    signs = {str(code): texts for code, texts in predictions.SIGNS.items()}
     agreement, why = compare.agreement(
         codec.builtins(wheel.prediction),
         codec.builtins(wheel.checks),

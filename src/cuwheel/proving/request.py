@@ -1,4 +1,4 @@
-"""What is asked of `cuwheel verify`: to try wheels here, or to pack them for another machine."""
+"""What is asked of `cuwheel verify` (to try wheels here, or to pack them for another machine) and of `cuwheel bench`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from cuwheel.errors import UsageError
 from cuwheel.proving import serving
-from cuwheel.support.request_fields import as_paths, freeze, must_be_positive
+from cuwheel.support.request_checks import as_paths, freeze, must_be_positive, resolve_environment
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -87,3 +88,61 @@ class PackRequest(_Wheels):
     requirements: bool = False
     system: bool = False
     python: str | None = None
+
+
+# --------------------
+# What is asked of `cuwheel bench`.
+
+MOST_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """A function of a file (`work.py:call`), or a command, called under several at once.
+
+    `settings`, `against`: of the side that is measured, and of the one it is compared with: `NAME=VALUE`, the folder of
+    an environment, a wheel or a requirement. `at_once`: how many, one level after the other. `calls`, `seconds`: at
+    most, of each level and side. `blocks`: parts that a level is run in, both sides by turns. `earlier`: the JSON of an
+    earlier run. `noise`: the share by which two runs may differ for no reason.
+    """
+
+    what: str | Sequence[str] = field(kw_only=False)
+    settings: Sequence[str] = ()
+    against: Sequence[str] = ()
+    env: Path | None = None
+    at_once: Sequence[int] = (1, 2, 4)
+    by: Literal["threads", "processes"] = "threads"
+    calls: int | None = None
+    seconds: float = 5.0
+    blocks: int = 5
+    warm_up: int = 3
+    timeout: float = 600.0
+    earlier: Path | None = None
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        freeze(self, "settings", "against", "at_once")
+        resolve_environment(self)
+        must_be_positive(calls=self.calls, seconds=self.seconds, blocks=self.blocks, timeout=self.timeout)
+        if not self.what:
+            raise UsageError("nothing to measure was given", hint="cuwheel bench work.py:call, or -- COMMAND")
+        if not self.at_once or not all(1 <= each <= MOST_AT_ONCE for each in self.at_once):
+            raise UsageError(f"at_once must be numbers from 1 to {MOST_AT_ONCE}", hint="--at-once 1,2,4")
+        if self.warm_up < 0:
+            raise UsageError("warm_up must be 0 or more")
+        if isinstance(self.what, str):
+            self.function  # noqa: B018 - refuses what is none
+
+    @property
+    def function(self) -> tuple[Path, str] | None:
+        """The file and the name; None for a command."""
+        if not isinstance(self.what, str):
+            return None
+        file, colon, name = self.what.rpartition(":")
+        if not colon or not name.isidentifier():
+            raise UsageError(f"{self.what[:100]!r} must be FILE:NAME", hint="cuwheel bench work.py:call, or -- COMMAND")
+        return Path(file), name
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return () if isinstance(self.what, str) else tuple(self.what)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import dynamic, elf, limits, pe
 from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.proving import windows_stub
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.toolchains.stub import SONAME
 
@@ -21,6 +20,66 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.support.buffer import Buffer
+
+
+# --------------------
+# nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
+
+WINDOWS_NAME = "nvcuda.dll"
+_MACHINES = {"x86_64": 0x8664, "aarch64": 0xAA64}
+_HEADER_AT, _SECTOR, _WINDOWS_PAGE = 0x40, 0x200, 0x1000
+_EXPORTS_AT = 16  # behind the code: an address in the table of exports would be taken for another library's function
+_BASE = 0x180000000
+_DLL = 0x2022  # executable, large addresses, a library
+_CODE_AND_DATA = 0x60000060  # read and run
+_EXPORTS = struct.Struct("<IIHHIIIIIII")
+
+
+def windows_library(names: Sequence[str], cpu: str, code: bytes) -> bytes:
+    """One section: the code that all functions share, and the table of their names, in order.
+
+    It is its entry point, too: any answer but zero lets it be loaded.
+    """
+    body = code.ljust(_EXPORTS_AT, b"\0") + _exports(sorted(names))
+    stored = -(-len(body) // _SECTOR) * _SECTOR
+    directories = struct.pack("<II", _WINDOWS_PAGE + _EXPORTS_AT, len(body) - _EXPORTS_AT) + bytes(15 * 8)
+    optional = struct.pack(
+        "<HBBIIIIIQIIHHHHHHIIIIHHQQQQII",
+        *(0x20B, 14, 0, stored, 0, 0, _WINDOWS_PAGE, _WINDOWS_PAGE, _BASE, _WINDOWS_PAGE, _SECTOR, 6, 0, 0, 0, 6, 0, 0),
+        *(
+            _WINDOWS_PAGE + -(-len(body) // _WINDOWS_PAGE) * _WINDOWS_PAGE,
+            _SECTOR,
+            0,
+            2,
+            0x160,
+            1 << 20,
+            _WINDOWS_PAGE,
+            1 << 20,
+            _WINDOWS_PAGE,
+            0,
+            16,
+        ),
+    )
+    coff = (b"PE\0\0", _MACHINES[cpu], 1, 0, 0, 0, len(optional) + len(directories), _DLL)
+    row = (b".text", len(body), _WINDOWS_PAGE, stored, _SECTOR, 0, 0, 0, 0, _CODE_AND_DATA)
+    dos = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", _HEADER_AT)
+    head = dos + pe.COFF.pack(*coff) + optional + directories + pe.SECTION.pack(*row)
+    return head.ljust(_SECTOR, b"\0") + body.ljust(stored, b"\0")
+
+
+def _exports(names: Sequence[str]) -> bytes:
+    """All of them lead to the section's start."""
+    count, start = len(names), _WINDOWS_PAGE + _EXPORTS_AT + _EXPORTS.size
+    texts_at = start + 10 * count
+    places, texts = [], WINDOWS_NAME.encode() + b"\0"
+    for each in names:
+        places.append(texts_at + len(texts))
+        texts += each.encode() + b"\0"
+    tables = (start, start + 4 * count, start + 8 * count)
+    head = _EXPORTS.pack(0, 0, 0, 0, texts_at, 1, count, count, *tables)
+    addresses = struct.pack(f"<{count}I", *[_WINDOWS_PAGE] * count) + struct.pack(f"<{count}I", *places)
+    return head + addresses + struct.pack(f"<{count}H", *range(count)) + texts
+
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuda.h
 _CODE = {
@@ -66,7 +125,7 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 def _linked_with(buffer: Buffer) -> tuple[str, ...]:
     if pe.is_pe(buffer):
-        return tuple(pe.imported(pe.read(buffer), windows_stub.NAME))
+        return tuple(pe.imported(pe.read(buffer), WINDOWS_NAME))
     file = elf.read(buffer)
     if SONAME not in dynamic.read(file).needed:
         return ()
@@ -77,9 +136,9 @@ def write(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False
     if cpu not in _CODE:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (windows_stub.NAME if windows else SONAME)
+    path = folder / (WINDOWS_NAME if windows else SONAME)
     machine, code = _CODE[cpu]
-    path.write_bytes(windows_stub.library(names, cpu, code) if windows else _library(names, machine, code))
+    path.write_bytes(windows_library(names, cpu, code) if windows else _library(names, machine, code))
     path.chmod(0o755)
     return path
 

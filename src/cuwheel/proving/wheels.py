@@ -18,10 +18,10 @@ from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.machine import named, probe
 from cuwheel.network import venvs
 from cuwheel.proving import checks as choice
-from cuwheel.proving import installation, kit, pythons, serving, wheel_rules
+from cuwheel.proving import installation, kit, serving, wheel_rules
+from cuwheel.proving.checks import Trial
 from cuwheel.proving.outcomes import Installation, Verified
-from cuwheel.proving.trial import Trial
-from cuwheel.support import codec
+from cuwheel.support import decode
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.wheel_tags import WheelSubject
@@ -70,7 +70,7 @@ def _verified(
     if request.static:
         return looked_at, where
     with limits.collected() as met:
-        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
+        checks = choice.checks_for(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
         trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
         unsafe = wheel_rules.unsafe(looked_at.findings)
         installations = tuple(_installations(trial, wanted, here(), unsafe=unsafe))
@@ -79,15 +79,15 @@ def _verified(
 
 def pack(request: PackRequest) -> Proven:
     """One file with the wheels, their checks and what they require."""
-    paths = [_wheel(target, request.platform, request.python) for target in request.named]
+    paths = [_find_wheel(target, request.platform, request.python) for target in request.named]
     tables = {str(path): _table(request.config, survey(path)) for path in paths}
     extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
 
     def checks_of(surveyed: Survey) -> list[dict[str, object]]:
-        every = choice.of(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
-        return [each.as_dict() for each in choice.chosen(every, request.checks)]
+        every = choice.checks_for(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
+        return [each.as_dict() for each in choice.select_checks(every, request.checks)]
 
-    packed = kit.pack(request, paths, checks_of, tuple(dict.fromkeys(extra)))
+    packed = kit.write_kit(request, paths, checks_of, tuple(dict.fromkeys(extra)))
     shown = (
         _looked_at(str(target), path, survey(path, detail="containers"))
         for target, path in zip(request.named, paths, strict=True)
@@ -96,22 +96,22 @@ def pack(request: PackRequest) -> Proven:
     return Proven(wheels=tuple(shown), configuration=used, kit=packed)
 
 
-def of_release(target: str | Path) -> Path:
+def wheel_on_disk(target: str | Path) -> Path:
     """A wheel on the disk, or `name==version`."""
-    return _wheel(target, None)
+    return _find_wheel(target, None)
 
 
 def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
     """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
     asked = [venvs.minor(each) for each in request.python]
-    chosen = {each: _wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
+    chosen = {each: _find_wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
     for path in dict.fromkeys(chosen.values()):
         yield target, path, tuple(each for each, its in chosen.items() if its == path)
     if not asked:
-        yield target, _wheel(target, request.platform), ()
+        yield target, _find_wheel(target, request.platform), ()
 
 
-def _wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
+def _find_wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
     path = Path(pinned.on_disk(target, platform, python))
     if path.suffix != ".whl":
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
@@ -166,7 +166,7 @@ def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = Non
 
 
 def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
-    for chosen in pythons.choose(trial.survey, wanted or trial.table.python, here):
+    for chosen in installation.choose_pythons(trial.survey, wanted or trial.table.python, here):
         if chosen.python is None:
             yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
         elif unsafe:
@@ -176,7 +176,7 @@ def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsa
                 python=chosen.version, outcome="planned", requirements=trial.listed, planned=trial.checks
             )
         else:
-            yield installation.attempt(trial, chosen.python)
+            yield installation.install_and_check(trial, chosen.python)
 
 
 def is_of_project(folder: Path, name: str) -> bool:

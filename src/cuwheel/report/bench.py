@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.proving.measuring.bench import Bench as Result
-    from cuwheel.proving.measuring.request import BenchRequest
+    from cuwheel.proving.request import BenchRequest
     from cuwheel.report.document import Block
 
 SCHEMA = "cuwheel.bench/1"

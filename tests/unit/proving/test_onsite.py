@@ -13,7 +13,7 @@ import pytest
 
 from cuwheel.device_code.libraries import Survey
 from cuwheel.facts.arch import Capability
-from cuwheel.proving import foresight, probes, requirements
+from cuwheel.proving import kit, predictions
 from cuwheel.proving.onsite import compare, fresh_environment, install, probing, tags
 from cuwheel.wheel.metadata import Distribution
 from tests.fixtures import systems
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MINOR = sys.version_info[1]
 NATIVE = {"capability": "9.0", "outcome": "native", "error": None}
 FAILS = {"capability": "9.0", "outcome": "fails", "error": {"code": 209, "name": "cudaErrorNoKernelImageForDevice"}}
-SIGNS = {str(code): texts for code, texts in foresight.SIGNS.items()}
+SIGNS = {str(code): texts for code, texts in predictions.SIGNS.items()}
 NOTHING: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
 
 
@@ -108,13 +108,13 @@ def test_requirements_are_those_of_the_platform(
 ) -> None:
     """Whatever the machine is that packs the kit, and whether or not it has the same Python."""
     called: list[str] = []
-    monkeypatch.setattr(requirements, "_pip", lambda **_: ["pip"])
+    monkeypatch.setattr(kit, "_pip", lambda **_: ["pip"])
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("cuwheel.support.process.run", lambda words, **_: called.extend(words))
     with zipfile.ZipFile(tmp_path / f"foo-1.0-{tag}.whl", "w") as made:
         made.writestr("foo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n")
         made.writestr("foo-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
-    requirements.download(tmp_path / f"foo-1.0-{tag}.whl", tmp_path)
+    kit.download_requirements(tmp_path / f"foo-1.0-{tag}.whl", tmp_path)
     found = [value for word, value in itertools.pairwise(called) if word == "--platform"]
     assert found[: len(platforms)] == platforms
     assert bool(found) == bool(platforms)
@@ -203,7 +203,7 @@ def manifest(found: Survey) -> dict[str, Any]:
     """The part of a kit's manifest that is looked things up in, as JSON gives it back."""
     import msgspec
 
-    told, asked = foresight.foresee(found), probes.of(found)
+    told, asked = predictions.foresee(found), kit.probes_of(found)
     whole: dict[str, Any] = json.loads(msgspec.json.encode(told))
     return {**whole, **json.loads(msgspec.json.encode({"probes": asked.probes, "answers": asked.lists}))}
 
@@ -269,7 +269,7 @@ def test_packages_of_jax_follow_a_major() -> None:
 
 
 def test_probes_know_what_the_driver_will_answer() -> None:
-    asked = probes.of(survey(registered("sm_80", "sm_90 compute_90", "sm_80")))
+    asked = kit.probes_of(survey(registered("sm_80", "sm_90 compute_90", "sm_80")))
     wheel = json.loads(json.dumps({"probes": [], "answers": []}))
     import msgspec
 
@@ -288,7 +288,7 @@ def test_probes_know_what_the_driver_will_answer() -> None:
 
 
 def test_probes_foretell_the_error_of_a_ptx_that_is_too_new() -> None:
-    asked = probes.of(survey(registered("compute_80", isa="9.1")))
+    asked = kit.probes_of(survey(registered("compute_80", isa="9.1")))
     steps = {each.capability: [(step.driver, step.code) for step in each.steps] for each in asked.lists[0]}
     assert steps["9.0"][-2:] == [(steps["9.0"][0][0], 222), ("13.1", 0)]
     assert [code for _, code in steps["7.5"]] == [209]
@@ -299,9 +299,9 @@ def test_relocatable_and_unregistered_code_is_not_probed() -> None:
 
     made = registered("sm_80")
     unnamed = replace(made, registration=replace(made.registration, wrappers=()))
-    assert probes.of(survey(unnamed)).probes == ()
+    assert kit.probes_of(survey(unnamed)).probes == ()
     relocatable = replace(made, device_code=tuple(replace(row, linked=False) for row in made.device_code))
-    assert probes.of(survey(relocatable)).probes == ()
+    assert kit.probes_of(survey(relocatable)).probes == ()
 
 
 def test_foresight_is_exact_at_every_driver() -> None:

@@ -16,7 +16,7 @@ REFUSED = "RuntimeError: CUDA error: no kernel image is available for execution 
 
 
 def parsed(said: dict[str, Any]) -> proof.Proof:
-    return proof.parse(json.dumps(said).encode(), "proof.json")
+    return proof.parse_proof(json.dumps(said).encode(), "proof.json")
 
 
 def shown(said: dict[str, Any], *, verbose: bool = False) -> str:
@@ -116,7 +116,7 @@ def test_what_is_no_proof_is_refused(change: dict[str, Any], problem: str) -> No
 )
 def test_other_files_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedError):
-        proof.parse(data, "x")
+        proof.parse_proof(data, "x")
 
 
 def test_later_schemas_are_said() -> None:
@@ -131,8 +131,8 @@ def test_proofs_of_other_wheels(tmp_path: Path) -> None:
     here = tmp_path / "foo-1.0-py3-none-any.whl"
     here.write_bytes(b"other bytes")
     path.write_text(json.dumps(proofs.proof(proofs.wheel(proofs.check()))))
-    assert proof.read(path).succeeded
-    found = proof.read(path, [here])
+    assert proof.read_proof(path).succeeded
+    found = proof.read_proof(path, [here])
     assert not found.succeeded
     assert found.findings[0].rule == "proof-of-another"
     assert "another file with the same name" in found.findings[0].message
@@ -140,12 +140,12 @@ def test_proofs_of_other_wheels(tmp_path: Path) -> None:
 
 def test_missing_and_huge_files(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        proof.read(tmp_path / "none.json")
+        proof.read_proof(tmp_path / "none.json")
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
         file.truncate(proof._LIMIT + 1)
     with pytest.raises(MalformedError, match="more than"):
-        proof.read(huge)
+        proof.read_proof(huge)
 
 
 KEPT = sorted((Path(__file__).parents[3] / "docs" / "proofs").glob("*.json"))
@@ -153,7 +153,7 @@ KEPT = sorted((Path(__file__).parents[3] / "docs" / "proofs").glob("*.json"))
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_hardware_agreed_in_every_proof_that_is_kept(path: Path) -> None:
-    found = proof.read(path)
+    found = proof.read_proof(path)
     assert {wheel.agreement for wheel in found.wheels} == {"agreed"}
     assert found.machine.gpus
     assert not [each for each in found.findings if each.severity == "error"]

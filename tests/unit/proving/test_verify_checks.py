@@ -17,7 +17,7 @@ from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
-from cuwheel.proving import checks, contradictions, libraries, pythons, serving, stub, wheels
+from cuwheel.proving import checks, installation, libraries, predictions, serving, stub, wheels
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def named(name: str, tmp_path: Path, table: VerifyTable | None = None, **more: Any) -> dict[str, Check]:
     path = Wheel(name=name, files={f"{name}/__init__.py": ""}).write(tmp_path)
-    return {each.name: each for each in checks.of(table or VerifyTable(), survey(path), **more)}
+    return {each.name: each for each in checks.checks_for(table or VerifyTable(), survey(path), **more)}
 
 
 def test_imports_of_the_wheel_or_of_the_configuration(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_nvcc_must_be_of_the_cuda_that_is_asked_for(
 ) -> None:
     said = f"Cuda compilation tools, release {release}, V{release}.48\n"
     path = Wheel(name="torch", files={"torch/__init__.py": ""}).write(tmp_path)
-    (check,) = [each for each in checks.of(VerifyTable(), survey(path), cuda=cuda) if each.program == "nvcc"]
+    (check,) = [each for each in checks.checks_for(VerifyTable(), survey(path), cuda=cuda) if each.program == "nvcc"]
     assert all(each in said for each in check.expect) is passes
 
 
@@ -95,7 +95,7 @@ def test_a_wheel_for_cuda_alone_is_tried_where_there_is_a_gpu(tmp_path: Path) ->
     library = "bitsandbytes/libbitsandbytes_cpu.so"
     files: dict[str, str | bytes] = {"bitsandbytes/__init__.py": "", library: build.dynamic().build()}
     path = Wheel(name="bitsandbytes", files=files).write(tmp_path / "both")
-    both = {each.name: each for each in checks.of(VerifyTable(), survey(path))}
+    both = {each.name: each for each in checks.checks_for(VerifyTable(), survey(path))}
     assert not any(both[each].gpu for each in needing)
     assert both["bitsandbytes says SUCCESS"].gpu
 
@@ -119,10 +119,10 @@ def test_checks_of_a_configuration(tmp_path: Path) -> None:
 
 def test_chosen_checks() -> None:
     made = [Check(name=name, kind="python", text="", origin="known", timeout=1, memory=1) for name in ("a b", "a c")]
-    assert [each.name for each in checks.chosen(made, ["a *"])] == ["a b", "a c"]
-    assert [each.name for each in checks.chosen(made, ["a c"])] == ["a c"]
+    assert [each.name for each in checks.select_checks(made, ["a *"])] == ["a b", "a c"]
+    assert [each.name for each in checks.select_checks(made, ["a c"])] == ["a c"]
     with pytest.raises(UsageError, match="unknown check 'x' and 'y'") as caught:
-        checks.chosen(made, ["x", "a b", "y"])
+        checks.select_checks(made, ["x", "a b", "y"])
     assert "'a b', 'a c'" in caught.value.hint
 
 
@@ -147,7 +147,7 @@ def test_hardware_against_the_verdict() -> None:
     failed = _result(outcome="failed", output="RuntimeError: CUDA error: no kernel image is available for execution")
 
     def told(verdict: Verdict, result: Result, of: Check = check) -> list[str]:
-        return [each.message for each in contradictions.of_gpu([verdict], [of], [result])]
+        return [each.message for each in predictions.contradicted_on_gpu([verdict], [of], [result])]
 
     assert told(_verdict("fails", NO_KERNEL_IMAGE), _result()) == [
         f"error {NO_KERNEL_IMAGE.code} was predicted on h, but checks passed there"
@@ -168,13 +168,13 @@ def test_imports_against_the_verdict() -> None:
     driver = replace(failed, problem="ImportError: libcuda.so.1: cannot open shared object file")
     unknown = _verdict("unknown")
     for result, count in ((failed, 1), (glibc, 1), (driver, 0), (replace(failed, outcome="passed"), 0)):
-        assert len(list(contradictions.of_imports([unknown], [result]))) == count
+        assert len(list(predictions.contradicted_imports([unknown], [result]))) == count
     # A condition of the verdict was foresight enough; so is a finding that names it.
     assert not list(
-        contradictions.of_imports([_verdict("unknown", conditions=("libfoo.so.3 can be found",))], [failed])
+        predictions.contradicted_imports([_verdict("unknown", conditions=("libfoo.so.3 can be found",))], [failed])
     )
     found = Finding(rule="r", severity="error", message="it needs libfoo.so.3, which was not found")
-    assert not list(contradictions.of_imports([replace(unknown, findings=(found,))], [failed]))
+    assert not list(predictions.contradicted_imports([replace(unknown, findings=(found,))], [failed]))
 
 
 def test_what_the_loader_says_becomes_a_result() -> None:
@@ -288,18 +288,18 @@ def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, m
 
     monkeypatch.setattr("cuwheel.network.venvs.find_python", find)
     made = survey(Wheel(tag="cp312-cp312-linux_x86_64", files={"a.py": ""}).write(tmp_path))
-    assert [each.outcome for each in pythons.choose(made, ["3.11"], here)] == ["failed"]
-    some = pythons.choose(made, ["3.11", "3.12", "3.6"], here)
+    assert [each.outcome for each in installation.choose_pythons(made, ["3.11"], here)] == ["failed"]
+    some = installation.choose_pythons(made, ["3.11", "3.12", "3.6"], here)
     assert [each.python is not None for each in some] == [False, True, False]
     assert [each.outcome for each in some] == ["skipped", "failed", "failed"]
     # Without being told, the Python that the tags name, and the own one where they allow it.
-    (own,) = pythons.choose(made, [], here)
+    (own,) = installation.choose_pythons(made, [], here)
     assert own.version == "3.12.1"
     anything = survey(Wheel(files={"a.py": ""}).write(tmp_path))
-    (own,) = pythons.choose(anything, [], here)
+    (own,) = installation.choose_pythons(anything, [], here)
     assert own.version == "3.11.1"
     foreign = survey(Wheel(tag="py3-none-linux_aarch64", files={"a.py": ""}).write(tmp_path))
-    (choice,) = pythons.choose(foreign, [], here)
+    (choice,) = installation.choose_pythons(foreign, [], here)
     assert "the processor is x86_64, not aarch64" in choice.problem
 
 

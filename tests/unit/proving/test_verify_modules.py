@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.proving import modules
+from cuwheel.proving import checks
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def test_what_a_person_would_import(tmp_path: Path, files: list[str], expected: tuple[str, ...]) -> None:
     path = Wheel(files=dict.fromkeys(files, "")).write(tmp_path)
     with WheelFile(path) as wheel:
-        assert modules.top_level(wheel) == expected
+        assert checks.modules_of_wheel(wheel) == expected
 
 
 def test_top_level_txt_chooses_but_does_not_invent(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_top_level_txt_chooses_but_does_not_invent(tmp_path: Path) -> None:
     for text, expected in (("subject\n", ("subject",)), ("gone\n", ("subject", "helper"))):
         path = Wheel(files={**dict.fromkeys(files, ""), files[2]: text}).write(tmp_path)
         with WheelFile(path) as wheel:
-            assert modules.top_level(wheel) == expected
+            assert checks.modules_of_wheel(wheel) == expected

@@ -12,7 +12,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.proving import foresight
+from cuwheel.proving import predictions
 from cuwheel.verdicts import matrix, predict
 from cuwheel.verdicts import modules as module_table
 from tests.fixtures import manifest
@@ -90,7 +90,7 @@ def test_modules_are_found_once_for_all_machines(monkeypatch: pytest.MonkeyPatch
     matrix.judge_all(made(library("sm_86"), library("sm_87", path="pkg/b.so")), [machine("8.7"), machine("8.9")])
     assert sorted(calls) == ["pkg/b.so", "pkg/libpkg.so"]
     calls.clear()
-    foresight.foresee(made(library("sm_90 compute_90@8.0")))
+    predictions.foresee(made(library("sm_90 compute_90@8.0")))
     assert calls == ["pkg/libpkg.so"]
 
 

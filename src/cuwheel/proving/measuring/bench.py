@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.proving.measuring.bench_side import Block, Side
     from cuwheel.proving.measuring.gpu_samples import Sample
-    from cuwheel.proving.measuring.request import BenchRequest
+    from cuwheel.proving.request import BenchRequest
 
 _SAMPLE_S = 0.2
 _MOST_POINTS = 300

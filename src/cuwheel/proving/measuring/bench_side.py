@@ -23,7 +23,7 @@ from cuwheel.tracing import attribution, events, session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.proving.measuring.request import BenchRequest
+    from cuwheel.proving.request import BenchRequest
 
 _SOON_S = 0.05  # until all workers have read that they are to begin
 

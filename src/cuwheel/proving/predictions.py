@@ -1,11 +1,9 @@
-"""What will become of a wheel on machines that nobody has seen yet: every capability, every driver.
-
-Decided where the wheel is packed, so that a machine which has nothing but Python can compare.
-"""
+"""What `check` foresees of machines, seen or not yet seen, and where what happened differs: then one of the two is wrong."""
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,15 +12,29 @@ from msgspec.structs import replace
 from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import alternatives, choice, matrix
+from cuwheel.support.finding import Finding
+from cuwheel.toolchains.stub import SONAME
+from cuwheel.verdicts import check_rules, choice, driver_steps, matrix
+from cuwheel.verdicts.check_rules.case import Case
 from cuwheel.verdicts.choice import CudaError
+from cuwheel.verdicts.library_sources import resolve, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.predict import Outcome
+from cuwheel.verdicts.predict import Outcome, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import Survey
+    from cuwheel.proving.libraries import Loaded
+    from cuwheel.proving.outcomes import Check, Result
+    from cuwheel.support.finding import Severity
+    from cuwheel.verdicts.verdict import Verdict
+
+
+# --------------------
+# What will become of a wheel on machines that nobody has seen yet: every capability, every driver.
+#
+# Decided where the wheel is packed, so that a machine which has nothing but Python can compare.
 
 # The errors that are about device code, as the runtime, the driver and their texts name them.
 SIGNS: dict[int, tuple[str, ...]] = {
@@ -170,3 +182,87 @@ def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
         error=verdict.predicted_error,
         conditions=verdict.conditions,
     )
+
+
+# --------------------
+# Where what `check` foresees of this machine and what happened there differ: one is wrong, and it is said first.
+
+RULE = "prediction-contradicted"
+_FIX = "please report it with this output: one of the two is wrong"
+# What the loader says of things that the rules of `check` are about.
+_LOADER = re.compile(
+    r"([\w.+-]+\.so[\w.]*): cannot open shared object file|version `(G\w+_[\d.]+)' not found", re.ASCII
+)
+_RUNS = ("native", "compatible", "jit")
+
+
+def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, ...]]:
+    """Why each library would not load here, by its path; nothing for one that would."""
+    load = loading(survey, machine)
+    nothing = Prediction(outcome="unknown", basis="nothing")
+    around = surroundings(survey, machine, follows=load.follows)
+    found = {}
+    for library in survey.libraries:
+        needed = resolve(library, around)
+        case = Case(library=library, machine=machine, prediction=nothing, needed=needed)
+        found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
+    return found
+
+
+def contradicted_libraries(foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[Loaded]) -> Iterator[Finding]:
+    """Foreseen to fail, and loaded."""
+    for each in loaded:
+        if each.problem == "" and foreseen.get(each.path):
+            yield _contradiction(
+                f"{each.path} was predicted not to load here, but it loads",
+                [why.message for why in foreseen[each.path]],
+                "warning",  # better than predicted, so not an error of the wheel
+            )
+
+
+def contradicted_imports(verdicts: Sequence[Verdict], results: Sequence[Result]) -> Iterator[Finding]:
+    """An import that fails for want of a library, which nothing foresaw."""
+    message = "\n".join(
+        [
+            *(text for each in verdicts for text in each.conditions),
+            *(text for each in verdicts for finding in each.findings for text in (finding.message, *finding.evidence)),
+        ]
+    )
+    for result in results:
+        if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
+            name = match[1] or match[2]
+            if name not in message and name != SONAME:
+                yield _contradiction(
+                    f"{result.name} fails because {name} is missing, which was not predicted", [result.problem]
+                )
+
+
+def contradicted_on_gpu(
+    verdicts: Sequence[Verdict], checks: Sequence[Check], results: Sequence[Result]
+) -> Iterator[Finding]:
+    """What ran on a GPU, or failed there, against the verdict."""
+    needing = {check.name for check in checks if check.gpu}
+    tried = [each for each in results if each.name in needing and each.outcome != "skipped"]
+    for verdict in verdicts:
+        fails = verdict.outcome == "fails" and verdict.predicted_error
+        if fails and (passed := [each.name for each in tried if each.outcome == "passed"]):
+            error = verdict.predicted_error
+            yield _contradiction(
+                f"error {error.code if error else ''} was predicted on {verdict.machine}, but checks passed there",
+                passed,
+            )
+        if verdict.outcome in _RUNS:
+            failed = [each for each in tried if not each.good and _about_code(each.output)]
+            if failed:
+                yield _contradiction(
+                    f"it was predicted to run on {verdict.machine} ({verdict.outcome}), but has no code for it",
+                    [f"{each.name}: {each.problem}" for each in failed],
+                )
+
+
+def _about_code(output: str) -> bool:
+    return any(text in output for texts in SIGNS.values() for text in texts)
+
+
+def _contradiction(message: str, evidence: Sequence[str], severity: Severity = "error") -> Finding:
+    return Finding(rule=RULE, severity=severity, message=message, evidence=tuple(evidence[:5]), fix=_FIX)

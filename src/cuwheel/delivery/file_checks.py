@@ -9,7 +9,7 @@ from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.network import addresses
-from cuwheel.proving.wheel_rules import variants
+from cuwheel.proving import wheel_rules
 from cuwheel.support import files
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import rule
@@ -62,7 +62,7 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         with WheelFile(path) as wheel:
             metadata = wheel.read(f"{wheel.info}METADATA")
             facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
-            yield from rule.examine(variants.RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts)))
+            yield from rule.examine(wheel_rules.VARIANT_RULES, Subject(wheel=wheel, survey=wheel_facts.survey(facts)))
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
         yield _found("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)

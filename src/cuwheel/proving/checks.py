@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Kind
 
 
-# --------------------
 # The modules that a wheel brings, as far as a person would import them.
 
 # What lies at the top of wheels by mistake, and is not meant to be imported.
@@ -93,10 +92,6 @@ def _module_name(name: str) -> str:
 def _inside(path: str, packages: set[str]) -> bool:
     parts = path.split("/")
     return any("/".join(parts[:count]) in packages for count in range(1, len(parts)))
-
-
-# --------------------
-# What one wheel is put to.
 
 
 class Trial(Struct, frozen=True, kw_only=True):

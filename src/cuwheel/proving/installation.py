@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Verdict
 
 
-# --------------------
 # Which interpreters a wheel is tried with: those asked for that its tags allow, else one that they name.
 
 _CP = re.compile(r"cp(\d)(\d+)-", re.ASCII)
@@ -95,7 +94,6 @@ def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     return ".".join(map(str, named[-1])) if named else None
 
 
-# --------------------
 # A fresh environment for a wheel: made, filled, and the variables that its checks see.
 
 _PATHS = "LD_LIBRARY_PATH"

@@ -1,4 +1,4 @@
-"""The kit: wheels, what they require, their checks, probes and predictions in one file, for a machine with only Python."""
+"""The kit: wheels, what they require, their checks and predictions in one file, for a machine that has only Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from cuwheel.proving.request import PackRequest
 
 
-# --------------------
 # Pieces of device code for a driver to load, each with its predicted answer: proof without a kernel call.
 #
 # A container is handed to the driver as the CUDA runtime would hand it. What it answers depends on the architectures in
@@ -146,7 +145,6 @@ def _code(codes: Sequence[Code], capability: Capability, row: Release) -> int:
     return choice.error.code if choice.error else 0
 
 
-# --------------------
 # What a wheel requires, as wheels in a folder: resolved and downloaded for the machine that the kit goes to.
 
 _DOWNLOAD_S = 3600.0
@@ -217,8 +215,8 @@ def _target(wheel: Path, python: str | None) -> Iterator[str]:
     for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
         yield from ("--abi", abi)
     windows = sorted(each for each in platforms if each.startswith("win"))
-    for platform in windows or _platforms("aarch64" if any("aarch64" in each for each in platforms) else "x86_64"):
-        yield from ("--platform", platform)
+    for name in windows or _platforms("aarch64" if any("aarch64" in each for each in platforms) else "x86_64"):
+        yield from ("--platform", name)
 
 
 def _python_of(tags: Sequence[str]) -> str | None:

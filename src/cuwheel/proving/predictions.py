@@ -1,4 +1,4 @@
-"""What `check` foresees of machines, seen or not yet seen, and where what happened differs: then one of the two is wrong."""
+"""What `check` foresees of machines, seen or not yet seen, and where what happened there differs from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Verdict
 
 
-# --------------------
 # What will become of a wheel on machines that nobody has seen yet: every capability, every driver.
 #
 # Decided where the wheel is packed, so that a machine which has nothing but Python can compare.
@@ -184,7 +183,6 @@ def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
     )
 
 
-# --------------------
 # Where what `check` foresees of this machine and what happened there differ: one is wrong, and it is said first.
 
 RULE = "prediction-contradicted"

@@ -1,4 +1,4 @@
-"""What is asked of `cuwheel verify` (to try wheels here, or to pack them for another machine) and of `cuwheel bench`."""
+"""What is asked of `cuwheel verify`, to try wheels here or to pack them for another machine, and of `cuwheel bench`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.proving import serving
 from cuwheel.support.request_checks import as_paths, freeze, must_be_positive, resolve_environment
 
+_CUDA = re.compile(r"\d{1,3}(\.\d{1,3}){0,2}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -71,7 +71,8 @@ class VerifyRequest(_Wheels):
     def __post_init__(self) -> None:
         _Wheels.__post_init__(self)  # `super()` does not find its class where there are slots
         freeze(self, "python", "requirements", "pass_env")
-        serving.version(self.cuda)
+        if self.cuda is not None and not _CUDA.fullmatch(self.cuda):
+            raise UsageError(f"{self.cuda!r} is not a CUDA version", hint="such as --cuda 12.8")
         if wrong := [each for each in self.pass_env if not _VARIABLE.fullmatch(each)]:
             raise UsageError(f"{wrong[0]!r} is not a variable name", hint="--pass-env MODEL_FOLDER")
 
@@ -89,9 +90,6 @@ class PackRequest(_Wheels):
     system: bool = False
     python: str | None = None
 
-
-# --------------------
-# What is asked of `cuwheel bench`.
 
 MOST_AT_ONCE = 1024
 

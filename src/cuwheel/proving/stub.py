@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cuwheel.support.buffer import Buffer
 
 
-# --------------------
 # nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
 
 WINDOWS_NAME = "nvcuda.dll"

@@ -15,16 +15,20 @@ from cuwheel.building.tables import VerifyTable
 from cuwheel.device_code import limits, pinned
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.facts import packages, versions
 from cuwheel.machine import named, probe
+from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.proving import checks as choice
-from cuwheel.proving import installation, kit, serving, wheel_rules
+from cuwheel.proving import installation, kit, wheel_rules
 from cuwheel.proving.checks import Trial
 from cuwheel.proving.outcomes import Installation, Verified
 from cuwheel.support import decode
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.wheel_tags import WheelSubject
+from cuwheel.verdicts import drivers
+from cuwheel.verdicts.loading import loading, profile_of
+from cuwheel.verdicts.wheel_subject import Subject
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
@@ -32,8 +36,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.machine.fleet import Machine
     from cuwheel.proving.request import PackRequest, VerifyRequest
+
+
+# Does the wheel have what the CUDA asked for needs: a library to load for it, or libraries of its major?
+
+_FIX_CUDA = "take a release that has it, or build one for this CUDA: cuwheel build --cuda"
+
+
+def findings_for_cuda(survey: Survey, cuda: str) -> Iterator[Finding]:
+    """Where a package has a library for each CUDA, the one that it would load; else the majors of all its libraries."""
+    profile = profile_of(survey)
+    if profile and profile.loads == "one":
+        there = sorted(filter(None, (packages.made_for(profile, each.path) for each in survey.libraries)))
+        found = loading(survey, Machine(name="any", capability=None, torch_cuda=cuda, jax_cuda=cuda))
+        if found.missing or not there:
+            have = (
+                f"those in it are for CUDA {', '.join(sorted(set(there), key=versions.key))}"
+                if there
+                else "none at all"
+            )
+            yield Finding(
+                rule="no-library-for-cuda",
+                severity="error",
+                message=f"it has no library for CUDA {cuda}: {have}",
+                fix=_FIX_CUDA,
+            )
+        return
+    majors = {each.path: drivers.cuda_major(each) for each in survey.libraries}
+    known = {path: major for path, major in majors.items() if major is not None}
+    has = sorted(set(known.values()))
+    if has and versions.major(cuda) not in has:
+        yield Finding(
+            rule="no-library-for-cuda",
+            severity="error",
+            message=f"its libraries are for CUDA {', '.join(map(str, has))}, and none for {cuda}",
+            evidence=tuple(f"{path}: CUDA {major}" for path, major in list(known.items())[:5]),
+            fix=_FIX_CUDA,
+        )
+
 
 _UNSAFE = "not tried: unpacking it may do harm, see the errors above"
 
@@ -72,7 +113,7 @@ def _verified(
     with limits.collected() as met:
         checks = choice.checks_for(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
         trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
-        unsafe = wheel_rules.unsafe(looked_at.findings)
+        unsafe = wheel_rules.must_not_be_unpacked(looked_at.findings)
         installations = tuple(_installations(trial, wanted, here(), unsafe=unsafe))
     return replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)), where
 
@@ -160,7 +201,7 @@ def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = Non
         version=release.version if release else "",
         size=surveyed.size,
         sha256=sha256(path),
-        findings=(*(serving.examine(surveyed, cuda) if cuda else ()), *found),
+        findings=(*(findings_for_cuda(surveyed, cuda) if cuda else ()), *found),
         installations=(),
     )
 

@@ -17,8 +17,9 @@ from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
-from cuwheel.proving import checks, installation, libraries, predictions, serving, stub, wheels
+from cuwheel.proving import checks, installation, libraries, predictions, stub, wheels
 from cuwheel.proving.outcomes import Check, Result
+from cuwheel.proving.request import VerifyRequest
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
@@ -316,7 +317,7 @@ def test_the_project_of_a_wheel(tmp_path: Path) -> None:
 
 
 def test_cuda_versions_asked_for() -> None:
-    assert serving.version("12.8") == "12.8"
-    assert serving.version(None) is None
+    assert VerifyRequest("a.whl", cuda="12.8").cuda == "12.8"
+    assert VerifyRequest("a.whl").cuda is None
     with pytest.raises(UsageError):
-        serving.version("12.8; rm")
+        VerifyRequest("a.whl", cuda="12.8; rm")

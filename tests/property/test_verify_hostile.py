@@ -23,7 +23,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 def examined(path: Path) -> None:
     with WheelFile(path) as opened:
         checks.modules_of_wheel(opened)
-        wheel_rules.examine(Subject(wheel=opened, survey=survey(path)))
+        wheel_rules.examine(WheelSubject(wheel=opened, survey=survey(path)))
 
 
 @settings(max_examples=150, deadline=None)

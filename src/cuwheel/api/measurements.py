@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.request import BenchRequest
-from cuwheel.support.request_or_fields import takes
+from cuwheel.support.request_fields import takes_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

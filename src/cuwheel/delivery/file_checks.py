@@ -62,7 +62,9 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         with WheelFile(path) as wheel:
             metadata = wheel.read(f"{wheel.info}METADATA")
             facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
-            yield from rule.examine(wheel_rules.VARIANT_RULES, Subject(wheel=wheel, survey=wheel_facts.survey(facts)))
+            yield from rule.examine(
+                wheel_rules.VARIANT_RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts))
+            )
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
         yield _found("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)

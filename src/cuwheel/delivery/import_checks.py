@@ -84,6 +84,6 @@ def _modules(prefix: Path, name: str) -> tuple[str, ...]:
     for folder in site_packages(prefix):
         for each in distributions(folder):
             if each.name == normalised(name):
-                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
-                return checks.modules_of_files(own, each.name, installed.text(each.info, "top_level.txt"))
+                own = (path for path in installed_files(each.info) if not path.startswith(("../", "/")))
+                return checks.modules_of_files(own, each.name, metadata.read_info_file(each.info, "top_level.txt"))
     return ()

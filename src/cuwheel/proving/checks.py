@@ -17,10 +17,9 @@ from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.proving.outcomes import Check
 from cuwheel.proving.request import VerifyRequest
-from cuwheel.support import masking, units
-from cuwheel.wheel.file import WheelFile
+from cuwheel.support import masking, wording
+from cuwheel.wheel.file import WheelFile, installed_names
 from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -30,10 +30,10 @@ from cuwheel.proving.runner import variables as led
 from cuwheel.support import codec, log, masking, scratch
 from cuwheel.support.finding import Finding
 from cuwheel.tracing import preload_library
-from cuwheel.verdicts import matrix, tags
+from cuwheel.verdicts import matrix, wheel_tags
 from cuwheel.wheel import metadata
-from cuwheel.wheel.installed import distributions, recorded_files, site_packages
-from cuwheel.wheel.unlabelled import unlabelled
+from cuwheel.wheel.file import unlabelled
+from cuwheel.wheel.metadata import distributions, installed_files, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def _python_choice(survey: Survey, version: str | None, here: Machine) -> Python
         problem = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
         return PythonChoice(version=version or "3", python=None, problem=problem)
     distribution = survey.distribution
-    found = tags.fits(distribution.tags, replace(here, python=python.version)) if distribution else ()
+    found = wheel_tags.fits_on_machine(distribution.tags, replace(here, python=python.version)) if distribution else ()
     if found and found[0].problems:
         return PythonChoice(version=python.version, python=None, problem=_UNFIT + " and ".join(found[0].problems))
     return PythonChoice(version=python.version, python=python)
@@ -85,7 +85,7 @@ def _python_choice(survey: Survey, version: str | None, here: Machine) -> Python
 def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     """None for the interpreter that runs cuwheel, if the wheel takes it; else the newest that a tag names."""
     distribution = survey.distribution
-    found = tags.fits(distribution.tags, here) if distribution else ()
+    found = wheel_tags.fits_on_machine(distribution.tags, here) if distribution else ()
     problems = found[0].problems if found else ()
     # Another Python helps only where nothing else is in the way (a wheel for Windows).
     if not problems or not all("Python" in each for each in problems):
@@ -184,7 +184,7 @@ def shared_files(made: Environment, name: str) -> Iterator[Finding]:
     others: dict[str, str] = {}
     for folder in made.site_packages:
         for distribution, _, info in distributions(folder):
-            files = {each for each in recorded_files(info) if not _NOT_OF_PACKAGE.search(each)}
+            files = {each for each in installed_files(info) if not _NOT_OF_PACKAGE.search(each)}
             if distribution == metadata.normalised(name):
                 own |= files
             else:

@@ -26,9 +26,8 @@ from cuwheel.tracing import preload_library
 from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 from cuwheel.version import __version__
 from cuwheel.wheel import record, requirements
-from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.name import WheelName
-from cuwheel.wheel.unlabelled import unlabelled
+from cuwheel.wheel.file import WheelFile, unlabelled
+from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:

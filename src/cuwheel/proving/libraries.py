@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import limits
-from cuwheel.facts import libraries, packages
+from cuwheel.facts import packages
 from cuwheel.proving import stub
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.finding import Finding

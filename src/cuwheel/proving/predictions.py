@@ -14,10 +14,10 @@ from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
 from cuwheel.toolchains.stub import SONAME
-from cuwheel.verdicts import check_rules, choice, driver_steps, matrix
+from cuwheel.verdicts import alternatives, check_rules, choice, matrix
 from cuwheel.verdicts.check_rules.case import Case
 from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.library_sources import resolve, surroundings
+from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.predict import Outcome, Prediction
 
@@ -201,7 +201,7 @@ def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, 
     around = surroundings(survey, machine, follows=load.follows)
     found = {}
     for library in survey.libraries:
-        needed = resolve(library, around)
+        needed = resolve_needed(library, around)
         case = Case(library=library, machine=machine, prediction=nothing, needed=needed)
         found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
     return found

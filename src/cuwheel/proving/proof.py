@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.machine.privacy import each_string
+from cuwheel.machine.profile import each_string
 from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import Kind, Loaded, Outcome

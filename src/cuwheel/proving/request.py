@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.support.request_checks import as_paths, freeze, must_be_positive, resolve_environment
+from cuwheel.support.request_fields import as_paths, freeze, must_be_positive, resolve_environment
 
 _CUDA = re.compile(r"\d{1,3}(\.\d{1,3}){0,2}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -11,16 +11,14 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.support.finding import gravest_first
-from cuwheel.support.units import first_few, some
-from cuwheel.verdicts import variant_claims, variant_reach, wheel_tags
+from cuwheel.support.wording import a_few, first_few
+from cuwheel.verdicts import variant_reach, variant_values, wheel_tags
 from cuwheel.verdicts.rule import Found, rule
 from cuwheel.verdicts.rule import examine as examine_rules
-from cuwheel.verdicts.wheel_subject import Subject, counted
-from cuwheel.wheel import member_hashes
+from cuwheel.verdicts.wheel_tags import WheelSubject, one_or_many
 from cuwheel.wheel import variant as variants
-from cuwheel.wheel.metadata import RecordRow, fields, normalised, record_rows
-from cuwheel.wheel.name import plain_name
-from cuwheel.wheel.places import installed_names
+from cuwheel.wheel.file import compare_hashes, installed_names, is_strong
+from cuwheel.wheel.metadata import RecordRow, fields, normalised, plain_name, record_rows
 from cuwheel.wheel.record import SIGNATURES
 from cuwheel.wheel.zip_reader import escapes
 
@@ -42,7 +40,7 @@ _WHEEL_FORMAT = "the binary distribution format, packaging.python.org/specificat
     source=_WHEEL_FORMAT,
     fix="build it again with a standard build backend",
 )
-def wheel_structure(subject: Subject) -> Iterator[Found]:
+def wheel_structure(subject: WheelSubject) -> Iterator[Found]:
     wheel = subject.wheel
     if len(wheel.infos) != 1:
         count = len(wheel.infos) or "no"
@@ -66,7 +64,7 @@ def wheel_structure(subject: Subject) -> Iterator[Found]:
     source=_WHEEL_FORMAT,
     fix="build it again with a standard build backend",
 )
-def dist_info_name(subject: Subject) -> Iterator[Found]:
+def dist_info_name(subject: WheelSubject) -> Iterator[Found]:
     file = subject.wheel.name
     if len(subject.wheel.infos) != 1 or file is None:  # tags say that
         return
@@ -86,7 +84,7 @@ def dist_info_name(subject: Subject) -> Iterator[Found]:
     source=_WHEEL_FORMAT,
     fix="give them different names",
 )
-def same_file_twice(subject: Subject) -> Iterator[Found]:
+def same_file_twice(subject: WheelSubject) -> Iterator[Found]:
     seen: dict[str, str] = {}
     twice = []
     for member, place in installed_names(subject.wheel.sizes).items():
@@ -102,17 +100,17 @@ _RECORD_SPEC = "recording installed projects, packaging.python.org/specification
 _REPAIR = "build it again, or download it again; a tool that changes a wheel must also rewrite RECORD"
 
 
-def _recorded(subject: Subject) -> list[RecordRow]:
+def _recorded(subject: WheelSubject) -> list[RecordRow]:
     return [row for row in record_rows(subject.wheel.record or "") if row.path]
 
 
 def _unreadable(text: str) -> str:
     """What is wrong with lines that are not rows of a table."""
     bad = [str(number) for number, row in enumerate(record_rows(text), 1) if not row.path]
-    return f"line {some(bad, 1)}" if bad else ""
+    return f"line {a_few(bad, 1)}" if bad else ""
 
 
-def _own(subject: Subject) -> set[str]:
+def _own(subject: WheelSubject) -> set[str]:
     """RECORD itself and its signatures have no row with a hash."""
     info = subject.wheel.info
     return {f"{info}RECORD", *(info + name for name in SIGNATURES)}
@@ -126,7 +124,7 @@ def _own(subject: Subject) -> set[str]:
     source=_RECORD_SPEC,
     fix=_REPAIR,
 )
-def every_file_recorded(subject: Subject) -> Iterator[Found]:
+def every_file_recorded(subject: WheelSubject) -> Iterator[Found]:
     if subject.wheel.record is None:
         return
     listed = [row.path for row in _recorded(subject)]
@@ -135,17 +133,17 @@ def every_file_recorded(subject: Subject) -> Iterator[Found]:
     there = set(subject.wheel.sizes)
     if extra := there - set(listed) - _own(subject):
         yield Found(
-            message=f"{counted(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
+            message=f"{one_or_many(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
             evidence=first_few(sorted(extra)),
         )
     if lost := {path for path in listed if path not in there and not path.endswith("/")} - _own(subject):
         yield Found(
-            message=f"{counted(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
+            message=f"{one_or_many(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
             evidence=first_few(sorted(lost)),
         )
     if twice := {path for path, count in Counter(listed).items() if count > 1}:
         yield Found(
-            message=f"RECORD lists {counted(len(twice), 'a file', 'files')} more than once",
+            message=f"RECORD lists {one_or_many(len(twice), 'a file', 'files')} more than once",
             evidence=first_few(sorted(twice)),
         )
 
@@ -157,7 +155,7 @@ def every_file_recorded(subject: Subject) -> Iterator[Found]:
     source=_RECORD_SPEC,
     fix="do not install it",
 )
-def record_unsafe_path(subject: Subject) -> Iterator[Found]:
+def record_unsafe_path(subject: WheelSubject) -> Iterator[Found]:
     if paths := {row.path for row in _recorded(subject) if escapes(row.path)}:
         yield Found(message="RECORD names files outside the installation folder", evidence=first_few(sorted(paths)))
 
@@ -169,17 +167,17 @@ def record_unsafe_path(subject: Subject) -> Iterator[Found]:
     source=_RECORD_SPEC,
     fix=_REPAIR,
 )
-def record_hashes(subject: Subject) -> Iterator[Found]:
+def record_hashes(subject: WheelSubject) -> Iterator[Found]:
     named = [row for row in _recorded(subject) if row.path in subject.wheel.sizes and row.path not in _own(subject)]
-    strong = [row for row in named if member_hashes.is_strong(row.hash)]
+    strong = [row for row in named if is_strong(row.hash)]
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
         f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
     }:
         yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=first_few(sorted(weak)))
-    wrong, broken = member_hashes.compare(subject.wheel, {row.path: row.hash for row in strong})
+    wrong, broken = compare_hashes(subject.wheel, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
-            message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
+            message=f"the hash of {one_or_many(len(wrong), 'a file', 'files')} is not the one in RECORD",
             evidence=first_few(sorted(wrong)),
         )
     sizes = subject.wheel.sizes
@@ -187,7 +185,7 @@ def record_hashes(subject: Subject) -> Iterator[Found]:
         yield Found(message="the size in RECORD is not that of the file", evidence=first_few(sorted(other)))
     if broken:
         yield Found(
-            message=f"{counted(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
+            message=f"{one_or_many(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
             evidence=first_few(sorted(f"{name}: {problem}" for name, problem in broken.items())),
         )
 
@@ -208,7 +206,7 @@ _MOST = 8
     source=_METADATA_SPEC,
     fix=_FIX_METADATA,
 )
-def metadata_invalid(subject: Subject) -> Iterator[Found]:
+def metadata_invalid(subject: WheelSubject) -> Iterator[Found]:
     text = subject.wheel.metadata
     if text is None:
         return
@@ -241,7 +239,7 @@ def _field(error: BaseException) -> str:
     source=_METADATA_SPEC,
     fix="build it again; do not rename a wheel by hand",
 )
-def metadata_differs(subject: Subject) -> Iterator[Found]:
+def metadata_differs(subject: WheelSubject) -> Iterator[Found]:
     try:
         name, version, _, _ = parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename:
@@ -275,7 +273,7 @@ _SHOWN = 6
     source=_VARIANT_PEP,
     fix=_FIX_VARIANT,
 )
-def variant_differs(subject: Subject) -> Iterator[Found]:
+def variant_differs(subject: WheelSubject) -> Iterator[Found]:
     named = subject.wheel.name.variant if subject.wheel.name else None
     has_file = subject.wheel.info + variants.FILE in subject.wheel.members
     inside = subject.survey.variant.label if subject.survey.variant else None
@@ -298,16 +296,16 @@ def variant_differs(subject: Subject) -> Iterator[Found]:
     source=f"{_VARIANT_PEP}; nvidia-variant-provider, get_supported_configs; docs/variants.md",
     fix=_FIX_VARIANT,
 )
-def variant_untrue(subject: Subject) -> Iterator[Found]:
+def variant_untrue(subject: WheelSubject) -> Iterator[Found]:
     variant = subject.survey.variant
     if variant is None:
         return
     if found := variant_reach.untrue(subject.survey, variant):
-        gpus = some([str(each.capability) for each in found], _SHOWN)
+        gpus = a_few([str(each.capability) for each in found], _SHOWN)
         yield Found(
             message=f"the variant {variant.label} says that it is for GPUs on which it does not run: {gpus}",
             evidence=(
-                *variant_claims.words(variant),
+                *variant_values.variant_in_words(variant),
                 *(f"{each.capability}, a driver of CUDA {each.cuda}: {each.outcome}" for each in found[:_SHOWN]),
             ),
         )
@@ -329,7 +327,7 @@ _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", r
     source=_LICENCE_PEP,
     fix="license-files in pyproject.toml must match files of the source",
 )
-def licence_file_missing(subject: Subject) -> Iterator[Found]:
+def licence_file_missing(subject: WheelSubject) -> Iterator[Found]:
     info, there = subject.wheel.info, subject.wheel.sizes
     named = [value for key, value in fields(subject.wheel.metadata or "") if key == "license-file" and value]
     # Before PEP 639 they lay beside METADATA, some by their bare names.
@@ -352,7 +350,7 @@ def licence_file_missing(subject: Subject) -> Iterator[Found]:
     source=_LICENCE_PEP,
     fix='license-files = ["LICENSE*"] in [project] of pyproject.toml',
 )
-def no_licence(subject: Subject) -> Iterator[Found]:
+def no_licence(subject: WheelSubject) -> Iterator[Found]:
     info = subject.wheel.info
     if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.wheel.sizes):
         yield Found(message="it contains no licence file")
@@ -380,7 +378,7 @@ def must_not_be_unpacked(findings: Iterable[Finding]) -> bool:
     return any(each.rule.startswith(_UNSAFE) for each in findings)
 
 
-def examine(subject: Subject) -> tuple[Finding, ...]:
+def examine(subject: WheelSubject) -> tuple[Finding, ...]:
     """All that is found, the gravest first."""
     found = [*subject.wheel.findings, *examine_rules(RULES, subject)]
     known = {each.rule for each in found}

@@ -23,12 +23,12 @@ from cuwheel.proving import checks as choice
 from cuwheel.proving import installation, kit, wheel_rules
 from cuwheel.proving.checks import Trial
 from cuwheel.proving.outcomes import Installation, Verified
-from cuwheel.support import decode
+from cuwheel.support import codec
 from cuwheel.support.files import sha256
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 

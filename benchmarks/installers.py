@@ -17,7 +17,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery import best_candidate, pinning
+from cuwheel.delivery import best_candidate, together
 from cuwheel.delivery.request import FindRequest
 from cuwheel.facts import versions
 from cuwheel.machine.fleet import Refinement
@@ -73,7 +73,7 @@ def _cuda(ruling: Ruling) -> str | None:
     exact: dict[str, str] = {}
     for each in filter(None, map(requirements.parse, ruling.requires)):
         exact |= {normalised(each.name): spec.version for spec in each.specifier if spec.operator == "=="}
-    return pinning.torch_cuda(str(ruling.candidate.version), exact)
+    return together.torch_cuda(str(ruling.candidate.version), exact)
 
 
 def _of_cuda(wheels: list[Ruling], wanted: str) -> Ruling | None:

@@ -380,14 +380,14 @@ def test_what_a_wheel_says_of_itself_is_text(browser: Chrome, tmp_path: Path) ->
     good = PublishedFile(filename=f"evil-0.9-{file[9:]}", url="../../files/x", hashes=Hashes())
     project = Project(name="evil", files=(published, good))
     older = replace(facts, file=good.filename)
-    made = {**page.same_for_all(), **page.files([facts, older], [project], ["evil"])}
+    made = {**page.same_for_all(), **page.page_files([facts, older], [project], ["evil"])}
     for path, data in made.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     for state in ("package=evil&gpu=h100", "package=evil&view=matrix"):
         shown(opened(browser, tmp_path, state), ".answer, .wheels")
         assert_untouched(browser)
-    browser.get((tmp_path / page.paths_of(file)[1]).as_uri())
+    browser.get((tmp_path / page.paths_of_wheel(file)[1]).as_uri())
     assert EVIL in browser.find_element("css selector", "h1").text
     assert_untouched(browser)
 

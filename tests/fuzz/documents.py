@@ -16,16 +16,14 @@ from cuwheel.building import config, pyproject, trees
 from cuwheel.building.recording import failures, matrix, reader, summary
 from cuwheel.delivery import (
     attestations,
+    candidates,
     catalogue,
     index_folder,
-    index_listing,
     install_lock,
-    layout,
     requirements_file,
     simple_api,
-    simple_html,
 )
-from cuwheel.delivery.workflows import blocks, yaml_file
+from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.device_code import description, imports, loads, source, wheel_facts
 from cuwheel.diagnosis import explain
 from cuwheel.diagnosis import text as log
@@ -151,11 +149,11 @@ PYTHON = (
     b"except OSError:\n    pass\ndef load():\n    with contextlib.suppress(ImportError):\n        import pkg._b\n"
     b"    return ctypes.cdll.LoadLibrary('liba.so')\nif True:\n    load()\n"
 )
-WORKFLOW = blocks.sealed(
+WORKFLOW = rendering.seal_blocks(
     "on: push\njobs:\n  build:\n    steps:\n"
-    + blocks.begin("build", 4)
+    + rendering.begin_mark("build", 4)
     + "\n    - run: a\n"
-    + blocks.end("build", 4)
+    + rendering.end_mark("build", 4)
     + "\n"
 )
 REDIST = {
@@ -224,12 +222,16 @@ class World:
 
     def read_own_index(self, data: bytes) -> None:
         """The same bytes as its list, its page, its sums and its journal."""
-        for name in (f"{layout.list_page()}.json", f"{layout.project_page('pkg')}.json", index_folder.JOURNAL):
+        for name in (
+            f"{index_folder.list_page()}.json",
+            f"{index_folder.project_page('pkg')}.json",
+            index_folder.JOURNAL,
+        ):
             path = self.index.path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         self.index.journal()
-        sums = index_folder.sums(data)
+        sums = index_folder.parse_sums(data)
         index_folder.serial(data)
         index_folder.changed_sums(data, dict.fromkeys(list(sums)[:2]), sound=False)
         for act in (self.index.listed, lambda: self.index.project("pkg")):
@@ -297,21 +299,21 @@ def _read_python(data: bytes) -> None:
 
 def _read_workflow(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
-    blocks.find(text)
-    blocks.merged(text, WORKFLOW)
-    yaml_file.load(text, "fuzzed")
+    rendering.find_blocks(text)
+    rendering.merge_blocks(text, WORKFLOW)
+    problems.load_yaml(text, "fuzzed")
 
 
 def _read_page(kind: str) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
         with contextlib.suppress(CuwheelError):
-            index_listing.files(data, kind, "http://127.0.0.1:1/simple/pkg/")
+            candidates.listed_files(data, kind, "http://127.0.0.1:1/simple/pkg/")
         if kind == "text/html":
             text = data.decode("utf-8", "replace")
-            simple_html.projects(text)
-            simple_html.files(text)
+            simple_api.projects_of_html(text)
+            simple_api.files_of_html(text)
         else:
-            simple_api.parse(data, simple_api.Project, "fuzzed")
+            simple_api.parse_page(data, simple_api.Project, "fuzzed")
 
     return read
 
@@ -420,11 +422,11 @@ def seeds(world: World) -> dict[str, list[bytes]]:
         "address": [b"http://user:word@127.0.0.1:1/files/..%2F..%2Fa-1.0-py3-none-any.whl#sha256=00"],
         "log": [LOG.encode()],
         "facts": [facts],
-        "page-json": [simple_api.encoded(page)],
-        "page-html": [simple_html.page(page), simple_html.page(listed)],
+        "page-json": [simple_api.encode_page(page)],
+        "page-html": [simple_api.html_page(page), simple_api.html_page(listed)],
         "own-index": [
-            simple_api.encoded(page),
-            simple_api.encoded(listed),
+            simple_api.encode_page(page),
+            simple_api.encode_page(listed),
             SUMS,
             b'{"projects":["pkg"],"files":["a"]}',
         ],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.delivery.workflows import yaml_file
+from cuwheel.delivery.workflows import problems
 from tests.fixtures import cargo, manifest
 from tests.integration import build_projects, build_world, index_server, pipeline_player, pretend_services
 from tests.integration.pretend_services import JOB_TOKEN, OWN_TOKEN, Services
@@ -54,7 +54,7 @@ def _player(repository: Path, tmp_path: Path, services: Services, **more: Any) -
     environ = {**machine(), **services.gh(tmp_path / "tools"), **more.pop("environ", {})}
     overrides = {"CUWHEEL": "cuwheel[build]", **more.pop("overrides", {})}
     return Player(
-        workflow=yaml_file.load(text.replace(_ADDRESS, f"{services.url}/pages"), "wheels.yml"),
+        workflow=problems.load_yaml(text.replace(_ADDRESS, f"{services.url}/pages"), "wheels.yml"),
         repository=repository,
         scratch=tmp_path,
         environ={**environ, "PATH": f"{tmp_path / 'tools'}:{environ['PATH']}"},
@@ -74,7 +74,7 @@ def _all_good(player: Player, *chosen: str) -> None:
 def _pipeline(repository: Path, services: Services) -> dict[str, Any]:
     api.ci("gitlab", source=repository, write=True)
     text = (repository / ".gitlab-ci.yml").read_text()
-    return yaml_file.load(text.replace(_ADDRESS, f"{services.url}/pages"), ".gitlab-ci.yml")
+    return problems.load_yaml(text.replace(_ADDRESS, f"{services.url}/pages"), ".gitlab-ci.yml")
 
 
 def _gitlab(repository: Path, tmp_path: Path, services: Services, *jobs: str, event: str = "web", **more: str) -> None:
@@ -257,7 +257,7 @@ def test_a_new_release_upstream_starts_a_build(
 def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: Services, which: str) -> None:
     """Into an environment of the workflow's own, with a cuwheel that is installed apart from it."""
     root = build_world.EXAMPLES.parent
-    action = yaml_file.load((root / ".github" / "actions" / "install" / "action.yml").read_text(), "action.yml")
+    action = problems.load_yaml((root / ".github" / "actions" / "install" / "action.yml").read_text(), "action.yml")
     for version, library in (("1.0", "plain-130.so"), ("1.1", "plain-124.so")):
         made = published.cuda_wheel(tmp_path / "built", version, library=library, tag="py3-none-manylinux_2_28_x86_64")
         api.publish(made, to=tmp_path / "index")

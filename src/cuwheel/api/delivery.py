@@ -58,7 +58,7 @@ def find(request: FindRequest) -> Find:
     from cuwheel.delivery import together
     from cuwheel.report import find as report
 
-    return report.answer_of(together.find(request))
+    return report.answer_of(together.find_together(request))
 
 
 @takes_request(InstallRequest)
@@ -84,7 +84,7 @@ def catalogue(request: CatalogueRequest) -> Catalogue:
     from cuwheel.delivery import cataloguing
     from cuwheel.report import catalogue as report
 
-    return report.of_filled(str(request.to), cataloguing.fill(request))
+    return report.of_filled(str(request.to), cataloguing.fill_catalogue(request))
 
 
 def catalogue_list(
@@ -101,4 +101,4 @@ def catalogue_list(
     from cuwheel.machine import named
     from cuwheel.report import catalogue as report
 
-    return report.of_listed(catalogue_reach.listed(place, named.machines_named(on, refine) if on else ()))
+    return report.of_listed(catalogue_reach.reach_of_catalogue(place, named.machines(on, refine) if on else ()))

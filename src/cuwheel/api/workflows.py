@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery.workflows import matrix, watching, writing
+from cuwheel.delivery.workflows import rendering, watching, writing
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.report import ci as report
 from cuwheel.support.request_fields import takes_request
@@ -32,7 +32,7 @@ def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",), windows: bool = 
 
     `image`: the container of each job on Linux; `{cuda}` and `{cpu}` in it stand for those of the job.
     """
-    return report.of_rows(matrix.rows(plan, cpus, windows=windows, image=image))
+    return report.of_rows(rendering.matrix_rows(plan, cpus, windows=windows, image=image))
 
 
 def ci_watch(upstream: str, *, built: str, name: str = "") -> Ci:

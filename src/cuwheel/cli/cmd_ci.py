@@ -91,7 +91,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Ci:
     from cuwheel import api
-    from cuwheel.delivery.workflows import matrix, watching
+    from cuwheel.delivery.workflows import rendering, watching
     from cuwheel.delivery.workflows.request import CiRequest
     from cuwheel.support import files
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> Ci:
         image = args.image or ""
         answer = api.ci_matrix(Path(args.what), cpus=args.cpu or ("x86_64",), windows=args.windows, image=image)
         if args.to:
-            files.append(args.to, matrix.output(answer.rows))
+            files.append(args.to, rendering.matrix_output(answer.rows))
         return answer
     if args.action == "watch":
         answer = api.ci_watch(args.what, built=args.built, name=args.name or "")

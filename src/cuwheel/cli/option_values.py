@@ -259,7 +259,7 @@ def package(text: str) -> str:
     """A name, perhaps with versions."""
     from cuwheel.delivery import candidates
 
-    candidates.wanted(text)
+    candidates.parse_requirement(text)
     return text
 
 

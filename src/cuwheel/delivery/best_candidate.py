@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.tags import compatible_tags, cpython_tags
 from packaging.version import Version
 
-from cuwheel.delivery import candidates, catalogue, judging, tag_order, wheel_reading
+from cuwheel.delivery import candidates, catalogue, judging
 from cuwheel.delivery.judging import Ruling
 from cuwheel.errors import CuwheelError
-from cuwheel.machine import named
+from cuwheel.facts import versions
+from cuwheel.machine import fleet, named
 from cuwheel.machine.fleet import Machine, with_platform
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
@@ -25,9 +28,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.delivery.catalogue import Catalogue
-    from cuwheel.delivery.judging import Bench
+    from cuwheel.delivery.judging import Contents, Judge
     from cuwheel.delivery.request import FindRequest
-    from cuwheel.delivery.wheel_reading import Contents
+    from cuwheel.wheel.name import WheelName
+
+
+# Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
+
+_GLIBC_2 = 60  # a minor version that no system has yet
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_WINDOWS = {"x86_64": "win_amd64", "aarch64": "win_arm64"}
+LAST = sys.maxsize
+
+
+def tag_order_of(machine: Machine) -> Mapping[str, int]:
+    """Tag → its place. What the machine does not say is taken as it is here: somebody asks for another GPU alone."""
+    python = (
+        tuple(int(each) for each in (machine.python or "").split(".")[:2] if each.isdigit()) or sys.version_info[:2]
+    )
+    platforms = list(_platforms(machine))
+    interpreter = f"cp{python[0]}{python[1]}" if len(python) > 1 else f"cp{python[0]}"
+    abis = [f"{interpreter}t"] if machine.free_threaded else None
+    found = [
+        *cpython_tags(python, abis, platforms=platforms),
+        *compatible_tags(python, interpreter, platforms=platforms),
+    ]
+    return {str(tag): place for place, tag in reversed(list(enumerate(found)))}
+
+
+def place_of_tags(wheel: WheelName | None, order: Mapping[str, int]) -> int:
+    """The lowest is taken; a source distribution comes after all wheels."""
+    if wheel is None:
+        return LAST
+    return min(order.get(each, LAST) for each in wheel.tags)
+
+
+def platform_of(machine: Machine) -> str:
+    """The platform that an installer there prefers."""
+    return next(_platforms(machine))
+
+
+def _platforms(machine: Machine) -> Iterator[str]:
+    machine = fleet.with_platform(machine)
+    cpu = machine.cpu or ""
+    if machine.os == "windows":
+        yield _WINDOWS.get(cpu, f"win_{cpu}")
+        return
+    newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2
+    for minor in range(newest, 4, -1):
+        yield f"manylinux_2_{minor}_{cpu}"
+        if minor in _LEGACY:
+            yield f"{_LEGACY[minor]}_{cpu}"
+    yield f"linux_{cpu}"
+
 
 _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
@@ -49,24 +102,22 @@ class Found(Struct, frozen=True, kw_only=True):
 
 def find(request: FindRequest, *, shallow: bool = False) -> Found:
     """`shallow`: where the newest release has no device code, it is taken, whatever older ones have."""
-    wanted = candidates.wanted(request.wanted)
+    wanted = candidates.parse_requirement(request.wanted)
     if request.pre:
         wanted.specifier.prereleases = True
     budget = Budget(request.budget)
     with client.Session() as session, ThreadPoolExecutor(1) as beside:
-        looking = beside.submit(
-            named.machines_asked_for, request.on, request.refine, env=request.env, gpus=request.gpus
-        )
-        where = candidates.places(
+        looking = beside.submit(named.asked, request.on, request.refine, env=request.env, gpus=request.gpus)
+        where = candidates.configured_places(
             session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
         )
         with log.progress(f"asking your indexes for {wanted.name}"):
-            listed = candidates.listed(wanted, where, session)
+            listed = candidates.list_candidates(wanted, where, session)
         machines = looking.result()
-        bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on), shallow=shallow)
-        order = tag_order.of(machines[0])
+        bench = judging.Judge(machines, request.env, installed=bool(request.env or not request.on), shallow=shallow)
+        order = tag_order_of(machines[0])
         complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
-        rulings = _preferred([judging.by_name(each, complete) for each in listed], order)
+        rulings = _preferred([judging.judge_by_name(each, complete) for each in listed], order)
         known = catalogue.opened(request.catalogues, session)
         rulings = _by_facts(_once_a_build(rulings), bench, session, known)
         rulings = list(_by_wheels(rulings, bench, session, budget))
@@ -80,9 +131,7 @@ def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruli
 
     A plain wheel comes before a variant that is no better: not every installer takes variants.
     """
-    found = sorted(
-        rulings, key=lambda each: tag_order.place(each.candidate.wheel, order) if each.candidate.wheel else 0
-    )
+    found = sorted(rulings, key=lambda each: place_of_tags(each.candidate.wheel, order) if each.candidate.wheel else 0)
     found.sort(key=lambda each: bool(each.candidate.wheel and each.candidate.wheel.variant))
     found.sort(key=lambda each: (each.candidate.version, _build(each)), reverse=True)
     found.sort(key=lambda each: ORDER.index(each.outcome))
@@ -118,7 +167,7 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
 
 
 def _by_facts(
-    rulings: Sequence[Ruling], bench: Bench, session: client.Session, catalogues: Sequence[Catalogue]
+    rulings: Sequence[Ruling], bench: Judge, session: client.Session, catalogues: Sequence[Catalogue]
 ) -> list[Ruling]:
     """With the verdicts of all whose facts are to be had without the wheel."""
     undecided = [each for each in rulings if not each.decided]
@@ -160,13 +209,13 @@ def _facts(
     ruling: Ruling, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
 ) -> Contents | None:
     try:
-        return wheel_reading.from_facts(ruling.candidate, session, catalogues, ask=ask)
+        return judging.from_facts(ruling.candidate, session, catalogues, ask=ask)
     except CuwheelError as error:
         log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
         return None
 
 
-def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session, budget: Budget) -> Iterator[Ruling]:
+def _by_wheels(rulings: Sequence[Ruling], bench: Judge, session: client.Session, budget: Budget) -> Iterator[Ruling]:
     """With the verdicts of those that had to be read, until no other could be better."""
     best = min((each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN), key=_rank, default=None)
     read: set[Version] = set()  # releases that were, after one that nothing speaks against
@@ -209,7 +258,7 @@ def _rank(ruling: Ruling) -> int:
     return ruling.rank
 
 
-def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) -> bool:
+def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Judge) -> bool:
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
     older = _release(best) > _release(other)
     if best.rank == 0:
@@ -217,9 +266,9 @@ def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) ->
     return older and (not bench.knows_gpu or len(read) >= _OLDER_READ)
 
 
-def _read(ruling: Ruling, bench: Bench, session: client.Session, budget: Budget) -> Ruling:
+def _read(ruling: Ruling, bench: Judge, session: client.Session, budget: Budget) -> Ruling:
     try:
-        return bench.rule(ruling, wheel_reading.read(ruling.candidate, session, budget))
+        return bench.rule(ruling, judging.read_wheel(ruling.candidate, session, budget))
     except OverBudgetError:
         reason = (
             f"not read: it takes more than is left of the {size(budget.limit or 0)} that may be downloaded (--budget)"

@@ -1,4 +1,7 @@
-"""Every file of a project that the user's indexes and folders offer, as far as a requirement allows it."""
+"""Every file of a project that the user's indexes and folders offer, as far as a requirement allows it.
+
+An index answers in PEP 691 JSON or PEP 503 HTML; one bad file hides no other.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,32 @@ import contextlib
 import functools
 import re
 from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import index_listing, layout
-from cuwheel.delivery.index_listing import IndexFile
+from cuwheel.delivery import index_folder, simple_api
 from cuwheel.errors import (
+    CuwheelError,
+    MalformedError,
     NetworkError,
+    NewerSchemaError,
     UnavailableError,
     UnknownNameError,
     UnreadableError,
     UsageError,
 )
 from cuwheel.network import addresses, client, resolver, transfer
-from cuwheel.support import files, log
-from cuwheel.wheel.metadata import WheelName, normalised
+from cuwheel.support import codec, files, log
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +42,164 @@ if TYPE_CHECKING:
 
     from cuwheel.network.resolver import Release
     from cuwheel.network.settings import Settings
+
+
+# What an index says of a project's files.
+
+ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
+_HASH = re.compile(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MOST_FILES = 100_000  # of one project; those with a release for every night have some ten thousand
+_LONGEST = 4096
+_SAFE = ("http", "https")
+
+
+class IndexFile(Struct, frozen=True, kw_only=True):
+    """A file that an index offers. `url` has no login in it; `file` is safe to be the name of one.
+
+    `yanked`: why it was withdrawn, None where it was not. `uploaded`: when, as the index writes it. `facts`: the hash
+    of its facts file; empty where the index does not say whether there is one.
+    """
+
+    file: str
+    url: str
+    sha256: str | None = None
+    size: int | None = None
+    requires_python: str | None = None
+    yanked: str | None = None
+    uploaded: str | None = None
+    facts: str = ""
+
+
+class _JsonPage(msgspec.Struct):
+    meta: simple_api.Meta
+    files: tuple[msgspec.Raw, ...] = ()
+
+
+def listed_files(body: bytes, kind: str, url: str) -> tuple[IndexFile, ...]:
+    """`kind`: the media type. `url`: of the page, which its links are relative to."""
+    is_json = kind in _JSON or (not kind and body.lstrip()[:1] == b"{")
+    return tuple(_from_json(body, url) if is_json else _from_html(body, url))
+
+
+class _TooManyError(MalformedError):
+    """Not read in part: pages list their newest files last, as often as not."""
+
+    def __init__(self, url: str) -> None:
+        hint = "no project has so many: name another index with --index, or a folder of wheels with --find-links"
+        super().__init__(url, f"lists more than {_MOST_FILES:,} files", hint)
+
+
+def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
+    try:
+        page = codec.decode(body, _JsonPage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(url, f"is not a page of a package index: {error}") from error
+    if not page.meta.api_version.startswith("1."):
+        raise NewerSchemaError(url, f"simple API {page.meta.api_version}", simple_api.API_VERSION)
+    if len(page.files) > _MOST_FILES:
+        raise _TooManyError(url)
+    for raw in page.files:
+        try:
+            published = codec.decode(raw, simple_api.PublishedFile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            log.debug("%s: a file is not read: %s", url, error)
+            continue
+        yanked = published.yanked if isinstance(published.yanked, str) else "" if published.yanked else None
+        made = _listed_file(
+            url,
+            published.url,
+            sha256=published.sha256,
+            size=published.size,
+            requires_python=published.requires_python,
+            yanked=yanked,
+        )
+        if made and made.file == published.filename:
+            facts = published.facts.sha256 if published.facts else ""
+            yield replace(made, uploaded=published.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
+
+
+def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
+    parser = _Links(url)
+    try:
+        parser.feed(body.decode("utf-8", "replace"))
+        parser.close()
+    except (AssertionError, ValueError) as error:  # what html.parser raises for declarations it cannot read
+        raise MalformedError(url, f"is not a page of a package index: {error}") from error
+    base = _joined(url, parser.base) if parser.base else url
+    for link in parser.links:
+        href, _, fragment = link.get("href", "").partition("#")
+        hashed = _HASH.search(fragment)
+        size = link.get("data-size", "")
+        made = _listed_file(
+            base or url,
+            href,
+            sha256=hashed[1] if hashed else None,
+            size=int(size[:18]) if size.isascii() and size.isdigit() else None,
+            requires_python=link.get("data-requires-python") or None,
+            yanked=link.get("data-yanked"),
+        )
+        if made:
+            yield replace(made, uploaded=link.get("data-upload-time"))
+
+
+class _Links(HTMLParser):
+    def __init__(self, url: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.url = url
+        self.base = ""
+        self.links: list[dict[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "base" and not self.base:
+            self.base = given.get("href", "")
+        elif tag == "a" and given.get("href"):
+            if len(self.links) == _MOST_FILES:
+                raise _TooManyError(self.url)
+            self.links.append(given)
+
+
+def _listed_file(
+    page: str,
+    href: str,
+    *,
+    sha256: str | None,
+    size: int | None,
+    requires_python: str | None,
+    yanked: str | None,
+) -> IndexFile | None:
+    """None for what leads nowhere: a page on a server may not send us to files of this machine."""
+    url = _joined(page, href)
+    if url is None:
+        return None
+    try:
+        name = addresses.file_name(url)
+    except CuwheelError:
+        return None
+    digest = (sha256 or "").lower()
+    return IndexFile(
+        file=name,
+        url=url,
+        sha256=digest if _SHA256.fullmatch(digest) else None,
+        size=size if size is not None and size > 0 else None,
+        requires_python=requires_python if requires_python and len(requires_python) <= _LONGEST else None,
+        yanked=yanked if yanked is None else yanked[:_LONGEST],
+    )
+
+
+def _joined(page: str, href: str) -> str | None:
+    if len(href) > _LONGEST:
+        return None
+    try:
+        url = addresses.plain(urljoin(page, href.strip()))
+        scheme = addresses.split(url).scheme
+    except (CuwheelError, ValueError):
+        return None
+    own = addresses.split(page).scheme
+    return url if scheme in _SAFE or (scheme == "file" and own == "file") else None
+
 
 _LARGEST_PAGE = 1 << 27
 _AT_ONCE = 8
@@ -72,7 +239,7 @@ class Places(NamedTuple):
     own: tuple[str, ...] = ()
 
 
-def wanted(text: str) -> Requirement:
+def parse_requirement(text: str) -> Requirement:
     """`NAME[SPEC]` as somebody wrote it."""
     try:
         found = Requirement(text)
@@ -85,7 +252,7 @@ def wanted(text: str) -> Requirement:
     return found
 
 
-def places(
+def configured_places(
     found: Settings, *, indexes: Sequence[str] = (), find_links: Sequence[str] = (), no_index: bool = False
 ) -> Places:
     """What the command line says, and for names that it leaves open what pip, or else uv, is configured with."""
@@ -108,15 +275,15 @@ def places(
 @functools.cache
 def simple_index(index: str) -> str:
     """An address as installers take it: of what `cuwheel publish` wrote, the simple index in it."""
-    if addresses.local_path(index) is not None or index.rstrip("/").endswith(f"/{layout.SIMPLE}"):
+    if addresses.local_path(index) is not None or index.rstrip("/").endswith(f"/{index_folder.SIMPLE}"):
         return index
-    inside = f"{index.rstrip('/')}/{layout.SIMPLE}"
+    inside = f"{index.rstrip('/')}/{index_folder.SIMPLE}"
     return inside if _answers_at(inside) else index
 
 
 def _answers_at(index: str) -> bool:
     try:
-        with client.request("GET", f"{index.rstrip('/')}/", {"Accept": index_listing.ACCEPT}):
+        with client.request("GET", f"{index.rstrip('/')}/", {"Accept": ACCEPT}):
             return True
     except NetworkError:  # whether the server is there at all is found out when it is asked for a project
         return False
@@ -128,9 +295,10 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     uv takes each name from the first index that has it. pip takes the newest version of any: `origins` tells.
     """
     own = [
-        _address(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1])) for each in given
+        _address_of(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1]))
+        for each in given
     ]
-    others = [_address(addresses.with_login(each, client.login_at_once(each, settings))) for each in where.indexes]
+    others = [_address_of(addresses.with_login(each, client.login_at_once(each, settings))) for each in where.indexes]
     *first, last = own + others
     found = {
         "PIP_INDEX_URL": own[0],
@@ -143,11 +311,11 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     return {name: value for name, value in found.items() if value}
 
 
-def _address(index: str) -> str:
+def _address_of(index: str) -> str:
     folder = addresses.local_path(index)
     if folder is None:
         return index
-    simple = folder / layout.SIMPLE
+    simple = folder / index_folder.SIMPLE
     return (simple if simple.is_dir() else folder).absolute().as_uri()
 
 
@@ -181,7 +349,7 @@ def _origin(release: Release, where: Places, session: client.Session) -> str:
         return folder
     for index in where.own:
         if there := listed_by(index):
-            if any(_is_same(each, release) for each in there):
+            if any(_is_same_file(each, release) for each in there):
                 return index
             raise UnavailableError(
                 f"{release.file} is not from {index}, which has {project} itself: another index has that name, too",
@@ -189,7 +357,7 @@ def _origin(release: Release, where: Places, session: client.Session) -> str:
             )
     for index in where.indexes:
         with contextlib.suppress(NetworkError, UnreadableError):
-            if any(_is_same(each, release) for each in listed_by(index)):
+            if any(_is_same_file(each, release) for each in listed_by(index)):
                 return index
     return release.url
 
@@ -199,17 +367,20 @@ def _is_in(path: Path, place: str) -> bool:
     return folder is not None and path.is_relative_to(folder.absolute())
 
 
-def _is_same(listing: IndexFile, release: Release) -> bool:
+def _is_same_file(listing: IndexFile, release: Release) -> bool:
     return listing.file == release.file and (not release.sha256 or listing.sha256 in (None, release.sha256))
 
 
 def releases_of(requirement: str) -> set[Version]:
     """The versions that the configured indexes have of it."""
     with client.Session() as session:
-        return {each.version for each in listed(wanted(requirement), places(session.found), session)}
+        return {
+            each.version
+            for each in list_candidates(parse_requirement(requirement), configured_places(session.found), session)
+        }
 
 
-def listed(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
+def list_candidates(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
     """All that the requirement allows, each file once; the first place that lists one decides where it comes from."""
     project = normalised(requirement.name)
     links = [(each, functools.partial(_of_links, each, session)) for each in where.find_links]
@@ -217,7 +388,7 @@ def listed(requirement: Requirement, where: Places, session: client.Session) -> 
     others = [(each, functools.partial(_of_index, each, project, session)) for each in where.indexes]
     found: dict[str, Candidate] = {}
     # One of `own` that does not answer may be the one that has it: no other index is asked in its place.
-    for place, answer in _answers(own, every=True):
+    for place, answer in _ask_all(own, every=True):
         for file in answer:
             if made := _candidate(file, project, place):
                 found.setdefault(made.file, made)
@@ -227,7 +398,7 @@ def listed(requirement: Requirement, where: Places, session: client.Session) -> 
         raise UnreadableError(wrong[0], "is not a package index", hint="give the address that ends in /simple")
     asked = [*links, *(() if found else others)]
     seen_index = False
-    for place, answer in _answers(asked):
+    for place, answer in _ask_all(asked):
         if seen_index and where.first_only and place in where.indexes:
             continue
         listed_there = [each for file in answer if (each := _candidate(file, project, place))]
@@ -240,7 +411,7 @@ def listed(requirement: Requirement, where: Places, session: client.Session) -> 
     return tuple(_allowed(requirement, found.values()))
 
 
-def _answers(
+def _ask_all(
     asked: Sequence[tuple[str, Callable[[], Iterable[IndexFile]]]], *, every: bool = False
 ) -> Iterator[tuple[str, tuple[IndexFile, ...]]]:
     """In order, asked at the same time. One that cannot be reached is a warning, unless none can, or `every` must."""
@@ -270,10 +441,8 @@ def _answers(
 def _of_index(index: str, project: str, session: client.Session) -> Iterable[IndexFile]:
     if folder := addresses.local_path(index):
         return _of_folder_index(folder, project)
-    page = transfer.read_page(
-        f"{index.rstrip('/')}/{project}/", accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session
-    )
-    return index_listing.files(page.body, page.kind, page.url)
+    page = transfer.read_page(f"{index.rstrip('/')}/{project}/", accept=ACCEPT, limit=_LARGEST_PAGE, session=session)
+    return listed_files(page.body, page.kind, page.url)
 
 
 def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
@@ -292,8 +461,8 @@ def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
 def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
     local = addresses.local_path(place)
     if local is None:
-        page = transfer.read_page(place, accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session)
-        return index_listing.files(page.body, page.kind, page.url)
+        page = transfer.read_page(place, accept=ACCEPT, limit=_LARGEST_PAGE, session=session)
+        return listed_files(page.body, page.kind, page.url)
     if local.is_dir():
         return tuple(_in_folder(local))
     if not local.is_file():
@@ -304,7 +473,7 @@ def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
 def _of_page(path: Path) -> Iterable[IndexFile]:
     body = files.read(path, _LARGEST_PAGE, "a page of an index")
     kind = "application/json" if path.suffix == ".json" else "text/html"
-    return index_listing.files(body, kind, path.absolute().as_uri())
+    return listed_files(body, kind, path.absolute().as_uri())
 
 
 def _in_folder(folder: Path) -> Iterator[IndexFile]:

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import judging
+from cuwheel.delivery import index_folder, judging, page, page_verdicts
 from cuwheel.delivery.catalogue import SHIPPED, Catalogue
+from cuwheel.delivery.transaction import Remove, Write
 from cuwheel.device_code import wheel_facts
 from cuwheel.facts import architectures
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
+from cuwheel.support import log
 from cuwheel.verdicts import matrix
 from cuwheel.verdicts.predict import Outcome
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.catalogue import Listed
+    from cuwheel.delivery.transaction import Generator
+
 
 _MAY_BE_TAKEN = (0, 2)  # ranks: it runs, or nothing speaks against it
 _IN_PART = 1
@@ -57,7 +62,7 @@ class Reached(Struct, frozen=True, kw_only=True):
     projects: tuple[ProjectReach, ...]
 
 
-def listed(place: str | Path | None, machines: Sequence[Machine]) -> Reached:
+def reach_of_catalogue(place: str | Path | None, machines: Sequence[Machine]) -> Reached:
     """Of the catalogue in a folder or at a URL, or of the one that ships; without machines, on every generation."""
     with client.Session() as session:
         found = Catalogue(place or SHIPPED, session)
@@ -122,3 +127,40 @@ def _newest(catalogue: Catalogue, wheels: Sequence[Listed], machines: Sequence[M
                 answers.setdefault(machine.name, found)
     for machine in machines:
         yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))
+
+
+# A catalogue in the page of an index: of each package the newest release that runs on each kind of GPU.
+
+_LOOKS = {"native": "good", "compatible": "good", "jit": "fair", "partial": "poor", "unknown": "none", "fails": "bad"}
+_WORDS = {"jit": " jit", "partial": " partly", "unknown": " no code"}
+
+
+def catalogue_page_generator(place: str) -> Generator:
+    """Of the page for a catalogue; of its removal for `none`."""
+    return lambda _index, _wanted: _page_steps(place)
+
+
+def _page_steps(place: str) -> Iterator[Write | Remove]:
+    if place == index_folder.NO_CATALOGUE:
+        yield Remove(index_folder.CATALOGUE_PAGE)
+        return
+    with log.progress("judging what the catalogue holds"):
+        yield Write(index_folder.CATALOGUE_PAGE, _render_page(place))
+
+
+def _render_page(place: str) -> bytes:
+    """For a usual computer: the catalogue's wheels are for one platform, and a Jetson is another."""
+    capabilities = page_verdicts.capabilities(page_verdicts.PLACES[0])
+    machines = [Machine(name=str(each), capability=each) for each in capabilities]
+    found = reach_of_catalogue(None if place == index_folder.SHIPPED_CATALOGUE else place, machines)
+    columns = [(str(each), architectures.find_architecture(each).generation) for each in capabilities]
+    return page.render(
+        "catalogue.html.j2",
+        projects=found.projects,
+        wheels=found.wheels,
+        date=found.date,
+        columns=columns,
+        looks=_LOOKS,
+        words=_WORDS,
+        version=__version__,
+    )

@@ -3,30 +3,141 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from packaging.version import Version
 
-from cuwheel.delivery import candidates, catalogue_reading
+from cuwheel.clusters.task import Task
+from cuwheel.delivery import candidates, judging
+from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.catalogue import Listed, Store
+from cuwheel.device_code.wheel_facts import WheelFacts
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.network import client
-from cuwheel.network.remote import Budget
-from cuwheel.support import files, log
+from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.support import codec, files, log
 from cuwheel.support.locking import locked
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from packaging.version import Version
-
-    from cuwheel.delivery.candidates import Candidate
-    from cuwheel.delivery.catalogue_reading import Reader
+    from cuwheel.clusters.engine import Engine
     from cuwheel.delivery.request import CatalogueRequest
+
+
+# Wheels of a project read into a catalogue: here, a few at once, or by the workers of a cluster.
+
+_AT_ONCE = 2
+_MEMORY = 10**9
+
+
+class WheelRead(Struct, frozen=True, kw_only=True):
+    """`facts`, or why there are none."""
+
+    candidate: Candidate
+    facts: WheelFacts | None = None
+    problem: str = ""
+    over_budget: bool = False
+
+
+class Reader(Protocol):
+    def read(self, wanted: Sequence[Candidate]) -> Iterator[WheelRead]: ...
+
+
+class ReadHere:
+    def __init__(self, session: client.Session, budget: Budget) -> None:
+        self._session, self._budget = session, budget
+
+    def read(self, wanted: Sequence[Candidate]) -> Iterator[WheelRead]:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(self._one, wanted)
+
+    def _one(self, candidate: Candidate) -> WheelRead:
+        try:
+            return WheelRead(candidate=candidate, facts=judging.facts_of(candidate, self._session, self._budget))
+        except OverBudgetError:
+            return WheelRead(candidate=candidate, over_budget=True)
+        except CuwheelError as error:
+            log.warning("%s: %s", candidate.file, error.message)
+            return WheelRead(candidate=candidate, problem=error.message)
+
+
+class ReadInputs(Struct, frozen=True, kw_only=True):
+    """A candidate on its way to a worker, and how much of the budget is left for it."""
+
+    listing: IndexFile
+    version: str
+    index: str
+    left: int | None
+
+
+class ReadAnswer(Struct, frozen=True, kw_only=True):
+    facts: WheelFacts | None
+    downloaded: int
+
+
+class ReadOnCluster:
+    """Workers ask the indexes with their own settings. Files of this machine are read here."""
+
+    def __init__(self, machine: Engine, here: ReadHere, budget: Budget) -> None:
+        self._engine, self._here, self._budget = machine, here, budget
+
+    def read(self, wanted: Sequence[Candidate]) -> Iterator[WheelRead]:
+        yield from self._here.read([each for each in wanted if each.path])
+        remote = {each.file: each for each in wanted if not each.path}
+        expected = 0
+        tasks = []
+        for each in remote.values():
+            left = None if self._budget.limit is None else self._budget.limit - self._budget.used - expected
+            expected += each.listing.size or 0
+            tasks.append(_task(each, left))
+        for done in self._engine.run(tasks):
+            yield self._read(remote[done.task.id], done.problem, done.text)
+
+    def _read(self, candidate: Candidate, problem: str, text: str) -> WheelRead:
+        if problem:
+            return WheelRead(candidate=candidate, problem=problem)
+        answer = codec.decode(text, ReadAnswer)
+        self._budget.used += answer.downloaded
+        if answer.facts is None:
+            return WheelRead(candidate=candidate, over_budget=True)
+        if answer.facts.file != candidate.file or answer.facts.sha256 != candidate.listing.sha256:
+            return WheelRead(candidate=candidate, problem="the worker's facts are about another wheel")
+        return WheelRead(candidate=candidate, facts=answer.facts)
+
+
+def _task(candidate: Candidate, left: int | None) -> Task:
+    given = ReadInputs(listing=candidate.listing, version=str(candidate.version), index=candidate.index, left=left)
+    return Task(
+        id=candidate.file,
+        function="cuwheel.delivery.cataloguing:facts_on_worker",
+        parameters=codec.encode(given).decode(),
+        memory=_MEMORY,
+        seconds=float(candidate.listing.size or 0),  # the largest take longest
+    )
+
+
+def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[str, dict[str, Path]]:
+    """On a worker."""
+    given = codec.decode(task.parameters, ReadInputs)
+    wheel = WheelName.parse(given.listing.file)
+    candidate = Candidate(listing=given.listing, version=Version(given.version), wheel=wheel, index=given.index)
+    budget = Budget(given.left)
+    with client.Session() as session:
+        try:
+            found = judging.facts_of(candidate, session, budget)
+        except OverBudgetError:
+            found = None
+    return codec.encode_any(ReadAnswer(facts=found, downloaded=budget.used)).decode(), {}
+
 
 Outcome: TypeAlias = Literal["added", "known", "failed", "over-budget"]
 _UTC = timezone.utc
@@ -48,14 +159,14 @@ class Filled(Struct, frozen=True, kw_only=True):
     downloaded: int
 
 
-def fill(request: CatalogueRequest) -> Filled:
+def fill_catalogue(request: CatalogueRequest) -> Filled:
     """Resumable: a wheel whose facts are held already is not looked at again."""
     request.to.mkdir(parents=True, exist_ok=True)
     budget = Budget(request.budget)
     rows: list[Row] = []
     with locked(request.to, patient=True), client.Session() as session, _reader(request, session, budget) as reader:
         store = Store(request.to)
-        where = candidates.places(session.found, indexes=request.indexes, find_links=request.find_links)
+        where = candidates.configured_places(session.found, indexes=request.indexes, find_links=request.find_links)
         for name in request.names:
             with log.progress(f"asking your indexes for {name}"):
                 wanted, problem = _listed(name, where, session, request)
@@ -67,21 +178,21 @@ def fill(request: CatalogueRequest) -> Filled:
 
 @contextlib.contextmanager
 def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[Reader]:
-    here = catalogue_reading.Here(session, budget)
+    here = ReadHere(session, budget)
     if request.cluster is None:
         yield here
         return
     from cuwheel.clusters import engine, target  # noqa: PLC0415 - of an extra
 
     with engine.opened(target.parse(request.cluster), files.cache_folder() / "cluster") as machine:
-        yield catalogue_reading.OnCluster(machine, here, budget)
+        yield ReadOnCluster(machine, here, budget)
 
 
 def _listed(
     name: str, where: candidates.Places, session: client.Session, request: CatalogueRequest
 ) -> tuple[list[Candidate], str]:
     try:
-        found = candidates.listed(candidates.wanted(name), where, session)
+        found = candidates.list_candidates(candidates.parse_requirement(name), where, session)
     except UsageError:
         raise
     except CuwheelError as error:
@@ -146,7 +257,7 @@ def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Itera
             continue
         listed = Listed(
             file=candidate.file,
-            name=_name(candidate),
+            name=_name_of(candidate),
             version=str(candidate.version),
             sha256=candidate.listing.sha256 or "",
             size=candidate.listing.size or facts.size,
@@ -156,10 +267,10 @@ def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Itera
         yield _row(candidate, "added")
 
 
-def _name(candidate: Candidate) -> str:
+def _name_of(candidate: Candidate) -> str:
     return normalised(candidate.wheel.name) if candidate.wheel else ""
 
 
 def _row(candidate: Candidate, outcome: Outcome, reason: str = "") -> Row:
     version = str(candidate.version)
-    return Row(name=_name(candidate), version=version, file=candidate.file, outcome=outcome, reason=reason)
+    return Row(name=_name_of(candidate), version=version, file=candidate.file, outcome=outcome, reason=reason)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from cuwheel.building import variables
 from cuwheel.building.steps import Steps
-from cuwheel.delivery import environment_changes, import_checks, source_build
+from cuwheel.delivery import choosing, environment_changes, installing
 from cuwheel.delivery.installing import EditablePlan, Installed, broken_requirements, place_of
 from cuwheel.diagnosis import failed_job, inquiry
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UsageError
@@ -99,7 +99,7 @@ def _decided(
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"
-    rows.write_text("".join(map(source_build.fleet_row, machines)), encoding="utf-8")
+    rows.write_text("".join(map(choosing.fleet_row, machines)), encoding="utf-8")
     steps.table = replace(steps.table, for_=(str(rows),))
     best = max(steps.plan(), key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
     steps.prepare([best], [python], caller)
@@ -154,7 +154,7 @@ def _options(job: Job) -> list[str]:
 
 def _apply_or_restore(start: Installed, place: Place, job: Job, source: Path, environ: Mapping[str, str]) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was; the project's folder is not ours."""
-    before = environment_changes.installed(place.prefix)
+    before = environment_changes.installed_versions(place.prefix)
     broken = set(venvs.conflicts(place.interpreter))
     place.copy.begin(start.name)
     try:
@@ -174,7 +174,7 @@ def _apply(
 ) -> Installed:
     try:
         _install_requirements(place, job, source, environ)
-        changes = environment_changes.between(before, environment_changes.installed(place.prefix))
+        changes = environment_changes.changes_between(before, environment_changes.installed_versions(place.prefix))
         if replaced := [each for each in changes if each.from_ and packages.is_framework(each.name)]:
             # Its other users may not run with another release; a build tool may be newer.
             what = ", ".join(f"{each.name} {each.from_} by {each.to}" for each in replaced)
@@ -188,11 +188,11 @@ def _apply(
         return replace(start, problem=error.message, causes=causes)
     except CuwheelError as error:
         return replace(start, problem=error.message)
-    changes = environment_changes.between(before, environment_changes.installed(place.prefix))
+    changes = environment_changes.changes_between(before, environment_changes.installed_versions(place.prefix))
     driver = any(each.driver for each in start.machines)
-    modules = import_checks.modules_of_editable(place.prefix, place.interpreter, start.name)
-    checks = import_checks.run_modules(place.prefix, place.interpreter, modules, {}, driver=driver)
-    bad = import_checks.failed(checks)
+    modules = installing.modules_of_editable(place.prefix, place.interpreter, start.name)
+    checks = installing.import_modules(place.prefix, place.interpreter, modules, {}, driver=driver)
+    bad = installing.failed_imports(checks)
     problem = f"{bad[0].name}: {bad[0].problem or bad[0].outcome}" if bad else ""
     causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad)) if bad else ()
     return replace(start, changes=changes, checks=checks, causes=causes, problem=problem)

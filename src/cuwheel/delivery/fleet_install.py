@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from cuwheel.delivery import (
+    best_candidate,
     candidates,
     choosing,
     environment_changes,
     install_lock,
-    pinning,
     requirements_file,
-    tag_order,
     together,
 )
 from cuwheel.delivery.choosing import Choice
@@ -89,7 +88,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:
     listed = requirements_file.read(request.requirements, machine.python) if request.requirements else None
     if listed:
         own = listed.applied(own)
-        chosen = together.choose(own, listed.named, None)
+        chosen = together.choose_together(own, listed.named, None)
         choices, problem = chosen.choices, chosen.problem
     else:
         choices, problem = (choosing.choose(own, request.wanted, None),), ""
@@ -101,7 +100,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:
     if with_torch != choices:
         choices, start = with_torch, replace(start, choices=with_torch)
         releases = _releases(own, choices, machine, ())
-    settings = pinning.decided(choices, releases)
+    settings = together.settings_for(choices, releases)
     if settings.problems:
         return replace(start, problem="; ".join(f"{name}: {why}" for name, why in settings.problems.items()))
     part = Part(
@@ -133,18 +132,18 @@ def _releases(
     platform = (
         f"manylinux_{'_'.join(glibc.split('.')[:2])}_{machine.cpu}"
         if machine.os == "linux"
-        else tag_order.platform_of(machine)
+        else best_candidate.platform_of(machine)
     )
     wanted = resolver.Wanted(
         requirements=tuple(asked),
         platform=platform,
         python=versions.minor(machine.python or ""),
-        order=tag_order.of(machine),
+        order=best_candidate.tag_order_of(machine),
     )
-    found = resolver.resolve_with(wanted, environment_changes.indexes(request))
+    found = resolver.resolve_with(wanted, environment_changes.index_variables(request))
     others = [each for each in found if normalised(each.name) not in own]
     if request.indexes:  # a name that one of them has is from there
-        candidates.origins(others, candidates.places(read_settings(), indexes=request.indexes))
+        candidates.origins(others, candidates.configured_places(read_settings(), indexes=request.indexes))
     return (*own.values(), *others)
 
 

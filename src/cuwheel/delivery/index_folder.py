@@ -1,33 +1,159 @@
-"""A published folder as it stands: the pages that are its truth, its sums, and what an interrupted run left."""
+"""A published index: where things are in it, the folder as it stands, and a site as its users meet it.
+
+Every path is relative to the folder, with slashes, as it stands in links.
+"""
 
 from __future__ import annotations
 
 import bisect
 import contextlib
 import re
-from typing import TYPE_CHECKING
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, unquote, urljoin
 
 import msgspec
 from msgspec import Struct
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import layout, simple_api
-from cuwheel.delivery.simple_api import PROVENANCE, Hashes, ListedProject, Project, ProjectList
+from cuwheel.delivery import simple_api
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.support import codec, files, locking, quoting
+from cuwheel.network import addresses, transfer
+from cuwheel.network.client import StatusError
+from cuwheel.support import codec, confined, files, locking, quoting
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.delivery.simple_api import PublishedFile
 
-_PUBLISHING = f"{layout.PRIVATE}/publishing"
+
+FILES, SIMPLE = "files", "simple"
+SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+PAGE = "index.html"
+CATALOGUE_PAGE = "catalogue.html"
+SHIPPED_CATALOGUE, NO_CATALOGUE = "shipped", "none"  # in place of a folder or an address
+PRIVATE = ".cuwheel"  # a run under way: its lock and its journal
+HERE = f"../../{FILES}/"  # from a project's page in the flat index to the files
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._]*[A-Za-z0-9])?", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
+_BUILD = re.compile(r"\d[A-Za-z0-9_.]*", re.ASCII)
+_VARIANT = re.compile(r"[0-9a-z_.]+", re.ASCII)
+CHANNEL = r"(?:cu[0-9]{2,4}(?:/torch[0-9]{1,2}\.[0-9]{1,3})?|variants)"
+FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9._+!-]{1,200}(?:\.whl|-variants\.json)"
+_FILE = re.compile(FILE_NAME, re.ASCII)
+_CHANNEL = re.compile(CHANNEL, re.ASCII)
+_FEW = 100  # versions to be put among those that are in order
+_LONGEST = 200  # of a file name's 255 bytes, so that `.cuwheel.json` and a writer's own suffix fit
+
+
+def wheel_name(file: str) -> WheelName | None:
+    """The name of a wheel that may stand in a link and in a folder; None for any other, whatever it was made for."""
+    name = WheelName.parse(file)
+    if name is None or len(file) > _LONGEST or not _NAME.fullmatch(name.name):
+        return None
+    tags = all(map(_TAG.fullmatch, (name.python, name.abi, name.platform)))
+    optional = (name.build is None or _BUILD.fullmatch(name.build)) and (
+        name.variant is None or _VARIANT.fullmatch(name.variant)
+    )
+    return name if tags and optional and version_of(name.version) else None
+
+
+def is_file(name: str) -> bool:
+    """Whether a file of this name may be in an index: a wheel, or a list of variants. Pages have thousands of them."""
+    return bool(_FILE.fullmatch(name))
+
+
+def is_project(name: str) -> bool:
+    """Whether it is a normalised name of a project."""
+    return bool(_NAME.fullmatch(name.replace("-", "_"))) and canonicalize_name(name) == name
+
+
+def is_channel(name: str) -> bool:
+    return bool(_CHANNEL.fullmatch(name))
+
+
+def project_of(name: WheelName) -> str:
+    return canonicalize_name(name.name)
+
+
+@lru_cache(maxsize=1 << 15)  # a project's pages, those of its channels too, have the same ones
+def version_of(spelled: str) -> Version | None:
+    """As it stands in a file name."""
+    try:
+        return Version(spelled.replace("_", "-"))
+    except InvalidVersion:
+        return None
+
+
+def spelled_version(file: str) -> str:
+    """The version in the name of a wheel, or of what lies beside it, as it is spelt there."""
+    return file.split("-", 2)[1]
+
+
+def versions_in(files: Iterable[str], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those in these names, in the standard's spelling, the lowest first.
+
+    `known`: some of them that are in order already. Thousands need not be taken apart again for a new one.
+    """
+    spelled = {spelled_version(each) for each in files}
+    ordered = [each for each in known if each in spelled]
+    found = {str(parsed) for each in spelled.difference(ordered) if (parsed := version_of(each))}.difference(ordered)
+    if len(found) > _FEW:
+        return tuple(sorted([*ordered, *found], key=Version))
+    for each in found:
+        bisect.insort(ordered, each, key=Version)
+    return tuple(ordered)
+
+
+def project_page(project: str, channel: str = "") -> str:
+    """Without `.json` or `.html`."""
+    return f"{list_page(channel).removesuffix('index')}{project}/index"
+
+
+def list_page(channel: str = "") -> str:
+    return "/".join(filter(None, (channel, SIMPLE, "index")))
+
+
+def file_link(file: str, files_url: str = "") -> str:
+    """As a page of the flat index links to it. `files_url`: the address of the folder that holds the files."""
+    return f"{files_url.rstrip('/')}/{quote(file)}" if files_url else HERE + quote(file)
+
+
+def link_from(channel: str, link: str) -> str:
+    """The same link from a page of a channel, which is a folder or two deeper."""
+    return "../" * len(channel.split("/")) + link if channel and link.startswith(HERE) else link
+
+
+def is_here(link: str) -> bool:
+    """Whether a link of the flat index leads to this folder's own files."""
+    return link.startswith(HERE)
+
+
+def file_path(name: str) -> str:
+    return f"{FILES}/{name}"
+
+
+def paths_beside(name: str) -> Iterator[str]:
+    """A wheel and what lies beside it."""
+    yield file_path(name)
+    yield file_path(name + METADATA)
+    yield file_path(name + FACTS)
+    yield file_path(name + PROVENANCE)
+
+
+_PUBLISHING = f"{PRIVATE}/publishing"
 JOURNAL = f"{_PUBLISHING}/journal.json"
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _HEX_DIGITS, _DIGITS = b"0123456789abcdef", 64
-_LINK = rf"(?:{re.escape(layout.HERE)}\1{{}}|https?://[!-~]+)"
+_LINK = rf"(?:{re.escape(HERE)}\1{{}}|https?://[!-~]+)"
 _LINKS = rf"{_LINK.format('')}(?: {_LINK.format(re.escape(PROVENANCE))})?"
-_ENTRIES = re.compile(rf"(?:({layout.FILE_NAME}) {_LINKS}(?: {layout.CHANNEL})* ?\n)*", re.ASCII)
+_ENTRIES = re.compile(rf"(?:({FILE_NAME}) {_LINKS}(?: {CHANNEL})* ?\n)*", re.ASCII)
 _SERIAL = re.compile(rb"# serial (\d{1,18})\n\Z")
 _LONGEST_SERIAL = 28
 _PATH_AT = 66  # in a line of sums: behind the hash and two blanks
@@ -53,10 +179,10 @@ class IndexFolder:
 
     def must_be_ours(self) -> None:
         """Never write over what somebody else made."""
-        if self.path(f"{layout.list_page()}.json").exists() or self.path(JOURNAL).exists():
+        if self.path(f"{list_page()}.json").exists() or self.path(JOURNAL).exists():
             self.listed()
             return
-        theirs = [each for each in (layout.SIMPLE, layout.FILES, layout.PAGE, layout.SUMS) if self.path(each).exists()]
+        theirs = [each for each in (SIMPLE, FILES, PAGE, SUMS) if self.path(each).exists()]
         if theirs:
             raise UsageError(
                 f"{self.root} is not an index that cuwheel made: it has {', '.join(theirs)}",
@@ -78,11 +204,11 @@ class IndexFolder:
             return None
 
     def listed(self) -> Mapping[str, ListedProject]:
-        path = f"{layout.list_page()}.json"
+        path = f"{list_page()}.json"
         data = self.read(path)
         if data is None:
             return {}
-        found = simple_api.parse(data, ProjectList, str(self.path(path)))
+        found = simple_api.parse_page(data, ProjectList, str(self.path(path)))
         if found.schema != simple_api.SCHEMA:
             raise UsageError(
                 f"{self.root} is not an index that cuwheel made", hint="publish into a new folder: --to index"
@@ -91,12 +217,12 @@ class IndexFolder:
 
     def project(self, name: str) -> Project:
         """Without files where there is none of that name."""
-        path = f"{layout.project_page(name)}.json"
+        path = f"{project_page(name)}.json"
         data = self.read(path)
         if data is None:
             return Project(name=name)
-        found = simple_api.parse(data, Project, str(self.path(path)))
-        if problem := strange(found.files) if found.name == name else f"is the page of {found.name!r}":
+        found = simple_api.parse_page(data, Project, str(self.path(path)))
+        if problem := strange_files(found.files) if found.name == name else f"is the page of {found.name!r}":
             hint = f"{quoting.here(['cuwheel', 'publish', '--check', str(self.root)])} names all that is wrong"
             raise MalformedError(self.path(path), problem, hint)
         return found
@@ -110,13 +236,13 @@ class IndexFolder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Journal()
         return Journal(
-            projects=tuple(each for each in found.projects if layout.is_project(each)),
-            channels=tuple(filter(layout.is_channel, found.channels)),
-            files=tuple(filter(layout.is_file, found.files)),
+            projects=tuple(each for each in found.projects if is_project(each)),
+            channels=tuple(filter(is_channel, found.channels)),
+            files=tuple(filter(is_file, found.files)),
         )
 
 
-def strange(files: Sequence[PublishedFile]) -> str:
+def strange_files(files: Sequence[PublishedFile]) -> str:
     """What no page of ours says: it would be written on into other pages, or lead out of the folder.
 
     All files are looked at together, since there may be thousands of them.
@@ -144,7 +270,7 @@ def _entry(file: PublishedFile) -> str:
     return f"{file.filename} {links} {' '.join(file.channels)}\n"
 
 
-def sums(data: bytes) -> dict[str, str]:
+def parse_sums(data: bytes) -> dict[str, str]:
     """Path → sha256, of the lines that say so."""
     lines = (line.partition("  ") for line in data.decode("utf-8", "replace").splitlines())
     return {path: digest for digest, _, path in lines if _HEX.fullmatch(digest) and path}
@@ -156,7 +282,7 @@ def changed_sums(data: bytes, changes: Mapping[str, str | None], *, sound: bool)
     `sound`: the rest of it is as `sums_text` writes it, so that tens of thousands of lines need not be read.
     """
     if not sound:
-        whole = {**sums(data), **changes}
+        whole = {**parse_sums(data), **changes}
         return sums_text({path: digest for path, digest in whole.items() if digest})
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     for path, digest in changes.items():
@@ -182,3 +308,83 @@ def with_serial(data: bytes, number: int) -> bytes:
 def sums_text(sums: Mapping[str, str]) -> bytes:
     """As `sha256sum --check` reads it."""
     return "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())).encode()
+
+
+# A published index as its users meet it: in a folder, or on a server.
+
+_ABSENT = (404, 410)
+
+
+class Site(Protocol):
+    """`name`: as people know it. Paths are relative to the folder of the index."""
+
+    name: str
+
+    def read(self, path: str) -> bytes | None:
+        """A page; None where there is none."""
+
+    def file(self, page: str, link: str) -> contextlib.AbstractContextManager[Path | None]:
+        """What a page links to, on this disk as long as the block lasts; None where the link leads nowhere."""
+
+
+class FolderSite:
+    def __init__(self, root: Path) -> None:
+        self.index = IndexFolder(root)
+        self.name = str(root)
+
+    def read(self, path: str) -> bytes | None:
+        return self.index.read(path)
+
+    @contextlib.contextmanager
+    def file(self, page: str, link: str) -> Iterator[Path | None]:
+        if "://" in link:
+            with _downloaded(link) as path:
+                yield path
+            return
+        relative = unquote(urljoin(f"http://index/{page}", link)).removeprefix("http://index/")
+        try:
+            path = confined.inside(self.index.root.resolve(), relative, self.index.path(page))
+        except MalformedError:
+            yield None
+            return
+        yield path if path.is_file() else None
+
+
+class WebSite:
+    def __init__(self, url: str) -> None:
+        base = url.rstrip("/").removesuffix(f"/{PAGE}").removesuffix(f"/{SIMPLE}")
+        self.name = addresses.plain(base)
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return transfer.fetch(f"{self.name}/{path}", limit=simple_api.LARGEST_PAGE)
+        except StatusError as error:
+            if error.status in _ABSENT:
+                return None
+            raise
+
+    @contextlib.contextmanager
+    def file(self, page: str, link: str) -> Iterator[Path | None]:
+        url = urljoin(f"{self.name}/{page}", link)
+        if not url.startswith(("https://", "http://")):
+            yield None
+            return
+        with _downloaded(url) as path:
+            yield path
+
+
+def open_site(place: str | Path) -> Site:
+    text = str(place)
+    if text.startswith(("https://", "http://")):
+        return WebSite(text)
+    local = addresses.local_path(text)
+    return FolderSite(local or Path(place))
+
+
+@contextlib.contextmanager
+def _downloaded(url: str) -> Iterator[Path | None]:
+    with tempfile.TemporaryDirectory(prefix="cuwheel-check-") as folder:
+        path = Path(folder, addresses.file_name(url))
+        with contextlib.suppress(StatusError):
+            transfer.download(url, path)
+        yield path if path.exists() else None

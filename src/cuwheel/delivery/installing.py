@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from contextlib import nullcontext
+from dataclasses import replace as replace_field  # noqa: TID251 - of its own dataclasses
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,41 +13,44 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.changes.slim import targets
+from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.delivery import (
     candidates,
     choosing,
     environment_changes,
     fleet_install,
-    import_checks,
     install_lock,
     pin_files,
-    pinning,
     requirements_file,
     signing,
-    slimmed_wheels,
     together,
 )
 from cuwheel.delivery.choosing import Choice
-from cuwheel.delivery.environment_changes import Change
-from cuwheel.delivery.environment_copy import Copy
+from cuwheel.delivery.environment_changes import Change, EnvironmentCopy
 from cuwheel.delivery.fleet_install import Fleet
 from cuwheel.delivery.install_lock import InstallLock, Part
-from cuwheel.delivery.pinning import Settings
-from cuwheel.delivery.slimmed_wheels import Slimmed
+from cuwheel.delivery.together import Settings
 from cuwheel.diagnosis import inquiry
 from cuwheel.diagnosis.diagnosis import Cause
-from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UnreadableError
+from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UnreadableError, UsageError
 from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
 from cuwheel.network import addresses, venvs
+from cuwheel.network.resolver import Release
 from cuwheel.network.settings import read_settings
+from cuwheel.proving import checks, installation, libraries, modules
 from cuwheel.proving.outcomes import Result
-from cuwheel.support import log, quoting
+from cuwheel.proving.runner import checks as runner
+from cuwheel.proving.runner import launch, variables
+from cuwheel.support import log, masking, process, quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.wording import size
-from cuwheel.verdicts.alternatives import Pin
-from cuwheel.wheel import journal
+from cuwheel.support.units import size
+from cuwheel.verdicts.pins import Pin
+from cuwheel.wheel import installed, journal
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.installed import distributions, recorded_files, site_packages
 from cuwheel.wheel.journal import Pinned
 from cuwheel.wheel.metadata import normalised
 
@@ -55,7 +60,134 @@ if TYPE_CHECKING:
     from cuwheel.delivery.candidates import Places
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.network.resolver import Release
+
+
+# Whether what was installed can be imported: in processes of their own, as `verify` does it.
+
+_ASK_S = 120.0
+_GOOD = ("passed", "skipped")
+
+
+def import_all(
+    prefix: Path, interpreter: Path, names: Sequence[str], settings: Mapping[str, str], *, driver: bool
+) -> tuple[Result, ...]:
+    """`settings`: variables that the packages need.
+
+    `driver`: without one, an import that fails for want of it proves nothing.
+    """
+    found = [each for name in names for each in _modules_of(prefix, name)]
+    return import_modules(prefix, interpreter, found, settings, driver=driver)
+
+
+def import_modules(
+    prefix: Path, interpreter: Path, names: Sequence[str], settings: Mapping[str, str], *, driver: bool
+) -> tuple[Result, ...]:
+    """The same of modules by their names."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+        environ = variables.clean(os.environ, prefix, Path(folder), is_secret=masking.is_secret)
+        environ |= settings
+        environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
+        cut = launch.can_cut()
+        for number, module in enumerate(dict.fromkeys(names)):
+            check = checks.importing(module)
+            with log.progress(check.name):
+                report = runner.run(
+                    check.as_dict(),
+                    str(interpreter),
+                    environ,
+                    Path(folder, f"run-{number}"),
+                    cut=cut,
+                    hide=lambda text: masking.known(text, os.environ),
+                )
+            result = installation.as_result(report, check)
+            found.append(result if driver else libraries.without_driver(result))
+    return tuple(found)
+
+
+def modules_of_editable(prefix: Path, interpreter: Path, name: str) -> tuple[str, ...]:
+    """Its files are elsewhere, so the environment's Python is asked: what top_level.txt names, else the module that is
+    called like the distribution.
+    """
+    listed = [
+        installed.text(each.info, "top_level.txt").split()
+        for folder in site_packages(prefix)
+        for each in distributions(folder)
+        if each.name == normalised(name)
+    ]
+    wanted = (listed[0] if listed else []) or [normalised(name).replace("-", "_")]
+    question = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
+    done = process.run([interpreter, "-I", "-c", question, *wanted], timeout=_ASK_S, check=False)
+    return tuple(done.stdout.split())
+
+
+def failed_imports(results: tuple[Result, ...]) -> tuple[Result, ...]:
+    return tuple(each for each in results if each.outcome not in _GOOD)
+
+
+def _modules_of(prefix: Path, name: str) -> tuple[str, ...]:
+    for folder in site_packages(prefix):
+        for each in distributions(folder):
+            if each.name == normalised(name):
+                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
+                return modules.of_files(own, each.name, installed.text(each.info, "top_level.txt"))
+    return ()
+
+
+# Wheels on their way into an environment, without the device code that its GPUs never load.
+
+_LICENCE = "licence-on-changes"
+
+
+class Slimmed(Struct, frozen=True, kw_only=True):
+    """Bytes of the wheel's file."""
+
+    file: str
+    bytes_before: int
+    bytes_after: int
+
+
+class SlimmedReleases(Struct, frozen=True, kw_only=True):
+    """`releases`: the same, those that were cut as files of this machine."""
+
+    releases: tuple[Release, ...]
+    slimmed: tuple[Slimmed, ...]
+    findings: tuple[Finding, ...]
+
+
+def must_know_gpus(machines: Sequence[Machine]) -> None:
+    if unknown := [each.name for each in machines if each.capability is None]:
+        raise UsageError(
+            f"--slim needs a GPU, and that of {', '.join(unknown)} is not known", hint="name it: --on h100"
+        )
+
+
+def slim_releases(releases: Sequence[Release], machines: Sequence[Machine], scratch: Path) -> SlimmedReleases:
+    """Version and file name stay: RECORD and a note in the wheel say what was cut."""
+    made: list[Release] = []
+    slimmed: list[Slimmed] = []
+    findings: list[Finding] = []
+    for release in releases:
+        path = environment_changes.on_disk(release, scratch)
+        with WheelFile(path) as wheel:
+            version = wheel.distribution.version
+        asked = SlimRequest(path, machines=list(machines), output=scratch / "slimmed", version=version)
+        with log.progress(f"slimming {path.name}"):
+            done = targets.slim(asked).outcome
+        findings += [each for each in done.findings if each.severity == "error" or each.rule == _LICENCE]
+        if not done.written or done.output is None or done.wheel is None:
+            made.append(replace_field(release, url=path.as_uri()))
+            continue
+        log.info("%s: %s, was %s", path.name, size(done.wheel.bytes_after), size(done.wheel.bytes_before))
+        new = Path(done.output)
+        made.append(
+            replace_field(release, url=new.absolute().as_uri(), file=new.name, sha256=None, size=done.wheel.bytes_after)
+        )
+        slimmed.append(
+            Slimmed(file=release.file, bytes_before=done.wheel.bytes_before, bytes_after=done.wheel.bytes_after)
+        )
+    return SlimmedReleases(releases=tuple(made), slimmed=tuple(slimmed), findings=tuple(dict.fromkeys(findings)))
+
 
 _MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 
@@ -108,7 +240,7 @@ class Installed(Struct, frozen=True, kw_only=True):
 class Place(Struct, frozen=True, kw_only=True):
     prefix: Path
     interpreter: Path
-    copy: Copy
+    copy: EnvironmentCopy
 
 
 def install(request: InstallRequest) -> Installed:
@@ -142,11 +274,11 @@ def install(request: InstallRequest) -> Installed:
 def undo(env: Path | None) -> Installed:
     place = place_of(env)
     with journal.locked(place.prefix):
-        before = environment_changes.installed(place.prefix)
+        before = environment_changes.installed_versions(place.prefix)
         name, findings = place.copy.recover()
         if not name:
             name, findings = place.copy.undo()
-        changes = environment_changes.between(before, environment_changes.installed(place.prefix))
+        changes = environment_changes.changes_between(before, environment_changes.installed_versions(place.prefix))
     return Installed(name=name, prefix=str(place.prefix), changes=changes, findings=findings, written=True, undone=True)
 
 
@@ -162,7 +294,7 @@ def place_of(env: Path | None) -> Place:
             "is managed by the system: its own package manager installs there, and pip and uv refuse to",
             hint="python3 -m venv .venv, then --env .venv",
         )
-    return Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
+    return Place(prefix=prefix, interpreter=interpreter, copy=EnvironmentCopy(prefix))
 
 
 def _lock(request: InstallRequest, fleet: Path) -> Installed:
@@ -181,10 +313,10 @@ def _from_lock(request: InstallRequest, place: Place, lock: InstallLock) -> Inst
     """This machine's part: no index is asked, and no file taken that is not the lock's."""
     machines = named.machines_asked_for(request.on, request.refine, env=place.prefix, gpus=request.gpus)
     part = install_lock.part_for(lock, machines)
-    there = environment_changes.installed(place.prefix)
+    there = environment_changes.installed_versions(place.prefix)
     wanted = [each for each in part.files if there.get(each.name) != each.version]
     found = {each.file: fleet_install.found_in(each, request.find_links) for each in wanted}
-    releases = tuple(environment_changes.locked(each, found[each.file]) for each in wanted)
+    releases = tuple(environment_changes.locked_release(each, found[each.file]) for each in wanted)
     missing = [each.file for each in releases if not _can_be_had(each, offline=request.no_index)]
     if missing:
         raise UnavailableError(
@@ -207,13 +339,13 @@ def _can_be_had(release: Release, *, offline: bool) -> bool:
 def _from_requirements_file(request: InstallRequest, place: Place, path: Path) -> Installed:
     listed = requirements_file.read(path, venvs.version_of(place.interpreter))
     request = listed.applied(request)
-    found = together.choose(request, listed.named, place.prefix)
+    found = together.choose_together(request, listed.named, place.prefix)
     if found.problem:
         return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=found.problem)
     try:
         return _from_choices(request, place, found.choices, listed)
     except ToolError as error:
-        problem = environment_changes.conflict(error.output) or error.message
+        problem = environment_changes.conflict_in(error.output) or error.message
         return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=problem)
 
 
@@ -224,14 +356,14 @@ def _from_choices(
     start = Installed(name=name, prefix=str(place.prefix), choices=choices)
     if not all(each.is_made for each in choices):
         return start
-    there = environment_changes.installed(place.prefix)
-    releases = environment_changes.planned(place.interpreter, choices, request, there, listed)
+    there = environment_changes.installed_versions(place.prefix)
+    releases = environment_changes.plan_releases(place.interpreter, choices, request, there, listed)
     new = {normalised(each.name) for each in releases} - there.keys()
     with_torch = together.with_required_torch(request, choices, new, place.prefix)
     if with_torch != choices:
         choices, start = with_torch, replace(start, choices=with_torch)
-        releases = environment_changes.planned(place.interpreter, choices, request, there)
-    settings = pinning.decided(choices, releases)
+        releases = environment_changes.plan_releases(place.interpreter, choices, request, there)
+    settings = together.settings_for(choices, releases)
     if settings.problems:
         return replace(start, choices=tuple(_refused(each, settings) for each in choices))
     machines = choices[0].found.machines if choices else ()
@@ -246,12 +378,12 @@ def _apply_if_allowed(
     after = {**there, **{normalised(each.name): each.version for each in releases}}
     index_of = {} if start.part else _origins(request, start.choices, releases)
     changes = tuple(
-        replace(each, index=index_of.get(each.name, "")) for each in environment_changes.between(there, after)
+        replace(each, index=index_of.get(each.name, "")) for each in environment_changes.changes_between(there, after)
     )
     allowed = {*start.names, *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     slim_for = start.machines if request.slim else ()
-    slimmed_wheels.must_know_gpus(slim_for)
+    must_know_gpus(slim_for)
     places = tuple(map(pin_files.place, request.pin))
     pinned = pin_files.pending(places, place.prefix, start.settings.variables) if places else ()
     planned = replace(start, changes=changes, refused=refused, pinned=pinned)
@@ -262,12 +394,9 @@ def _apply_if_allowed(
     return _apply_or_restore(planned, place, releases, slim_for)
 
 
-def _where(request: InstallRequest) -> Places:
-    return candidates.places(
-        read_settings(),
-        indexes=request.indexes,
-        find_links=request.find_links,
-        no_index=request.no_index,
+def _with_place(request: InstallRequest) -> Places:
+    return candidates.configured_places(
+        read_settings(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
     )
 
 
@@ -275,11 +404,11 @@ def _origins(request: InstallRequest, choices: Sequence[Choice], releases: Seque
     """Where each file is from. `find` keeps the rule of one index for a name; installers may not."""
     own = {each.name: each.ruling.candidate.index for each in choices if each.ruling}
     others = [each for each in releases if normalised(each.name) not in own]
-    return own | (candidates.origins(others, _where(request)) if others else {})
+    return own | (candidates.origins(others, _with_place(request)) if others else {})
 
 
 def _unsigned(request: InstallRequest, choices: Sequence[Choice], releases: Sequence[Release], signers: Path) -> str:
-    where = _where(request)
+    where = _with_place(request)
     listed = [ruling.candidate for each in choices for ruling in each.found.rulings]
     return signing.problem_of(releases, (*where.own, *where.indexes), signers, listed)
 
@@ -320,11 +449,11 @@ def _apply_and_import(
             if contradicted:
                 return replace(planned, findings=contradicted, problem=contradicted[0].message)
             if slim_for:
-                cut = slimmed_wheels.slim(releases, slim_for, Path(scratch))
+                cut = slim_releases(releases, slim_for, Path(scratch))
                 releases = cut.releases
                 planned = replace(planned, slimmed=cut.slimmed, findings=cut.findings)
             if releases:
-                environment_changes.apply(place.interpreter, releases, Path(scratch))
+                environment_changes.install_releases(place.interpreter, releases, Path(scratch))
                 place.copy.must_keep_out()
                 environment_changes.hide_origins(place.prefix, releases)
         for each in planned.pinned:
@@ -335,8 +464,8 @@ def _apply_and_import(
     except CuwheelError as error:
         return replace(planned, problem=error.message)
     settings, driver = planned.settings.needed, any(each.driver for each in planned.machines)
-    checks = import_checks.run_all(place.prefix, place.interpreter, planned.names, settings, driver=driver)
-    bad = import_checks.failed(checks)
+    checks = import_all(place.prefix, place.interpreter, planned.names, settings, driver=driver)
+    bad = failed_imports(checks)
     if not bad:
         return replace(planned, checks=checks)
     causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad))

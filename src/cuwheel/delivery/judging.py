@@ -1,36 +1,174 @@
-"""Candidates against machines: what can be said by their names, then by what is in them, by the rules of `check`."""
+"""Candidates against machines: by their names, then by what is in them, by the rules of `check`.
+
+What is in one is read as cheaply as it can be: from a facts file, the cache, or the wheel itself.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from cuwheel.delivery import catalogue
 from cuwheel.delivery.candidates import Candidate
-from cuwheel.delivery.wheel_reading import Origin
+from cuwheel.device_code import source, wheel_facts
 from cuwheel.device_code.libraries import Survey
-from cuwheel.facts import packages
-from cuwheel.machine import python_environment
-from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
-from cuwheel.verdicts.alternatives import Pin
+from cuwheel.device_code.survey import survey_wheel
+from cuwheel.errors import CuwheelError
+from cuwheel.facts import libraries
+from cuwheel.machine import torch_installed
+from cuwheel.network import addresses, client, transfer
+from cuwheel.network.remote import RemoteFile
+from cuwheel.support import files, log
+from cuwheel.support.units import file_name, size, some
+from cuwheel.verdicts import matrix, pins, tags, torch_releases
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.predict import Outcome
-from cuwheel.verdicts.verdict import worst_outcome
+from cuwheel.verdicts.verdict import worst
+from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.delivery.wheel_reading import Contents
+    from cuwheel.delivery.catalogue import Catalogue
     from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
+    from cuwheel.network.remote import Budget
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.verdict import Verdict
     from cuwheel.wheel.metadata import WheelName
+
+
+# What is in a candidate.
+
+Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]
+_LARGEST_FACTS = 1 << 26
+
+
+class Contents(NamedTuple):
+    """`origin`: where it was read."""
+
+    survey: Survey
+    origin: Origin
+
+
+def from_facts(
+    candidate: Candidate, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
+) -> Contents | None:
+    """Without the wheel. `ask`: also for a facts file that no index mentions."""
+    if kept := _kept_facts(candidate):
+        return Contents(wheel_facts.survey(kept), "cache")
+    if known := catalogue.look_up(catalogues, candidate):
+        return Contents(wheel_facts.survey(known), "catalogue")
+    data = _facts_beside(candidate, session, ask=ask)
+    facts = _checked_facts(data, candidate) if data else None
+    if facts is None:
+        return None
+    keep_facts(candidate, facts)
+    return Contents(wheel_facts.survey(facts), "facts file")
+
+
+def _facts_beside(candidate: Candidate, session: client.Session, *, ask: bool) -> bytes | None:
+    """The facts file that lies where the wheel does."""
+    if candidate.path:
+        place = candidate.path.with_name(candidate.file + wheel_facts.SUFFIX)
+        return files.read_if_present(place, _LARGEST_FACTS, "facts of a wheel")
+    if not (candidate.listing.facts or ask) or addresses.split(candidate.listing.url).query:
+        return None
+    try:
+        return transfer.fetch(candidate.listing.url + wheel_facts.SUFFIX, limit=_LARGEST_FACTS, session=session)
+    except client.NotThereError:
+        return None
+
+
+def _checked_facts(data: bytes, candidate: Candidate) -> WheelFacts | None:
+    """None, and a warning, where it is not what the index says, or about another wheel: the wheel itself decides."""
+    listing = candidate.listing
+    problem = ""
+    if listing.facts and files.sha256_of(data) != listing.facts:
+        problem = "its hash is not the one that the index lists"
+    else:
+        try:
+            facts = wheel_facts.parse(data, candidate.file + wheel_facts.SUFFIX)
+        except CuwheelError as error:
+            problem = error.message
+        else:
+            if facts.file == candidate.file and listing.sha256 in (None, facts.sha256):
+                return facts
+            problem = "it is about another wheel"
+    log.warning("the facts file of %s is not used: %s", candidate.file, problem)
+    return None
+
+
+def read_wheel(candidate: Candidate, session: client.Session, budget: Budget) -> Contents:
+    """From the wheel: of one on a server only the libraries and what is about them; nothing is kept but facts."""
+    if candidate.listing.sha256 and not candidate.path:
+        return Contents(wheel_facts.survey(facts_of(candidate, session, budget)), "wheel")
+    with _opened(candidate, session, budget) as wheel:
+        return Contents(survey_wheel(wheel, detail="containers"), "wheel")
+
+
+def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFacts:
+    """All facts of a wheel: kept ones, else from the wheel."""
+    if kept := _kept_facts(candidate):
+        return kept
+    with _opened(candidate, session, budget) as wheel:
+        facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.listing.sha256)
+    keep_facts(candidate, facts)
+    return facts
+
+
+def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFile:
+    listing = candidate.listing
+    if candidate.path:
+        return WheelFile(candidate.path)
+    wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
+    try:
+        stored = sum(each.member.stored for each in source.of_wheel(wheel).items if isinstance(each, source.ZipItem))
+        budget.must_allow(listing.url, stored)
+    except BaseException:
+        wheel.close()
+        raise
+    log.info("reading %s of %s (%s)", size(stored), candidate.file, size(wheel.size))
+    return wheel
+
+
+def _place_in_cache(candidate: Candidate) -> Path | None:
+    """By the hash and the server: what one says of a hash is not believed of another's file."""
+    if candidate.listing.sha256 is None:
+        return None
+    server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.listing.url))
+    key = files.sha256_of(f"{candidate.listing.sha256}{server}".encode())
+    return files.cache_folder() / "facts-files" / key[:2] / f"{key}{wheel_facts.SUFFIX}"
+
+
+def _kept_facts(candidate: Candidate) -> WheelFacts | None:
+    place = _place_in_cache(candidate)
+    if place is None:
+        return None
+    try:
+        facts = wheel_facts.load(place)
+    except CuwheelError:  # there is none, or another cuwheel wrote it
+        return None
+    return facts if facts.sha256 == candidate.listing.sha256 and facts.file == candidate.file else None
+
+
+def keep_facts(candidate: Candidate, facts: WheelFacts) -> None:
+    """A cache that cannot be written is no reason to fail."""
+    place = _place_in_cache(candidate)
+    if place is None:
+        return
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.write(place, wheel_facts.encoded(facts))
+    except (OSError, CuwheelError) as error:
+        log.debug("the facts of %s are not kept: %s", candidate.file, error)
+
 
 _RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
 _ARCHS = 4
@@ -66,7 +204,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     decided: bool = True
 
 
-def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
+def judge_by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
     """What its name and its index say: undecided where that is no obstacle."""
     listing = candidate.listing
     if candidate.wheel is None:
@@ -81,7 +219,7 @@ def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
         found = wheel_tags.fits_on_machine(candidate.wheel.tags, machine)
         own = [*found[0].problems, *_python_problems(listing.requires_python, machine)]
         own += _gil_problems(candidate.wheel, machine)
-        problems += [_of(machine, each, machines) for each in own]
+        problems += [_judged(machine, each, machines) for each in own]
     if problems:
         return Ruling(candidate=candidate, outcome="fails", rank=4, reasons=tuple(dict.fromkeys(problems)))
     return Ruling(candidate=candidate, decided=False)
@@ -105,11 +243,11 @@ def _gil_problems(wheel: WheelName, machine: Machine) -> Iterator[str]:
         yield f"it is for {python}, which has to be asked for (--python)"
 
 
-def _of(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:
+def _judged(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:
     return f"{machine.name}: {reason}" if len(machines) > 1 else reason
 
 
-class Bench:
+class Judge:
     """Judges what is in candidates. `env`: the environment whose torch they would use; None where it is not known."""
 
     def __init__(
@@ -145,7 +283,7 @@ class Bench:
         verdicts = matrix.judge_all(contents.survey, machines, self._torch)
         outcome = worst_outcome(each.outcome for each in verdicts)
         errors = [
-            _of(machine, _text(finding), self._machines)
+            _judged(machine, _text(finding), self._machines)
             for machine, verdict in zip(self._machines, verdicts, strict=True)
             for finding in verdict.findings
             if finding.severity == "error" or finding.rule in _OF_TORCH
@@ -179,7 +317,7 @@ class Bench:
         for machine in self._machines:
             if machine.torch and (names := library_sources.lacking_torch_symbols(survey, machine.torch)):
                 what = "a symbol" if len(names) == 1 else f"{len(names)} symbols"
-                yield _of(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
+                yield _judged(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
         """A torch that it does not go with, installed, asked for or planned: an installer would bring another one."""
@@ -197,12 +335,12 @@ class Bench:
                 {taken.arch for each in verdict.libraries if each.loaded is not False for taken in each.rests_on}
             )
             if verdict.outcome != "unknown" and archs:
-                yield _of(machine, f"takes {a_few(archs, _ARCHS)}", self._machines)
-            yield from (_of(machine, each.message, self._machines) for each in verdict.findings if not archs)
+                yield _judged(machine, f"takes {some(archs, _ARCHS)}", self._machines)
+            yield from (_judged(machine, each.message, self._machines) for each in verdict.findings if not archs)
 
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
         for machine, verdict in zip(self._machines, verdicts, strict=True):
-            yield from (_of(machine, each, self._machines) for each in verdict.conditions)
+            yield from (_judged(machine, each, self._machines) for each in verdict.conditions)
 
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:

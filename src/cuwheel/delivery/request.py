@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cuwheel.clusters import target
-from cuwheel.delivery import candidates, layout, pin_files
+from cuwheel.delivery import candidates, index_folder, pin_files
 from cuwheel.device_code import pinned
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
@@ -83,8 +83,8 @@ def must_be_line(reason: str) -> None:
 
 def must_be_file(word: str) -> None:
     """What an index may have, as people name it."""
-    release = pinned.is_pinned(word) and layout.version(word.partition("==")[2])
-    if layout.wheel_name(word) is None and not release:
+    release = pinned.is_pinned(word) and index_folder.version_of(word.partition("==")[2])
+    if index_folder.wheel_name(word) is None and not release:
         raise UsageError(
             f"{word[:_SHOWN]!r} is not the file name of a wheel, nor name==version",
             hint="such as foo==1.2, or foo-1.2-….whl",
@@ -133,7 +133,7 @@ class FindRequest:
         resolve_environment(self)
         must_be_positive(budget=self.budget)
         if self.wanted:
-            candidates.wanted(self.wanted)
+            candidates.parse_requirement(self.wanted)
 
     def of(self, wanted: str) -> FindRequest:
         """The same of another package, or of other versions."""
@@ -164,7 +164,7 @@ class CatalogueRequest:
         if not self.names:
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:
-            candidates.wanted(each)
+            candidates.parse_requirement(each)
         if self.budget is not None:
             must_be_positive(budget=self.budget)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.delivery import candidates, index_folder, layout, site
+from cuwheel.delivery import candidates, index_folder
 from cuwheel.delivery.simple_api import FACTS
 from cuwheel.errors import ToolError
 from cuwheel.network import addresses
@@ -132,18 +132,18 @@ class _Signed(Struct, frozen=True, kw_only=True):
 
 
 def _signed(index: str, signers: Path) -> _Signed:
-    base = index.rstrip("/").removesuffix(f"/{layout.SIMPLE}")
+    base = index.rstrip("/").removesuffix(f"/{index_folder.SIMPLE}")
     for place in (base, base.rpartition("/")[0])[:_MAIN_OF_CHANNEL]:
-        found = site.of(place)
-        sums, signature = found.read(layout.SUMS), found.read(layout.SIGNATURE)
+        found = index_folder.open_site(place)
+        sums, signature = found.read(index_folder.SUMS), found.read(index_folder.SIGNATURE)
         if sums is None:
             continue
         if signature is None:
             return _Signed(problem="the index is not signed")
         if wrong := verify(sums, signature, signers).problem:
             return _Signed(problem=wrong)
-        return _Signed(place=place, sums=index_folder.sums(sums), serial=index_folder.serial(sums)[0])
-    return _Signed(problem=f"it has no {layout.SUMS}")
+        return _Signed(place=place, sums=index_folder.parse_sums(sums), serial=index_folder.serial(sums)[0])
+    return _Signed(problem=f"it has no {index_folder.SUMS}")
 
 
 def _older(found: _Signed) -> str:
@@ -165,10 +165,10 @@ def _older(found: _Signed) -> str:
 
 def _changed(found: _Signed, listed: Sequence[Candidate]) -> str:
     for each in listed:
-        path = layout.file(each.file) + FACTS
+        path = index_folder.file_path(each.file) + FACTS
         if each.listing.facts and each.listing.facts != found.sums.get(path):
             return f"the facts of {each.file} are not those that were signed"
-        known = found.sums.get(layout.file(each.file))
+        known = found.sums.get(index_folder.file_path(each.file))
         if each.listing.sha256 and known != each.listing.sha256:
             return f"{each.file} is not the file that was signed"
     return ""
@@ -176,10 +176,10 @@ def _changed(found: _Signed, listed: Sequence[Candidate]) -> str:
 
 def _hidden(found: _Signed, projects: Collection[str]) -> str:
     """A release that was signed and that its page does not list: of an older one, nobody would know."""
-    names = [path.removeprefix(f"{layout.FILES}/") for path in found.sums]
+    names = [path.removeprefix(f"{index_folder.FILES}/") for path in found.sums]
     for project in projects:
         wanted = {each for each in names if (name := WheelName.parse(each)) and normalised(name.name) == project}
-        there = {each.file for each in candidates.files_of(f"{found.place}/{layout.SIMPLE}", project)}
+        there = {each.file for each in candidates.files_of(f"{found.place}/{index_folder.SIMPLE}", project)}
         if missing := sorted(wanted - there):
             return f"{missing[0]} was signed, and the index does not list it: a release is hidden"
     return ""

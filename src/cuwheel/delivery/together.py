@@ -1,7 +1,8 @@
-"""Several packages for one environment: one torch, one CUDA major, no library in two of its majors."""
+"""Several packages for one environment: one torch, one CUDA major, no library in two majors; and what they need set."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from functools import reduce
@@ -14,22 +15,107 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from cuwheel.delivery import best_candidate, choosing, pinning
+from cuwheel.delivery import best_candidate, choosing
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import packages
+from cuwheel.facts import libraries, versions
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import log
+from cuwheel.support.finding import Finding
+from cuwheel.verdicts import matrix, pins
+from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.best_candidate import Found
     from cuwheel.delivery.judging import Ruling
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.network.resolver import Release
+
+
+# What has to be set for what is installed: by the torch that is there, or the one that comes with it.
+
+_LOCAL = re.compile(r"\+cu(\d{2})(\d)\b", re.ASCII)
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit", re.ASCII)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """`variables`: every one that decides what these packages load; None for one that need not be set.
+
+    `problems`: by package, why it does not go with the torch that would be installed.
+    """
+
+    pins: tuple[Pin, ...] = ()
+    variables: dict[str, str | None] = {}
+    problems: dict[str, str] = {}
+
+    @property
+    def needed(self) -> dict[str, str]:
+        return {each.variable: each.value for each in self.pins}
+
+
+def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Settings:
+    """What to set for each package that is going to be installed, and what does not run even so."""
+    found: list[Pin] = []
+    variables: dict[str, str | None] = {}
+    problems: dict[str, str] = {}
+    for choice in choices:
+        if choice.ruling is None or choice.ruling.survey is None:
+            continue
+        survey = choice.ruling.survey
+        machines = machines_with_torch(choice.found.machines, releases)
+        pin = pins.needed(survey, machines)
+        if variable := pins.variable_of(survey):
+            variables[variable] = pin.value if pin else None
+        found += [pin] if pin else []
+        for machine in machines:
+            verdict = matrix.judge(survey, pin.on(machine) if pin else machine)
+            if verdict.outcome == "fails":
+                error = next((each for each in verdict.findings if each.severity == "error"), None)
+                problems[choice.name] = f"{error.message}; {error.fix}" if error else "it does not run here"
+    return Settings(pins=tuple(found), variables=variables, problems=problems)
+
+
+def machines_with_torch(machines: Sequence[Machine], releases: Sequence[Release]) -> tuple[Machine, ...]:
+    """As they are once these are installed."""
+    torch = next((each for each in releases if normalised(each.name) == "torch"), None)
+    if torch is None:
+        return tuple(machines)
+    cuda = torch_cuda(torch.version, {normalised(each.name): each.version for each in releases})
+    return tuple(replace(each, torch=torch.version, torch_cuda=cuda) for each in machines)
+
+
+def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
+    """By its local version, else by the CUDA runtime that comes with it. `others`: name → version."""
+    if match := _LOCAL.search(version):
+        return f"{match[1]}.{match[2]}"
+    runtime = next((each for name, each in others.items() if _RUNTIME.fullmatch(name)), None)
+    return versions.minor(runtime) if runtime and "+" not in version else None
+
+
+def setting_findings(settings: Settings, *, written: bool) -> tuple[Finding, ...]:
+    """Of each setting: why, whether a link would do too, and where it was written."""
+    return tuple(
+        Finding(
+            rule="library-pinned",
+            severity="note" if written else "warning",
+            message=f"with {each.setting} {each.package} loads its library for CUDA {each.cuda}, which runs here",
+            evidence=tuple(_evidence_of_pin(each)),
+            fix="" if written else "set it wherever the package is used, or have it written: --pin activate",
+        )
+        for each in settings.pins
+    )
+
+
+def _evidence_of_pin(pin: Pin) -> list[str]:
+    link = f"a link would do too, until the package is next installed, and pip does not know it: {pin.link}"
+    return [pin.why, *([link] if pin.link else [])]
+
 
 _ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
 _TORCHES = 3
@@ -51,7 +137,7 @@ class _Conflict(Struct, frozen=True, kw_only=True):
     torch: SpecifierSet | None = None
 
 
-def choose(request: InstallRequest, wanted: Sequence[str], prefix: _Prefix) -> Together:
+def choose_together(request: InstallRequest, wanted: Sequence[str], prefix: _Prefix) -> Together:
     """torch first, then each in its order; where one does not go with those before it, an older release of it."""
     asked = {normalised(Requirement(each).name): each for each in wanted}
     found, conflict = _round(request, asked, prefix)
@@ -77,14 +163,14 @@ def with_required_torch(
         return choices
     if choices[0].ruling is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
         return choices
-    found = choose(with_fields(request, wheel_only=True), [_TORCH, choices[0].wanted], prefix)
+    found = choose_together(with_fields(request, wheel_only=True), [_TORCH, choices[0].wanted], prefix)
     made = {each.name: each for each in found.choices if each.ruling}
     if found.problem or made.keys() != {choices[0].name, _TORCH}:
         return choices
     return made[choices[0].name], made[_TORCH]
 
 
-def find(request: FindRequest) -> Found:
+def find_together(request: FindRequest) -> Found:
     """What `find` puts first; where that brings a torch along which does not run, what `install` takes in its place."""
     found = best_candidate.find(request)
     start = Choice(name=normalised(found.name), wanted=request.wanted, found=found, ruling=found.chosen)
@@ -103,7 +189,7 @@ def find(request: FindRequest) -> Found:
     made, *others = with_required_torch(as_install, (start,), (_TORCH,), request.env)
     if not others:
         return found
-    reason = f"it does not go with {_named(others[0])}, which runs there"
+    reason = f"it does not go with {_name_of(others[0])}, which runs there"
     judged = {each.candidate.file for each in made.found.rulings}
     passed = (each for each in found.rulings if each.candidate.file not in judged)
     rulings = (*made.found.rulings, *(replace(each, reasons=(reason,)) for each in passed))
@@ -171,7 +257,7 @@ def _cuda_of(torch: Ruling) -> str | None:
     for each in filter(None, map(requirements.parse, torch.requires)):
         pins = [spec.version for spec in each.specifier if spec.operator == "=="]
         exact |= {normalised(each.name): pins[0]} if pins else {}
-    return pinning.torch_cuda(str(torch.candidate.version), exact)
+    return torch_cuda(str(torch.candidate.version), exact)
 
 
 def _between(one: Choice, other: Choice) -> _Conflict | None:
@@ -182,7 +268,7 @@ def _between(one: Choice, other: Choice) -> _Conflict | None:
         if _differ(mine, theirs):
             majors = sorted(packages.find_library(mine).majors)
             return _Conflict(
-                text=f"{_named(one)} needs {mine} and {_named(other)} needs {theirs}: "
+                text=f"{_name_of(one)} needs {mine} and {_name_of(other)} needs {theirs}: "
                 f"ask for a release of {other.name} for CUDA {majors[-1]}, or for another one of {one.name}"
             )
     return _about_torch(one, other)
@@ -200,12 +286,12 @@ def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
     for wanted in _torch_of(other):
         if one.name == _TORCH and one.ruling:
             if not wanted.contains(one.ruling.candidate.version, prereleases=True):
-                text = f"{_named(other)} requires torch{wanted}, and {_named(one)} is taken: ask for torch{wanted}"
+                text = f"{_name_of(other)} requires torch{wanted}, and {_name_of(one)} is taken: ask for torch{wanted}"
                 return _Conflict(text=f"{text}, or for another release of {other.name}", torch=wanted)
             continue
         for mine in _torch_of(one):
             if _exclude(mine, wanted):
-                text = f"{_named(one)} requires torch{mine} and {_named(other)} requires torch{wanted}"
+                text = f"{_name_of(one)} requires torch{mine} and {_name_of(other)} requires torch{wanted}"
                 return _Conflict(text=f"{text}: ask for another release of {one.name} or of {other.name}")
     return None
 
@@ -226,7 +312,7 @@ def _exclude(mine: SpecifierSet, theirs: SpecifierSet) -> bool:
     )
 
 
-def _named(choice: Choice) -> str:
+def _name_of(choice: Choice) -> str:
     return f"{choice.name} {choice.ruling.candidate.version}" if choice.ruling else choice.name
 
 

@@ -1,43 +1,232 @@
-"""Steps carried out: everything new is written beside its place first, then renamed, one step after the other.
+"""An update of an index as steps, and the steps carried out.
 
-Until the first name changes the index is untouched, however long the copying takes and however it ends. A journal is
-there for the run after one that was killed in between. In this order it also survives a crash of the machine: the
-journal and all new bytes are on the disk before the first name changes, all names before the journal goes.
+The index is whole after each step: what is linked to comes before the link, what was linked to goes after it. Files,
+sums, pages of projects, lists; then pages that nobody lists, sums without what goes, and last the files. The JSON of
+the flat index is a project's truth and is written before all that is derived from it: whatever interrupts the rest, the
+next run derives it again. Everything new is written beside its place first, then renamed, one step after the other.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel.delivery.index_folder import JOURNAL
-from cuwheel.delivery.steps import Copy, Remove
+from msgspec.structs import replace
+
+from cuwheel.delivery import index_folder, simple_api, update
+from cuwheel.delivery.index_folder import JOURNAL, changed_sums, serial, with_serial
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.index_folder import IndexFolder, Journal
-    from cuwheel.delivery.steps import Step
+    from cuwheel.delivery.simple_api import Project, ProjectList, PublishedFile
+    from cuwheel.delivery.update import Update
     from cuwheel.support.log import Progress
+
+
+# A project's pages in the flat index and in its channels, written once for all of them. A channel lists some of the
+# flat index's files, with links that begin a folder or two deeper: its pages are made of the flat ones' lines, since
+# there may be thousands. `update.channel_page` is what they say.
+
+# None of these can be in a text: there a quotation mark is escaped in JSON, and a bracket in HTML.
+_CHANNELS = b',"_channels":'  # the last key of a file
+_LINK = '<a href="'
+_KEYS = ('"url":"', '"provenance":"')
+
+
+def rendered_pages(page: Project, channels: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Paths and contents, the flat index first."""
+    lines, rows = simple_api.json_lines(page.files), simple_api.html_rows(page.files)
+    title = simple_api.html_title(page.name)
+    path = index_folder.project_page(page.name)
+    yield f"{path}.json", simple_api.json_with_lines(page, lines)
+    yield f"{path}.html", simple_api.html_with_rows(title, rows)
+    for channel in channels:
+        inside = [number for number, each in enumerate(page.files) if channel in each.channels]
+        if not inside:
+            continue
+        path = index_folder.project_page(page.name, channel)
+        names = (page.files[number].filename for number in inside)
+        versions = page.versions if len(inside) == len(page.files) else index_folder.versions_in(names, page.versions)
+        data = simple_api.json_with_lines(replace(page, versions=versions), _without_channels(lines, inside))
+        for key in _KEYS:
+            data = data.replace(
+                (key + index_folder.HERE).encode(), (key + index_folder.link_from(channel, index_folder.HERE)).encode()
+            )
+        html = "".join([rows[number] for number in inside])
+        html = html.replace(_LINK + index_folder.HERE, _LINK + index_folder.link_from(channel, index_folder.HERE))
+        yield f"{path}.json", data
+        yield f"{path}.html", simple_api.html_with_rows(title, [html])
+
+
+def _without_channels(lines: Sequence[bytes], inside: Iterable[int]) -> list[bytes]:
+    """Which channels a file is in, the flat index alone says."""
+    return [lines[number].rpartition(_CHANNELS)[0] + b"}" for number in inside]
+
+
+# An update as steps, in the order that was said above.
+
+
+class Copy(NamedTuple):
+    path: str
+    source: Path
+    sha256: str
+    size: int
+
+
+class Write(NamedTuple):
+    path: str
+    data: bytes
+
+
+class Remove(NamedTuple):
+    path: str
+
+
+Step: TypeAlias = "Copy | Write | Remove"
+Generator: TypeAlias = "Callable[[IndexFolder, Update], Iterable[Write | Remove]]"
+Signer: TypeAlias = "Callable[[bytes], bytes]"
+
+
+def steps_of(
+    index: IndexFolder, wanted: Update, generators: Iterable[Generator] = (), sign: Signer | None = None
+) -> list[Step]:
+    """Those that change something. `generators`: what makes further pages of an update. `sign`: makes a signature."""
+    found: list[Step] = []
+    done: dict[str, Step] = {}  # the step before that was about the same path
+    for step in _all_steps(index, wanted, generators, sign):
+        if _changes(index, step, done.get(step.path)):
+            found.append(step)
+            done[step.path] = step
+    return found
+
+
+def _all_steps(
+    index: IndexFolder, wanted: Update, generators: Iterable[Generator], sign: Signer | None
+) -> Iterator[Step]:
+    for each in wanted.arrivals:
+        yield Copy(index_folder.file_path(each.name), each.path, each.sha256, each.size)
+        yield Write(index_folder.file_path(each.name + METADATA), each.metadata)
+        yield Write(index_folder.file_path(each.name + FACTS), each.facts)
+        if each.provenance:
+            yield Write(index_folder.file_path(each.name + PROVENANCE), each.provenance)
+    documents = [Write(index_folder.file_path(name), data) for name, data in wanted.documents.items()]
+    yield from (each for each in documents if not index.path(each.path).exists())
+    number, hashes = serial(index.read(index_folder.SUMS) or b"")
+    sums = changed_sums(hashes, _changed_hashes(wanted), sound=wanted.trusts_pages)
+    number += sign is not None and sums != hashes  # a list that nobody signed may be replaced by any other
+    signature = index.read(index_folder.SIGNATURE) or b""
+    signed = _signed(with_serial(sums, number) if number else sums, signature, sign)
+    yield from signed
+    yield from _pages(wanted)
+    yield from _lists(wanted)
+    yield from documents  # those that change their content: what is new in them is linked to by now
+    for generate in generators:
+        yield from generate(index, wanted)
+    yield from _unlisted(wanted)
+    lost = sorted(path for name in wanted.gone for path in index_folder.paths_beside(name))
+    remaining = changed_sums(sums, dict.fromkeys(lost), sound=True)
+    if remaining != sums:
+        number += sign is not None
+        yield from _signed(with_serial(remaining, number) if number else remaining, signed[-1].data, sign)
+    yield from map(Remove, lost)
+
+
+def _signed(sums: bytes, before: bytes, sign: Signer | None) -> list[Write]:
+    """The sums and their signature. In between, the file of signatures has both: one of them fits what is read."""
+    if sign is None:
+        return [Write(index_folder.SUMS, sums)]
+    signature = sign(sums)
+    return [
+        Write(index_folder.SIGNATURE, signature + before),
+        Write(index_folder.SUMS, sums),
+        Write(index_folder.SIGNATURE, signature),
+    ]
+
+
+def _changes(index: IndexFolder, step: Step, before: Step | None) -> bool:
+    path = index.path(step.path)
+    if isinstance(step, Remove):
+        return path.exists() if before is None else not isinstance(before, Remove)
+    if isinstance(step, Copy):
+        return not path.exists() or files.sha256(path) != step.sha256
+    if isinstance(before, Write):
+        return before.data != step.data
+    return index.size(step.path) != len(step.data) or index.read(step.path) != step.data
+
+
+def _changed_hashes(wanted: Update) -> Mapping[str, str]:
+    """Of what was given, and of what an interrupted run may have left without them."""
+    given = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
+    repaired = wanted.repairs.projects if wanted.repairs else ()
+    listed = (each for name in repaired for each in wanted.projects[name].files)
+    return {path: digest for each in (*given, *listed) for path, digest in sums_of(each)}
+
+
+def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
+    """What SHA256SUMS says of a file and of what lies beside it."""
+    path = index_folder.file_path(file.filename)
+    yield from ((path + suffix, sha256) for suffix, sha256 in (("", file.sha256), *file.beside()) if sha256)
+
+
+def _pages(wanted: Update) -> Iterator[Write]:
+    for page in wanted.projects.values():
+        if page.files:
+            yield from (Write(path, data) for path, data in rendered_pages(page, wanted.channels))
+
+
+def _lists(wanted: Update) -> Iterator[Write]:
+    yield from _written(index_folder.list_page(), wanted.listed)
+    for channel in wanted.channels:
+        inside = update.project_list(wanted.listed, channel)
+        if inside.projects:
+            yield from _written(index_folder.list_page(channel), inside)
+
+
+def _unlisted(wanted: Update) -> Iterator[Remove]:
+    """Lists of channels that have nothing any more, then pages of projects that no list has."""
+    for channel in wanted.channels:
+        if channel not in wanted.all_channels:
+            yield from _removed(index_folder.list_page(channel))
+    for name, page in wanted.projects.items():
+        there = update.channels_of(page)
+        for channel in wanted.channels:
+            if channel not in there:
+                yield from _removed(index_folder.project_page(name, channel))
+        if not page.files:
+            yield from _removed(index_folder.project_page(name))
+
+
+def _written(path: str, page: ProjectList) -> Iterator[Write]:
+    yield Write(f"{path}.json", simple_api.encode_page(page))
+    yield Write(f"{path}.html", simple_api.html_page(page))
+
+
+def _removed(path: str) -> Iterator[Remove]:
+    yield Remove(f"{path}.json")
+    yield Remove(f"{path}.html")
+
 
 _HINT = "the index still serves what it did before; publish again to go on"
 
 
-def execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
+def carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     """Under the index's lock."""
     with files.errors_of(index.root, _HINT):
         # A run may also have been killed while it wrote the journal itself: then there is none, only its draft.
         _clear(index, index.root if index.journal() is not None else index.path(JOURNAL).parent)
         if steps:
-            _execute(index, steps, journal)
+            _carry_out(index, steps, journal)
         index.path(JOURNAL).unlink(missing_ok=True)
 
 
-def _execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
+def _carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     files.must_have_room(index.root, sum(each.size for each in steps if isinstance(each, Copy)))
     repairing = index.path(JOURNAL).exists()
     files.write(index.path(JOURNAL), codec.encode(journal))
@@ -53,7 +242,7 @@ def _execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> Non
                 index.path(JOURNAL).unlink()
         raise
     for step, path in zip(steps, staged, strict=True):
-        _settle(index, step, path)
+        _commit(index, step, path)
     changed = {index.path(each.path).parent for each in steps}
     files.sync_all((), sorted({folder for each in changed for folder in _folders(index, each)}))
 
@@ -89,7 +278,7 @@ def _fill(file: IO[bytes], step: Step, progress: Progress) -> None:
         )
 
 
-def _settle(index: IndexFolder, step: Step, staged: Path | None) -> None:
+def _commit(index: IndexFolder, step: Step, staged: Path | None) -> None:
     path = index.path(step.path)
     if staged:
         system_calls.rename_over(staged, path)

@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel.delivery import layout, variant_sets
+from cuwheel.delivery import index_folder, variants
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
@@ -142,7 +142,7 @@ class _Draft:
         if arrival.file is None or published not in ("", arrival.sha256):
             self.refused[arrival.name] = _differs(arrival, published)
             return False
-        url = there.url if there else layout.url(arrival.name, files_url)
+        url = there.url if there else index_folder.file_link(arrival.name, files_url)
         moment = (there and there.upload_time) or self._now
         attested = arrival.file.provenance_hashes or (there.provenance_hashes if there else None)
         listed = replace(
@@ -158,7 +158,7 @@ class _Draft:
 
     def _unlisted(self, arrival: Arrival) -> str:
         """The hash of a file of that name which no page links to, unless an interrupted run left it."""
-        path = self.index.path(layout.file(arrival.name))
+        path = self.index.path(index_folder.file_path(arrival.name))
         known = self.repairs is not None and arrival.name in self.repairs.files
         return "" if known or not path.exists() else sha256(path)
 
@@ -188,8 +188,8 @@ class _Draft:
         trusts_pages = bool(new) and self.repairs is None
         documents: dict[str, bytes] = {}
         for files in self._files.values():
-            made = variant_sets.documents(self.index, files, arrivals)
-            variant_sets.put(self.index, files, made, self._now)
+            made = variants.documents(self.index, files, arrivals)
+            variants.put_documents(self.index, files, made, self._now)
             documents |= made
         projects = {}
         for name, files in self._files.items():
@@ -215,7 +215,9 @@ class _Draft:
 def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str] = ()) -> Project:
     """Of the flat index. `known`: versions that it had before, in order."""
     ordered = tuple(sorted(files, key=lambda each: each.filename))
-    return Project(name=name, versions=layout.versions((each.filename for each in ordered), known), files=ordered)
+    return Project(
+        name=name, versions=index_folder.versions_in((each.filename for each in ordered), known), files=ordered
+    )
 
 
 def channel_page(page: Project, channel: str) -> Project:
@@ -223,14 +225,14 @@ def channel_page(page: Project, channel: str) -> Project:
     files = tuple(
         replace(
             each,
-            url=layout.url_from(channel, each.url),
-            provenance=each.provenance and layout.url_from(channel, each.provenance),
+            url=index_folder.link_from(channel, each.url),
+            provenance=each.provenance and index_folder.link_from(channel, each.provenance),
             channels=(),
         )
         for each in page.files
         if channel in each.channels
     )
-    versions = layout.versions((each.filename for each in files), page.versions)
+    versions = index_folder.versions_in((each.filename for each in files), page.versions)
     return Project(name=page.name, versions=versions, files=files)
 
 
@@ -249,26 +251,28 @@ def _meaning(word: str) -> tuple[str, Callable[[str], bool]]:
     """The project that a file name or `name==version` belongs to, and whether it means a file."""
     name, _, version = word.partition("==")
     if not version:
-        wheel = layout.wheel_name(word)
-        return layout.project(wheel) if wheel else "", lambda file: file == word
+        wheel = index_folder.wheel_name(word)
+        return index_folder.project_of(wheel) if wheel else "", lambda file: file == word
     project, wanted = str(canonicalize_name(name)), SpecifierSet(f"=={version}")
 
     def fits(file: str) -> bool:
-        wheel = layout.wheel_name(file)
+        wheel = index_folder.wheel_name(file)
         own = _version(file)
-        return bool(wheel and own and layout.project(wheel) == project and wanted.contains(own, prereleases=True))
+        return bool(
+            wheel and own and index_folder.project_of(wheel) == project and wanted.contains(own, prereleases=True)
+        )
 
     return project, fits
 
 
 def _version(file: str) -> Version | None:
     wheel = WheelName.parse(file)
-    return layout.version(wheel.version) if wheel else None
+    return index_folder.version_of(wheel.version) if wheel else None
 
 
 def _project_of(arrival: Arrival) -> str:
-    wheel = layout.wheel_name(arrival.name)
-    return layout.project(wheel) if wheel else ""
+    wheel = index_folder.wheel_name(arrival.name)
+    return index_folder.project_of(wheel) if wheel else ""
 
 
 def _now() -> str:

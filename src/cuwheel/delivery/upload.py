@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.delivery import arrivals, layout
+from cuwheel.delivery import arrivals, index_folder
 from cuwheel.delivery.publishing import PublishedWheel, merged
 from cuwheel.facts import services
 from cuwheel.network import addresses, resolver
@@ -53,7 +53,7 @@ def upload(
     The first that the server refuses is the last: what is wrong with one (a login) is mostly wrong with all.
     """
     program = extras.needed("uv", "uploading a wheel")
-    given = arrivals.read_all(wheels, platform)
+    given = arrivals.read_arrivals(wheels, platform)
     found = [(each.name, finding) for each in given for finding in (*each.findings, *_against(each, url, limit))]
     refused = {name for name, finding in found if finding.severity == "error"}
     found += _together(given, url)
@@ -79,8 +79,8 @@ def _together(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding
     index = services.public_index()
     sizes: Counter[str] = Counter()
     for each in given:
-        wheel = layout.wheel_name(each.name)
-        sizes[layout.project(wheel) if wheel else ""] += each.size
+        wheel = index_folder.wheel_name(each.name)
+        sizes[index_folder.project_of(wheel) if wheel else ""] += each.size
     for project, total in sizes.items() if _is_public(url) else ():
         if total > index.largest_project:
             message = f"these have {size(total)}, and {index.name} takes {size(index.largest_project)} of a project"
@@ -101,10 +101,10 @@ def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
 
 def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
     """What the rules of the public index say against a wheel; any other decides when it is asked."""
-    index, wheel = services.public_index(), layout.wheel_name(arrival.name)
+    index, wheel = indexes.public(), index_folder.wheel_name(arrival.name)
     if wheel is None or not _is_public(url):
         return
-    version = layout.version(wheel.version)
+    version = index_folder.version_of(wheel.version)
     if version is not None and version.local and not index.local_versions:
         yield Finding(
             rule="upload-local-version",
@@ -127,7 +127,7 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
             message=f"{index.name} does not take the platform {', '.join(strange)}",
             fix="make it portable first: cuwheel repair WHEEL",
         )
-    if index.normalised_names and wheel.name != (named := layout.project(wheel).replace("-", "_")):
+    if index.normalised_names and wheel.name != (named := index_folder.project_of(wheel).replace("-", "_")):
         yield Finding(
             rule="upload-name",
             severity="error",

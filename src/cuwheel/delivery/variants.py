@@ -1,4 +1,7 @@
-"""With `--variants`: variant wheels of the plain ones, made beside the index and published with them."""
+"""Variants of a release in an index: made of the plain wheels with `--variants`, and the document that installers read.
+
+`NAME-VERSION-variants.json` changes its content with every variant that comes or goes, so pages have no hash of it.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,118 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.changes.stamp import variants
-from cuwheel.delivery import arrivals, layout
-from cuwheel.delivery.arrivals import Arrival
-from cuwheel.errors import UnreadableError
+from cuwheel.delivery import arrivals, index_folder
+from cuwheel.delivery.arrivals import VARIANTS, Arrival
+from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
+from cuwheel.device_code import wheel_facts
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import locking
 from cuwheel.support.finding import Finding
-from cuwheel.support.wording import file_name
-from cuwheel.wheel.metadata import WheelName
+from cuwheel.support.units import file_name
+from cuwheel.wheel import variant
+from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.variant import Property
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.stamp.variants import VariantSet
     from cuwheel.delivery.index_folder import IndexFolder
+    from cuwheel.wheel.variant import Document
+
+
+# The document that installers read, and who stands in the channel for the variants.
+
+_HYPHENS = 5  # in the name of a variant wheel, at least: a page may have thousands of others
+
+
+def variants_by_document(files: Iterable[str]) -> dict[str, list[WheelName]]:
+    """The variant wheels among these names, by the document that they belong to."""
+    found: dict[str, list[WheelName]] = {}
+    for file in files:
+        name = WheelName.parse(file) if file.count("-") >= _HYPHENS else None
+        if name and name.variant:
+            found.setdefault(variant.set_name(name), []).append(name)
+    return found
+
+
+def documents(index: IndexFolder, files: Iterable[str], arrivals: Sequence[Arrival]) -> dict[str, bytes]:
+    """Of a project that is going to have these files: one for each release with variants."""
+    arrived = {each.name: each.variants for each in arrivals}
+    made = {}
+    for name, wheels in variants_by_document(files).items():
+        document = variant.together((_document(index, wheel, arrived) for wheel in wheels), name)
+        made[name] = variant.encoded(_with_providers(document, index, name))
+    return made
+
+
+def _with_providers(document: Document, index: IndexFolder, name: str) -> Document:
+    """Facts do not tell whom else than NVIDIA a variant asks; what is published now does."""
+    used = {each.namespace for one in document.variants for each in one.properties} - document.providers.keys()
+    data = index.read(index_folder.file_path(name)) if used else None
+    try:
+        before = variant.parse(data, name) if data else None
+    except CuwheelError:
+        before = None
+    known = {each: before.providers[each] for each in sorted(used) if before and each in before.providers}
+    return replace(document, namespaces=(*document.namespaces, *known), providers={**document.providers, **known})
+
+
+def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Document | None]) -> Document:
+    if document := arrived.get(str(wheel)):
+        return document
+    facts = index_folder.file_path(f"{wheel}{FACTS}")
+    data = index.read(facts)
+    own = wheel_facts.parse(data, facts).variant if data else None
+    if own is None:
+        raise MalformedError(
+            index.path(facts), "does not say which variant it is", hint="cuwheel publish FOLDER/files --to FOLDER"
+        )
+    return variant.for_nvidia([own])
+
+
+def put_documents(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, bytes], now: str) -> None:
+    """The documents among the files of a project, in place of those that it had, and its files in their channels."""
+    there = {name: files.pop(name) for name in list(files) if is_document(name)}
+    links = {name: files[str(wheels[-1])].url for name, wheels in variants_by_document(files).items()}
+    for name, data in made.items():
+        before = there.get(name)
+        kept = before is not None and index.read(index_folder.file_path(name)) == data
+        files_url = "" if index_folder.is_here(links[name]) else links[name].rpartition("/")[0]
+        files[name] = PublishedFile(
+            filename=name,
+            url=index_folder.file_link(name, files_url),
+            hashes=Hashes(),
+            size=len(data),
+            upload_time=before.upload_time if before and kept else now,
+        )
+    files |= {each.filename: each for each in in_channels(files.values())}
+
+
+def is_document(name: str) -> bool:
+    return name.endswith("-variants.json")
+
+
+def in_channels(files: Iterable[PublishedFile]) -> list[PublishedFile]:
+    """With the channel for variants where it belongs: the variants, their documents and plain wheels of the version."""
+    listed = list(files)
+    known = {each.filename for each in listed if is_document(each.filename)}
+    if not known and not any(VARIANTS in each.channels for each in listed):
+        return listed
+    return [_in_channel(each, wanted=_belongs(each.filename, known)) for each in listed]
+
+
+def _belongs(file: str, known: set[str]) -> bool:
+    name = WheelName.parse(file)
+    return variant.set_name(name) in known if name else file in known
+
+
+def _in_channel(file: PublishedFile, *, wanted: bool) -> PublishedFile:
+    others = {each for each in file.channels if each != VARIANTS}
+    return replace(file, channels=tuple(sorted({*others, *([VARIANTS] if wanted else [])})))
 
 
 class PublishedVariant(Struct, frozen=True, kw_only=True):
@@ -35,7 +134,7 @@ class PublishedVariant(Struct, frozen=True, kw_only=True):
     document: str
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class MadeVariants(Struct, frozen=True, kw_only=True):
     """`arrivals`: the variants, and plain wheels without a label that were not given."""
 
     arrivals: tuple[Arrival, ...]
@@ -44,7 +143,7 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def of(given: Sequence[Arrival], index: IndexFolder) -> Iterator[Made]:
+def made_variants(given: Sequence[Arrival], index: IndexFolder) -> Iterator[MadeVariants]:
     """The files are there as long as the block lasts, on the file system of the index."""
     beside = index.root.parent
     plain = [each.path for each in given if (name := WheelName.parse(each.name)) and not name.variant]
@@ -57,8 +156,8 @@ def of(given: Sequence[Arrival], index: IndexFolder) -> Iterator[Made]:
         known = {each.name for each in given} | _plain_in(index, sets)
         paths = [Path(path) for each in sets for path in (*(wheel.path for wheel in each.wheels), *each.plain)]
         new = [each for each in paths if each.parent == folder and each.name not in known]
-        yield Made(
-            arrivals=tuple(arrivals.read_all(new)),
+        yield MadeVariants(
+            arrivals=tuple(arrivals.read_arrivals(new)),
             variants=tuple(_rows(sets)),
             findings=findings,
         )
@@ -67,7 +166,7 @@ def of(given: Sequence[Arrival], index: IndexFolder) -> Iterator[Made]:
 def _plain_in(index: IndexFolder, sets: Sequence[VariantSet]) -> set[str]:
     """A plain wheel that is published stays the one, whichever serves more machines now."""
     named = [name for each in sets for path in each.plain if (name := WheelName.parse(file_name(path)))]
-    projects = {layout.project(each) for each in named}
+    projects = {index_folder.project_of(each) for each in named}
     return {
         each.filename
         for project in projects

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.delivery.workflows.matrix import Row
+from cuwheel.delivery.workflows.rendering import Row
 from cuwheel.delivery.workflows.watching import Watched
 from cuwheel.delivery.workflows.writing import BlockState, Workflow
 from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table, Verbatim

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.delivery import install_lock, pinning
-from cuwheel.delivery.choosing import Fallback, Passed
+from cuwheel.delivery import install_lock, together
+from cuwheel.delivery.choosing import Fallback, Passed, PlannedBuild
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.install_lock import LockedFile
-from cuwheel.delivery.installing import EditablePlan
-from cuwheel.delivery.slimmed_wheels import Slimmed
-from cuwheel.delivery.source_build import PlannedBuild
+from cuwheel.delivery.installing import EditablePlan, Slimmed
 from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.machine.fleet import Machine
 from cuwheel.proving.outcomes import Result
@@ -139,7 +137,7 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         downloaded=done.downloaded,
         checks=done.checks,
         causes=done.causes,
-        findings=(*pinning.findings(done.settings, written=bool(done.pinned)), *done.findings),
+        findings=(*together.setting_findings(done.settings, written=bool(done.pinned)), *done.findings),
     )
 
 

@@ -45,7 +45,9 @@ def _files(
 ) -> list[str]:
     where = Places(tuple(map(str, indexes)), tuple(map(str, links)), first_only)
     with client.Session() as session:
-        return sorted(each.file for each in candidates.listed(candidates.wanted(text), where, session))
+        return sorted(
+            each.file for each in candidates.list_candidates(candidates.parse_requirement(text), where, session)
+        )
 
 
 NAMES = (
@@ -93,7 +95,7 @@ def test_what_was_withdrawn_counts_only_by_its_exact_version(tmp_path: Path) -> 
     folder = _index(tmp_path / "site", "demo-cuda", NAMES[:1], yanked=NAMES[:1])
     with client.Session() as session:
         for text, yanked in (("demo-cuda", True), ("demo-cuda==1.0", False)):
-            (found,) = candidates.listed(candidates.wanted(text), Places((str(folder),)), session)
+            (found,) = candidates.list_candidates(candidates.parse_requirement(text), Places((str(folder),)), session)
             assert (found.listing.yanked is not None) is yanked
 
 
@@ -113,14 +115,14 @@ def test_a_place_that_is_not_there_is_an_error_only_where_it_is_the_only_one(tmp
 @pytest.mark.parametrize("text", ["", "not a name", "demo @ https://x.test/demo.whl", "demo; python_version<'4'", "-x"])
 def test_what_is_not_a_name_with_versions(text: str) -> None:
     with pytest.raises(UsageError, match="name with versions"):
-        candidates.wanted(text)
+        candidates.parse_requirement(text)
 
 
 def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cuwheel.network.resolver.public_index", lambda: "https://public.test/simple")
 
     def places(**options: object) -> Places:
-        return candidates.places(settings.read_settings(), **options)  # type: ignore[arg-type]
+        return candidates.configured_places(settings.read_settings(), **options)  # type: ignore[arg-type]
 
     assert places() == Places(("https://public.test/simple",))
     assert places(indexes=["https://u:p@one.test/simple"]) == Places(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.delivery import arrivals, channels
+from cuwheel.delivery import arrivals
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description, MergedPart
 from tests.fixtures import manifest, small_wheel
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unit
 
 
-def _of(path: Path) -> channels.Channels:
-    read = arrivals.read(path)
+def _of(path: Path) -> arrivals.Channels:
+    read = arrivals.read_arrival(path)
     assert read.file is not None, read.findings
-    return channels.Channels(
+    return arrivals.Channels(
         names=read.file.channels,
         findings=tuple(each for each in read.findings if each.rule == "publish-label-wrong"),
     )

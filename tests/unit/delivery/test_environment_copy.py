@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.delivery.environment_copy import Copy
+from cuwheel.delivery.environment_changes import EnvironmentCopy
 from cuwheel.errors import UsageError
 from cuwheel.wheel import journal
 from tests.integration.install_world import lost
@@ -95,7 +95,7 @@ def install(env: Path) -> None:
 
 
 def _back(env: Path) -> None:
-    copy = Copy(env)
+    copy = EnvironmentCopy(env)
     copy.begin("foo")
     with unhurt():
         install(env)
@@ -103,7 +103,7 @@ def _back(env: Path) -> None:
 
 
 def _done(env: Path) -> None:
-    copy = Copy(env)
+    copy = EnvironmentCopy(env)
     copy.begin("foo")
     with unhurt():
         install(env)
@@ -113,7 +113,7 @@ def _done(env: Path) -> None:
 def _undone(env: Path) -> None:
     with unhurt():
         _done(env)
-    Copy(env).undo()
+    EnvironmentCopy(env).undo()
 
 
 @contextlib.contextmanager
@@ -144,13 +144,13 @@ def test_killed_at_any_call_nothing_is_lost(act: Callable[[Path], None], tmp_pat
             assert now[1] in [each[1] for each in known], f"{where}: {path} is neither as before nor as after"
         assert not lost(env, before), where
         with killed_after(calls // 2):  # and the next run is killed as well
-            Copy(env).recover()
+            EnvironmentCopy(env).recover()
         assert not lost(env, before), where
-        Copy(env).recover()
+        EnvironmentCopy(env).recover()
         if act is _done and state(env) != before:
             assert {path: told[:2] for path, told in state(env).items()} == changed, where
         with contextlib.suppress(UsageError):
-            Copy(env).undo()
+            EnvironmentCopy(env).undo()
         assert state(env) == before, where
         assert not list(env.glob(f"{journal.FOLDER}/install/*/journal.jsonl")), where
         calls += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.delivery import index_listing
+from cuwheel.delivery import candidates
 from cuwheel.errors import MalformedError, NewerSchemaError
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -28,7 +28,7 @@ def test_what_json_says() -> None:
         {**_told(size=5, yanked="broken", _facts={"sha256": "cd" * 32}), "requires-python": ">=3.9"},
         _told("demo-2.0.tar.gz", hashes={}, yanked=True, url="https://files.test/demo-2.0.tar.gz"),
     )
-    first, second = index_listing.files(body, JSON, PAGE)
+    first, second = candidates.listed_files(body, JSON, PAGE)
     assert first.url == "https://index.test/files/demo-1.0-py3-none-any.whl"
     assert (first.sha256, first.size, first.requires_python) == (SHA, 5, ">=3.9")
     assert (first.yanked, first.facts) == ("broken", "cd" * 32)
@@ -40,7 +40,7 @@ def test_what_html_says() -> None:
     <a href="demo-1.0-py3-none-any.whl#sha256={SHA}" data-requires-python="&gt;=3.9" data-yanked="" data-size="7">x</a>
     <a href="https://files.test/demo-1.0%2Bcu130-cp311-cp311-linux_x86_64.whl">y</a>
     <a href="#top">top</a><a>none</a></body></html>""".encode()
-    first, second = index_listing.files(body, "text/html", PAGE)
+    first, second = candidates.listed_files(body, "text/html", PAGE)
     assert (first.url, first.sha256) == ("https://index.test/other/demo-1.0-py3-none-any.whl", SHA)
     assert (first.requires_python, first.yanked, first.size) == (">=3.9", "", 7)
     assert second.file == "demo-1.0+cu130-cp311-cp311-linux_x86_64.whl"
@@ -65,36 +65,36 @@ def test_what_html_says() -> None:
 )
 def test_a_bad_file_hides_no_other(bad: Any) -> None:
     good = _told("demo-3.0-py3-none-any.whl")
-    (found,) = index_listing.files(_json(bad, good), JSON, PAGE)
+    (found,) = candidates.listed_files(_json(bad, good), JSON, PAGE)
     assert found.file == "demo-3.0-py3-none-any.whl"
 
 
 def test_a_server_does_not_send_us_to_files_of_this_machine() -> None:
     body = b'<a href="file:///etc/demo-1.0-py3-none-any.whl">x</a>'
-    assert index_listing.files(body, "text/html", PAGE) == ()
-    assert len(index_listing.files(body, "text/html", "file:///srv/simple/demo/index.html")) == 1
+    assert candidates.listed_files(body, "text/html", PAGE) == ()
+    assert len(candidates.listed_files(body, "text/html", "file:///srv/simple/demo/index.html")) == 1
 
 
 def test_a_hash_that_is_none_is_not_kept() -> None:
-    (found,) = index_listing.files(_json(_told(hashes={"sha256": "zz"}, size=-4)), JSON, PAGE)
+    (found,) = candidates.listed_files(_json(_told(hashes={"sha256": "zz"}, size=-4)), JSON, PAGE)
     assert (found.sha256, found.size) == (None, None)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"meta": 1}', b"\xff{", b"[" * 100_000])
 def test_what_is_not_a_page(body: bytes) -> None:
     with pytest.raises(MalformedError, match="is not a page of a package index"):
-        index_listing.files(body, JSON, PAGE)
+        candidates.listed_files(body, JSON, PAGE)
 
 
 def test_a_newer_protocol_is_said_to_be_one() -> None:
     with pytest.raises(NewerSchemaError, match=r"simple API 2\.0"):
-        index_listing.files(_json(version="2.0"), JSON, PAGE)
+        candidates.listed_files(_json(version="2.0"), JSON, PAGE)
 
 
 @pytest.mark.parametrize("kind", [JSON, "text/html"])
 def test_a_page_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, and before its files are looked at: the newest may be the last."""
-    monkeypatch.setattr(index_listing, "_MOST_FILES", 1000)
+    monkeypatch.setattr(candidates, "_MOST_FILES", 1000)
 
     def page(count: int) -> bytes:
         names = [f"demo-{number}-py3-none-any.whl" for number in range(count)]
@@ -102,7 +102,7 @@ def test_a_page_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatc
             _json(*map(_told, names)) if kind == JSON else "".join(f"<a href={each}>x</a>" for each in names).encode()
         )
 
-    assert len(index_listing.files(page(1000), kind, PAGE)) == 1000
+    assert len(candidates.listed_files(page(1000), kind, PAGE)) == 1000
     with pytest.raises(MalformedError, match="lists more than 1,000 files") as caught:
-        index_listing.files(page(1001), kind, PAGE)
+        candidates.listed_files(page(1001), kind, PAGE)
     assert "--find-links" in caught.value.hint

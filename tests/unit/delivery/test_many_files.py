@@ -8,7 +8,7 @@ from html import escape
 import pytest
 from packaging.version import Version
 
-from cuwheel.delivery import index_folder, layout, project_pages, simple_api, simple_html, update
+from cuwheel.delivery import index_folder, simple_api, transaction, update
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 
 SHA = "ab" * 32
@@ -44,14 +44,14 @@ def test_new_versions_are_put_among_those_that_are_in_order(new: int) -> None:
                for _ in range(600)}  # fmt: skip
     names = [f"foo-{each}-py3-none-any.whl" for each in spelled]
     expected = tuple(sorted(spelled, key=Version))
-    assert layout.versions(names) == expected
+    assert index_folder.versions_in(names) == expected
     known = sorted(chance.sample(expected, len(expected) - min(new, len(expected))), key=Version)
-    assert layout.versions(names, [*known, "9.9"]) == expected
+    assert index_folder.versions_in(names, [*known, "9.9"]) == expected
 
 
 def test_other_spellings_of_a_version_are_one() -> None:
     names = ["foo-1.0-py3-none-any.whl", "foo-1.0.0_1-py3-none-any.whl", "foo-01.0-py3-none-any.whl"]
-    assert layout.versions(names) == layout.versions(names, ["1.0"]) == ("1.0", "1.0.0.post1")
+    assert index_folder.versions_in(names) == index_folder.versions_in(names, ["1.0"]) == ("1.0", "1.0.0.post1")
 
 
 @pytest.mark.parametrize("wrong", [
@@ -63,7 +63,7 @@ def test_other_spellings_of_a_version_are_one() -> None:
 ])  # fmt: skip
 def test_one_strange_file_among_many_is_found(wrong: PublishedFile) -> None:
     sound = [_file(f"foo-1.{each}-py3-none-any.whl") for each in range(500)]
-    assert index_folder.strange([*sound[:250], wrong, *sound[250:]])
+    assert index_folder.strange_files([*sound[:250], wrong, *sound[250:]])
 
 
 def test_what_pages_of_ours_say_is_not_strange() -> None:
@@ -76,12 +76,12 @@ def test_what_pages_of_ours_say_is_not_strange() -> None:
         _file(url="https://host/x?y=1", channels=("cu130", "cu130/torch2.11", "variants")),
         _file("foo-1.0-variants.json", hashes=Hashes()),
     ]
-    assert index_folder.strange(files) == ""
+    assert index_folder.strange_files(files) == ""
 
 
 @pytest.mark.parametrize("text", ['"><script>', "a&b", "it's", "<b>"])
 def test_one_name_to_escape_has_all_escaped(text: str) -> None:
-    page = simple_html.page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
+    page = simple_api.html_page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
     assert f'href="https://host/{escape(text)}#sha256={SHA}"' in page
     assert text not in page.replace(escape(text), "")
 
@@ -100,13 +100,13 @@ def test_pages_of_channels_are_made_of_the_flat_ones() -> None:
     ]  # fmt: skip
     page = update.project_page("foo", files)
     channels = update.channels_of(page)
-    found = dict(project_pages.rendered(page, [*channels, "cu118"]))
+    found = dict(transaction.rendered_pages(page, [*channels, "cu118"]))
     expected = {"": page, **{each: update.channel_page(page, each) for each in channels}}
     assert found == {
         path: data
         for channel, own in expected.items()
         for path, data in (
-            (f"{layout.project_page('foo', channel)}.json", simple_api.encoded(own)),
-            (f"{layout.project_page('foo', channel)}.html", simple_html.page(own)),
+            (f"{index_folder.project_page('foo', channel)}.json", simple_api.encode_page(own)),
+            (f"{index_folder.project_page('foo', channel)}.html", simple_api.html_page(own)),
         )
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.delivery import page, page_data, page_verdicts, update
+from cuwheel.delivery import page, page_verdicts, update
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.description import Description
@@ -44,33 +44,33 @@ def value_of(script: bytes) -> Any:
 def test_what_is_new_is_written_and_nothing_else(facts: WheelFacts) -> None:
     files = [listed(f"subject-1.{number}-cp311-cp311-manylinux_2_28_x86_64.whl") for number in range(1000)]
     project = Project(name="subject", files=(listed(facts.file), *files))
-    made = {**page.same_for_all(), **page.files([facts], [project], ["subject", "other"])}
+    made = {**page.same_for_all(), **page.page_files([facts], [project], ["subject", "other"])}
     wheels = [path for path in made if path.startswith("page/wheels/")]
-    assert sorted(wheels) == sorted(page.paths_of(facts.file))
+    assert sorted(wheels) == sorted(page.paths_of_wheel(facts.file))
     assert [path for path in made if path.startswith("page/projects/")] == [page.project_path("subject")]
     assert len(made[page.project_path("subject")]) < 100 * 1001
     assert b'href="simple/other/index.html"' in made["index.html"]
-    assert made == {**page.same_for_all(), **page.files([facts], [project], ["other", "subject"])}
+    assert made == {**page.same_for_all(), **page.page_files([facts], [project], ["other", "subject"])}
 
 
 def test_releases_are_in_order_and_labels_make_none_of_their_own() -> None:
     names = ["1.9", "1.10", "1.10+cu126", "1.10+cu130", "1.10rc1"]
     project = update.project_page("a", [listed(f"a-{each}-py3-none-any.whl") for each in names])
-    releases = value_of(page_data.project(project))["releases"]
+    releases = value_of(page.project_script(project))["releases"]
     assert [release for release, _ in releases] == ["1.10", "1.10rc1", "1.9"]
     assert [row["file"].split("-")[1] for row in releases[0][1]] == ["1.10+cu130", "1.10+cu126", "1.10"]
 
 
 def test_files_that_lie_elsewhere_keep_their_address() -> None:
     there = replace(listed("a-1-py3-none-any.whl"), url="https://files.example.com/a-1-py3-none-any.whl")
-    ((_, rows),) = value_of(page_data.project(Project(name="a", files=(there,))))["releases"]
+    ((_, rows),) = value_of(page.project_script(Project(name="a", files=(there,))))["releases"]
     assert rows == [{"file": there.filename, "url": there.url}]
 
 
 def test_yanked_files_and_the_torch_of_a_channel_are_told() -> None:
     first = listed("a-1-py3-none-any.whl", yanked="broken", channels=("cu130", "cu130/torch2.11"))
     variants = PublishedFile(filename="a-1-variants.json", url="x", hashes=Hashes())
-    ((_, rows),) = value_of(page_data.project(Project(name="a", files=(first, variants))))["releases"]
+    ((_, rows),) = value_of(page.project_script(Project(name="a", files=(first, variants))))["releases"]
     assert [(row["yanked"], row["torch"]) for row in rows] == [("broken", "2.11")]
 
 
@@ -79,7 +79,9 @@ def test_what_somebody_wrote_cannot_end_a_script_or_a_tag(facts: WheelFacts) -> 
     told = replace(told, description=Description(cuda=EVIL, archs=(EVIL,), requires=(EVIL,)))
     libraries = [replace(each, path=EVIL, soname=EVIL, needed=(EVIL,)) for each in told.libraries]
     told = replace(told, libraries=tuple(libraries))
-    made = page.files([told], [Project(name="subject", files=(listed(facts.file, yanked=EVIL),))], ["subject", EVIL])
+    made = page.page_files(
+        [told], [Project(name="subject", files=(listed(facts.file, yanked=EVIL),))], ["subject", EVIL]
+    )
     for path, data in made.items():
         text = data.decode()
         if path in ("page/page.js", "page/page.css"):
@@ -91,7 +93,7 @@ def test_what_somebody_wrote_cannot_end_a_script_or_a_tag(facts: WheelFacts) -> 
 
 
 def test_a_python_that_the_metadata_excludes_is_told(facts: WheelFacts) -> None:
-    value = value_of(page_data.wheel(facts))
+    value = value_of(page.wheel_script(facts))
     assert value["excluded"] == ["3.8", "3.9", "3.10"]
     there = value["places"]["linux-x86_64"]
     assert there["refused"]["3.12"] == "Python is 3.12, not 3.11"
@@ -100,7 +102,7 @@ def test_a_python_that_the_metadata_excludes_is_told(facts: WheelFacts) -> None:
 
 
 def test_a_script_is_small(facts: WheelFacts) -> None:
-    assert len(page_data.wheel(facts)) < 40_000
+    assert len(page.wheel_script(facts)) < 40_000
 
 
 def test_every_capability_has_steps_for_every_torch(facts: WheelFacts) -> None:

@@ -214,7 +214,7 @@ def test_interrupted_at_any_step_every_variant_that_is_linked_to_is_in_the_docum
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = wheels(tmp_path / "dist")
-    original, do, steps = tmp_path / "original", transaction._settle, 1
+    original, do, steps = tmp_path / "original", transaction._commit, 1
     cuwheel.publish(first, to=original, variants=True)
     for number in range(0, 100, 5):
         index = tmp_path / f"index-{number}"
@@ -228,7 +228,7 @@ def test_interrupted_at_any_step_every_variant_that_is_linked_to_is_in_the_docum
             do(*given)
 
         with monkeypatch.context() as patched, contextlib.suppress(_Stopped):
-            patched.setattr(transaction, "_settle", stopping)
+            patched.setattr(transaction, "_commit", stopping)
             cuwheel.publish(second, to=index, variants=True)
         assert CU130 in labels(index)  # what was served before still is
         assert (index / "files" / f"pkg-1.0-{TAG}-{CU130}.whl").exists()

@@ -355,7 +355,7 @@ def test_interrupted_after_any_step_the_index_serves(
     """Files, a project and a channel come and go, cut off after each step in turn; then any other run repairs it."""
     first = [wheel(dist), cuda_wheel(dist, "0.9", name="gone", library="plain-124.so"), wheel(dist, name="other")]
     new = [cuda_wheel(dist, "2.0"), wheel(dist, "2.0", name="fresh")]
-    real, counted = transaction._settle, [0]
+    real, counted = transaction._commit, [0]
 
     def interrupted(*words: object) -> None:
         if counted[0] == 0:
@@ -374,11 +374,11 @@ def test_interrupted_after_any_step_the_index_serves(
         index = tmp_path / f"index{number}"
         shutil.copytree(before, index)
         counted[0] = number
-        monkeypatch.setattr(transaction, "_settle", interrupted)
+        monkeypatch.setattr(transaction, "_commit", interrupted)
         try:
             attempt(index)
         except _Interrupted:
-            monkeypatch.setattr(transaction, "_settle", real)
+            monkeypatch.setattr(transaction, "_commit", real)
         else:
             break
         assert published.problems(index) == [], number

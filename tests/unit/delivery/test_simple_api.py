@@ -23,7 +23,7 @@ FILE = PublishedFile(
 
 
 def test_a_project_in_the_words_of_the_standards() -> None:
-    page = json.loads(simple_api.encoded(Project(name="foo", versions=("1.0",), files=(FILE,))))
+    page = json.loads(simple_api.encode_page(Project(name="foo", versions=("1.0",), files=(FILE,))))
     assert page["meta"] == {"api-version": "1.3"}
     assert (page["name"], page["versions"]) == ("foo", ["1.0"])
     (file,) = page["files"]
@@ -41,24 +41,24 @@ def test_a_project_in_the_words_of_the_standards() -> None:
     ProjectList(schema=simple_api.SCHEMA, projects=(ListedProject("foo", ("cu130",)), ListedProject("bar"))),
 ])  # fmt: skip
 def test_what_is_written_is_read_back(page: Project | ProjectList) -> None:
-    data = simple_api.encoded(page)
-    assert simple_api.parse(data, type(page), "x") == page
+    data = simple_api.encode_page(page)
+    assert simple_api.parse_page(data, type(page), "x") == page
     assert data.endswith(b"\n")
 
 
 def test_a_name_that_looks_like_the_list_of_files_changes_nothing() -> None:
     page = Project(name='"files":[]', files=(FILE,))
-    assert simple_api.parse(simple_api.encoded(page), Project, "x") == page
+    assert simple_api.parse_page(simple_api.encode_page(page), Project, "x") == page
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"files": 3}', b"[" * 100_000])
 def test_what_is_not_a_page_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedError, match="not a page"):
-        simple_api.parse(data, Project, "simple/foo/index.json")
+        simple_api.parse_page(data, Project, "simple/foo/index.json")
 
 
 def test_what_a_newer_tool_wrote_is_refused() -> None:
     with pytest.raises(NewerSchemaError):
-        simple_api.parse(b'{"meta": {"api-version": "2.0"}, "name": "foo"}', Project, "x")
+        simple_api.parse_page(b'{"meta": {"api-version": "2.0"}, "name": "foo"}', Project, "x")
     with pytest.raises(NewerSchemaError):
-        simple_api.parse(b'{"_schema": "cuwheel.index/2"}', ProjectList, "x")
+        simple_api.parse_page(b'{"_schema": "cuwheel.index/2"}', ProjectList, "x")

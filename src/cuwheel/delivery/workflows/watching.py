@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import candidates, layout
+from cuwheel.delivery import candidates, index_folder
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.network import client
 from cuwheel.support import process
@@ -79,10 +79,10 @@ def _tags(url: str) -> Iterator[Release]:
 def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
     """Of the indexes that pip or uv is configured with, or of these alone; withdrawn ones do not count."""
     with client.Session() as session:
-        places = candidates.places(session.found, indexes=indexes)
+        places = candidates.configured_places(session.found, indexes=indexes)
         if indexes:  # that upstream has a release does not mean that it was built
             places = places._replace(indexes=(), find_links=())
-        for each in candidates.listed(candidates.wanted(name), places, session):
+        for each in candidates.list_candidates(candidates.parse_requirement(name), places, session):
             if each.listing.yanked is None and (parsed := _final(str(each.version))):
                 yield Release(version=str(parsed), ref=str(parsed))
 
@@ -100,9 +100,9 @@ def _built(place: str, name: str) -> Version | None:
     """The newest that was built."""
     if "://" not in place and (version := _final(place)):
         return version
-    index = place.rstrip("/").removesuffix(f"/{layout.SIMPLE}")
+    index = place.rstrip("/").removesuffix(f"/{index_folder.SIMPLE}")
     try:
-        found = list(_released(name, [f"{index}/{layout.SIMPLE}" if "://" in index else index]))
+        found = list(_released(name, [f"{index}/{index_folder.SIMPLE}" if "://" in index else index]))
     except UnknownNameError:  # nothing was built yet
         return None
     return max((Version(each.version) for each in found), default=None)

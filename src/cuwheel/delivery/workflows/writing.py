@@ -8,9 +8,18 @@ from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from cuwheel.building import config, pyproject, source
-from cuwheel.delivery.workflows import blocks, differences, references, rendering, traps, yaml_file
-from cuwheel.delivery.workflows.blocks import State
-from cuwheel.delivery.workflows.matrix import KEYS
+from cuwheel.delivery.workflows import rendering
+from cuwheel.delivery.workflows.problems import (
+    differences_of_pipeline,
+    differences_of_workflow,
+    expressions_in_scripts,
+    load_yaml,
+    mapping,
+    traps_in_tables,
+    traps_in_workflow,
+    wrong_references,
+)
+from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, State
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
@@ -51,11 +60,11 @@ def workflow(request: CiRequest) -> Workflow:
     """Decided, and with `write` carried out."""
     path, there, wanted, further = _both(request)
     if there is None:
-        states: dict[str, State] = {each.name: "added" for each in blocks.find(wanted)}
+        states: dict[str, State] = {each.name: "added" for each in rendering.find_blocks(wanted)}
         text = wanted
     else:
         _must_be_ours(request, path, there)
-        text, states = blocks.merged(there, wanted)
+        text, states = rendering.merge_blocks(there, wanted)
     changed = there is None or any(each in _CHANGING for each in states.values())
     if request.write and changed:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +90,7 @@ def check(request: CiRequest) -> Workflow:
         hint = f"cuwheel ci {request.service} --write"
         found.append(Finding(rule="ci-missing", severity="error", message=f"{shown} is not there", fix=hint))
     else:
-        _, states = blocks.merged(there, wanted)
+        _, states = rendering.merge_blocks(there, wanted)
         found += _compared(request, shown, there, wanted)
     return Workflow(
         service=request.service,
@@ -141,7 +150,7 @@ def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
 
 
 def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
-    if blocks.find(there) or (request.service == "cibuildwheel" and "[tool.cibuildwheel" not in there):
+    if rendering.find_blocks(there) or (request.service == "cibuildwheel" and "[tool.cibuildwheel" not in there):
         return
     what = "has [tool.cibuildwheel] already" if request.service == "cibuildwheel" else "was not written by cuwheel"
     raise UsageError(
@@ -153,18 +162,18 @@ def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
 def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterator[Finding]:
     fix = f"cuwheel ci {request.service} --write"
     if request.service == "cibuildwheel":
-        tool = references.mapping(_toml(there, shown).get("tool"))
-        own = references.mapping(tool.get("cibuildwheel"))
+        tool = mapping(_toml(there, shown).get("tool"))
+        own = mapping(tool.get("cibuildwheel"))
         ways = list(_of_tables(wanted, own))
-        yield from traps.of_tables(own, shown)
+        yield from traps_in_tables(own, shown)
     else:
-        own, made = yaml_file.load(there, shown), yaml_file.load(wanted, "what would be written")
-        compare = differences.of if request.service == "github" else differences.of_jobs
+        own, made = load_yaml(there, shown), load_yaml(wanted, "what would be written")
+        compare = differences_of_workflow if request.service == "github" else differences_of_pipeline
         ways = list(compare(made, own))
         if request.service == "github":
-            yield from _found("ci-reference", shown, references.problems(own, KEYS), "correct the name")
-            yield from _found("ci-injection", shown, references.in_scripts(own), 'hand it over in env: "$NAME"')
-        yield from traps.of(own, shown, request.service)
+            yield from _found("ci-reference", shown, wrong_references(own, MATRIX_KEYS), "correct the name")
+            yield from _found("ci-injection", shown, expressions_in_scripts(own), 'hand it over in env: "$NAME"')
+        yield from traps_in_workflow(own, shown, request.service)
     if ways:
         yield Finding(
             rule="ci-differs",

@@ -10,8 +10,8 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.building import config
-from cuwheel.delivery.workflows import references, rendering, yaml_file
-from cuwheel.delivery.workflows.matrix import KEYS
+from cuwheel.delivery.workflows import problems, rendering
+from cuwheel.delivery.workflows.rendering import MATRIX_KEYS
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.errors import ConfigurationError, CuwheelError, MalformedError, UsageError
 from cuwheel.facts import services as facts
@@ -39,15 +39,15 @@ def project(tmp_path: Path) -> Path:
 
 
 def _rendered(**ci: Any) -> dict[str, Any]:
-    return yaml_file.load(rendering.render("github", config.load(None, None, {"ci": ci})), "x")
+    return problems.load_yaml(rendering.render("github", config.load(None, None, {"ci": ci})), "x")
 
 
 @pytest.mark.parametrize("publish", ["pages", "release", "public", "none"])
 @pytest.mark.parametrize("upstream", ["", "ann/foo", "https://git.example.com/foo.git"])
 def test_every_reference_exists_and_none_is_in_a_script(publish: str, upstream: str) -> None:
     made = _rendered(**_EVERYTHING, publish=publish, upstream=upstream, windows=True, image="a/{cpu}_{cuda}:1")
-    assert list(references.problems(made, KEYS)) == []
-    assert list(references.in_scripts(made)) == []
+    assert list(problems.wrong_references(made, MATRIX_KEYS)) == []
+    assert list(problems.expressions_in_scripts(made)) == []
 
 
 def test_every_action_is_pinned_to_a_commit_of_the_table() -> None:
@@ -94,7 +94,7 @@ def test_builds_without_a_tag_have_a_version_of_their_own() -> None:
 def test_what_the_build_needs_is_installed() -> None:
     def installed(**settings: Any) -> str:
         text = rendering.render("github", config.load(None, None, settings))
-        return str(yaml_file.load(text, "x")["env"]["CUWHEEL"])
+        return str(problems.load_yaml(text, "x")["env"]["CUWHEEL"])
 
     assert installed().startswith("cuwheel[build]==")
     assert installed(cache=True).startswith("cuwheel[build,cache]==")
@@ -143,7 +143,7 @@ def test_written_renewed_and_left_alone(project: Path) -> None:
     made = (project / _FILE).read_text()
     assert "timeout-minutes: 20" in made
     assert made.endswith(mine)
-    assert list(yaml_file.load(made, "x")["jobs"]) == ["plan", "build", "prove", "publish", "own"]
+    assert list(problems.load_yaml(made, "x")["jobs"]) == ["plan", "build", "prove", "publish", "own"]
 
 
 def test_a_project_without_cuda_code_is_told(project: Path) -> None:
@@ -229,7 +229,7 @@ def test_references(expression: str, problem: str) -> None:
         "steps": [{"id": "one", "name": "x", "run": "true", "env": {"X": f"${{{{ {expression} }}}}"}}],
     }
     jobs = {"plan": {"outputs": {"x": "1"}, "steps": []}, "other": {"steps": []}, "build": build}
-    told = list(references.problems({"on": {"workflow_dispatch": {"inputs": {"cuda": {}}}}, "jobs": jobs}, ()))
+    told = list(problems.wrong_references({"on": {"workflow_dispatch": {"inputs": {"cuda": {}}}}, "jobs": jobs}, ()))
     assert [problem in each for each in told] == ([True] if problem else [])
 
 

@@ -9,7 +9,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.building import config
-from cuwheel.delivery.workflows import rendering, yaml_file
+from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.errors import UsageError
 from cuwheel.support import codec
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 def _pipeline(**ci: Any) -> dict[str, Any]:
     table = config.load(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci})
-    return yaml_file.load(rendering.render("gitlab", table), "x")
+    return problems.load_yaml(rendering.render("gitlab", table), "x")
 
 
 def test_a_job_for_each_wheel_and_stages_as_configured() -> None:

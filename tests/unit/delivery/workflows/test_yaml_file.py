@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.delivery.workflows import yaml_file
+from cuwheel.delivery.workflows import problems
 from cuwheel.errors import MalformedError
 
 pytestmark = pytest.mark.unit
 
 
 def test_a_mapping() -> None:
-    assert yaml_file.load("on: push\njobs: {a: {steps: []}}\n", "x") == {"on": "push", "jobs": {"a": {"steps": []}}}
+    assert problems.load_yaml("on: push\njobs: {a: {steps: []}}\n", "x") == {"on": "push", "jobs": {"a": {"steps": []}}}
 
 
 _LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
@@ -34,4 +34,4 @@ _LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] 
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(MalformedError):
-        yaml_file.load(text, "x")
+        problems.load_yaml(text, "x")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
-from cuwheel.delivery.workflows import references, yaml_file
+from cuwheel.delivery.workflows import problems
 from cuwheel.delivery.workflows.request import CiRequest
 
 pytestmark = pytest.mark.unit
@@ -25,7 +25,7 @@ def test_an_example_has_its_workflow(name: str) -> None:
 
 def test_the_action_that_picks_up_has_no_expression_in_a_script() -> None:
     text = (_ROOT / ".github" / "actions" / "install" / "action.yml").read_text()
-    action = yaml_file.load(text, "action.yml")
-    assert list(references.in_scripts({"jobs": {"install": action["runs"]}})) == []
+    action = problems.load_yaml(text, "action.yml")
+    assert list(problems.expressions_in_scripts({"jobs": {"install": action["runs"]}})) == []
     inputs = {each.partition("inputs.")[2].split()[0] for each in text.split("${{")[1:]}
     assert inputs == action["inputs"].keys()

@@ -38,7 +38,7 @@ from cuwheel.wheel.metadata import WheelName, normalised
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from cuwheel.building.results import BuildResult, JobResult
+    from cuwheel.building.values import BuildResult, JobResult
     from cuwheel.delivery.request import FindRequest, InstallRequest
     from cuwheel.machine.fleet import Machine
 

@@ -25,7 +25,7 @@ from cuwheel.machine.fleet import from_gpu
 from cuwheel.support import codec, files, html_templates, printable
 from cuwheel.support.units import file_name, size
 from cuwheel.support.verbs import VERBS
-from cuwheel.verdicts import coverage, torch_releases
+from cuwheel.verdicts import predict, torch_releases
 from cuwheel.version import __version__
 from cuwheel.wheel.name import WheelName
 
@@ -246,10 +246,10 @@ class WheelPage:
     def with_code(self) -> list[LibraryRow]:
         found = []
         for library, facts in zip(self._survey.libraries, self.facts.libraries, strict=True):
-            reach = coverage.of(library)
+            reach = predict.coverage_of(library)
             archs = dict.fromkeys(row.arch for row in library.device_code)
             if archs:
-                words = coverage.words(reach, once_linked=library.type == "relocatable") if reach else ""
+                words = predict.coverage_in_words(reach, once_linked=library.type == "relocatable") if reach else ""
                 row = LibraryRow(library.path, size(facts.size), ", ".join(library.toolkits), ", ".join(archs), words)
                 found.append(row)
         return found

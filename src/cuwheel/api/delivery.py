@@ -101,4 +101,4 @@ def catalogue_list(
     from cuwheel.machine import named
     from cuwheel.report import catalogue as report
 
-    return report.of_listed(catalogue_reach.reach_of_catalogue(place, named.machines(on, refine) if on else ()))
+    return report.of_listed(catalogue_reach.reach_of_catalogue(place, named.machines_named(on, refine) if on else ()))

@@ -21,7 +21,7 @@ from cuwheel.facts import packages, versions
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import requirements, variant
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.variant import Document

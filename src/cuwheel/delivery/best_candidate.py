@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.catalogue import Catalogue
     from cuwheel.delivery.judging import Contents, Judge
     from cuwheel.delivery.request import FindRequest
-    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.metadata import WheelName
 
 
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
@@ -107,7 +107,9 @@ def find(request: FindRequest, *, shallow: bool = False) -> Found:
         wanted.specifier.prereleases = True
     budget = Budget(request.budget)
     with client.Session() as session, ThreadPoolExecutor(1) as beside:
-        looking = beside.submit(named.asked, request.on, request.refine, env=request.env, gpus=request.gpus)
+        looking = beside.submit(
+            named.machines_asked_for, request.on, request.refine, env=request.env, gpus=request.gpus
+        )
         where = candidates.configured_places(
             session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
         )

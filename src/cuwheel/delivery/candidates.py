@@ -33,8 +33,7 @@ from cuwheel.errors import (
 )
 from cuwheel.network import addresses, client, resolver, transfer
 from cuwheel.support import codec, files, log
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -22,8 +22,7 @@ from cuwheel.support import codec, files, log
 from cuwheel.support.locking import locked
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -26,12 +26,12 @@ from cuwheel.delivery.variants import in_channels, is_document, variants_by_docu
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses
-from cuwheel.proving.wheel_rules import variants
+from cuwheel.proving import wheel_rules
 from cuwheel.support import files, log
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 from cuwheel.verdicts import rule
-from cuwheel.verdicts.wheel_subject import Subject
+from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
 
@@ -233,7 +233,9 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         with WheelFile(path) as wheel:
             metadata = wheel.read(f"{wheel.info}METADATA")
             facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
-            yield from rule.examine(variants.RULES, Subject(wheel=wheel, survey=wheel_facts.survey(facts)))
+            yield from rule.examine(
+                wheel_rules.VARIANT_RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts))
+            )
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
         yield _file_finding("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)

@@ -21,12 +21,10 @@ from cuwheel.network.resolver import Release
 from cuwheel.network.settings import read_settings, settings_for_uv
 from cuwheel.support import files, masking, quoting
 from cuwheel.version import __version__
-from cuwheel.wheel import installed as dist_info
 from cuwheel.wheel import journal, record, requirements
-from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel import metadata as dist_info
 from cuwheel.wheel.journal import Header, Journal
-from cuwheel.wheel.metadata import normalised
-from cuwheel.wheel.name import plain_name
+from cuwheel.wheel.metadata import distributions, normalised, plain_name, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

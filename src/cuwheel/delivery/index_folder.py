@@ -25,7 +25,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
 from cuwheel.support import codec, confined, files, locking, quoting
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -40,19 +40,19 @@ from cuwheel.machine.world import World
 from cuwheel.network import addresses, venvs
 from cuwheel.network.resolver import Release
 from cuwheel.network.settings import read_settings
-from cuwheel.proving import checks, installation, libraries, modules
+from cuwheel.proving import checks, installation, libraries
+from cuwheel.proving.checks import modules_of_files
 from cuwheel.proving.outcomes import Result
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import launch, variables
 from cuwheel.support import log, masking, process, quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import size
-from cuwheel.verdicts.pins import Pin
-from cuwheel.wheel import installed, journal
+from cuwheel.support.wording import size
+from cuwheel.verdicts.alternatives import Pin
+from cuwheel.wheel import journal, metadata
 from cuwheel.wheel.file import WheelFile
-from cuwheel.wheel.installed import distributions, recorded_files, site_packages
 from cuwheel.wheel.journal import Pinned
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.metadata import distributions, installed_files, normalised, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def import_modules(
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
         cut = launch.can_cut()
         for number, module in enumerate(dict.fromkeys(names)):
-            check = checks.importing(module)
+            check = checks.import_check(module)
             with log.progress(check.name):
                 report = runner.run(
                     check.as_dict(),
@@ -110,7 +110,7 @@ def modules_of_editable(prefix: Path, interpreter: Path, name: str) -> tuple[str
     called like the distribution.
     """
     listed = [
-        installed.text(each.info, "top_level.txt").split()
+        metadata.read_info_file(each.info, "top_level.txt").split()
         for folder in site_packages(prefix)
         for each in distributions(folder)
         if each.name == normalised(name)
@@ -129,8 +129,8 @@ def _modules_of(prefix: Path, name: str) -> tuple[str, ...]:
     for folder in site_packages(prefix):
         for each in distributions(folder):
             if each.name == normalised(name):
-                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
-                return modules.of_files(own, each.name, installed.text(each.info, "top_level.txt"))
+                own = (path for path in installed_files(each.info) if not path.startswith(("../", "/")))
+                return modules_of_files(own, each.name, metadata.read_info_file(each.info, "top_level.txt"))
     return ()
 
 

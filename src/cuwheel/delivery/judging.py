@@ -18,17 +18,18 @@ from cuwheel.device_code import source, wheel_facts
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import libraries
-from cuwheel.machine import torch_installed
+from cuwheel.facts import packages
+from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
 from cuwheel.network.remote import RemoteFile
 from cuwheel.support import files, log
-from cuwheel.support.units import file_name, size, some
-from cuwheel.verdicts import matrix, pins, tags, torch_releases
+from cuwheel.support.wording import a_few, file_name, size
+from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
+from cuwheel.verdicts.alternatives import Pin
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.predict import Outcome
-from cuwheel.verdicts.verdict import worst
+from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ class Judge:
                 {taken.arch for each in verdict.libraries if each.loaded is not False for taken in each.rests_on}
             )
             if verdict.outcome != "unknown" and archs:
-                yield _judged(machine, f"takes {some(archs, _ARCHS)}", self._machines)
+                yield _judged(machine, f"takes {a_few(archs, _ARCHS)}", self._machines)
             yield from (_judged(machine, each.message, self._machines) for each in verdict.findings if not archs)
 
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:

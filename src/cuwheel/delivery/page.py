@@ -22,12 +22,12 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support import codec, files, html_templates, printable
-from cuwheel.support.units import file_name, size
+from cuwheel.support import codec, files, html_templates, wording
 from cuwheel.support.verbs import VERBS
-from cuwheel.verdicts import predict, torch_releases
+from cuwheel.support.wording import file_name, size
+from cuwheel.verdicts import library_sources, predict
 from cuwheel.version import __version__
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -87,7 +87,7 @@ def machines_script() -> bytes:
             if row.driver.linux
         ],
         "torch": page_verdicts.torch_cudas(),
-        "torch_releases": torch_releases.known(),
+        "torch_releases": library_sources.known_torch_releases(),
         "verb": "install" if "install" in VERBS else "find",
     }
     return machines_mark() + script_of("machines", "", value)
@@ -149,7 +149,7 @@ def wheel_script(facts: WheelFacts) -> bytes:
         "requires": facts.requires_python or "",
         **judged,
     }
-    if unfit := dict(torch_releases.unfit(wheel_facts.survey(facts))):
+    if unfit := dict(library_sources.unfit_torch_releases(wheel_facts.survey(facts))):
         value["torch"] = unfit
     return wheel_mark(facts) + script_of("wheel", facts.file, value)
 

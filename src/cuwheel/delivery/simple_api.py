@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.support import codec
-from cuwheel.support.units import file_name
-from cuwheel.wheel.name import WheelName
+from cuwheel.support.wording import file_name
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

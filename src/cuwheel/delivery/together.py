@@ -19,12 +19,12 @@ from cuwheel.delivery import best_candidate, choosing
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import libraries, versions
+from cuwheel.facts import packages, versions
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import log
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import matrix, pins
-from cuwheel.verdicts.pins import Pin
+from cuwheel.verdicts import alternatives, matrix
+from cuwheel.verdicts.alternatives import Pin
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
@@ -69,8 +69,8 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Sett
             continue
         survey = choice.ruling.survey
         machines = machines_with_torch(choice.found.machines, releases)
-        pin = pins.needed(survey, machines)
-        if variable := pins.variable_of(survey):
+        pin = alternatives.needed_pin(survey, machines)
+        if variable := alternatives.loading_variable(survey):
             variables[variable] = pin.value if pin else None
         found += [pin] if pin else []
         for machine in machines:

@@ -101,7 +101,7 @@ def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
 
 def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
     """What the rules of the public index say against a wheel; any other decides when it is asked."""
-    index, wheel = indexes.public(), index_folder.wheel_name(arrival.name)
+    index, wheel = services.public_index(), index_folder.wheel_name(arrival.name)
     if wheel is None or not _is_public(url):
         return
     version = index_folder.version_of(wheel.version)

@@ -20,9 +20,9 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import locking
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 from cuwheel.wheel import variant
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property
 
 if TYPE_CHECKING:

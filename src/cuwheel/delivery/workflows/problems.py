@@ -13,7 +13,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.support import extras
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

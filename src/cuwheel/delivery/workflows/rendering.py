@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
-from cuwheel.facts import ci, toolchains
-from cuwheel.facts import ci as facts
+from cuwheel.facts import services, toolkits
+from cuwheel.facts import services as facts
 from cuwheel.support import codec
 from cuwheel.support.files import head
 from cuwheel.verdicts.planning import plans
@@ -196,9 +196,9 @@ def matrix_rows(plan: Path, cpus: Sequence[str], *, windows: bool = False, image
         why = "; ".join(f"{each.id}: {each.reason.splitlines()[0][:200]}" for each in failed)
         raise UsageError(f"this plan cannot be built: {why or 'it is empty'}", hint="cuwheel build --dry-run shows it")
     naming = "local" if any(each.rule == _NAMING for each in found.findings) else ""
-    places = [(cpu, cpu, ci.runners()[cpu], image) for cpu in cpus]
+    places = [(cpu, cpu, services.linux_runners()[cpu], image) for cpu in cpus]
     if windows:
-        cpu, label = ci.windows_runner()
+        cpu, label = services.windows_runner()
         places.append(("windows", cpu, label, ""))
     made = tuple(
         Row(
@@ -261,7 +261,7 @@ def render(service: Service, table: Table, config: str = "", cuda: str | None = 
     known: dict[str, object] = {
         "ci": ci,
         "use": _pinned_action,
-        "runners": facts.runners(),
+        "runners": facts.linux_runners(),
         "cuwheel": ci.cuwheel or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}",
         "source": f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
         "config": config_option,

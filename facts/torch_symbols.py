@@ -42,11 +42,11 @@ def exports(wheel: Wheel) -> frozenset[str]:
     name = Path(addresses.file_name(wheel.url))
     found: set[str] = set()
     with WheelFile(name, RemoteFile(wheel.url)) as opened:
-        for item in source.of_wheel(opened).items:
+        for item in source.source_of_wheel(opened).items:
             if packages.framework_of(item.path.rpartition("/")[2]) == "torch":
                 buffer = item.open(lambda _: None)
                 try:
-                    found |= exported_names(elf.read(buffer))
+                    found |= exported_names(elf.read_elf(buffer))
                 finally:
                     buffer.close()
     return frozenset(filter(can_be_taken, found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import cubin, library, loose, payload
+from cuwheel.device_code import cubin, fatbin, library, loose
 from cuwheel.device_code.survey import survey
 from cuwheel.wheel import zip_reader
 from cuwheel.wheel.zip_reader import ZipReader
@@ -45,7 +45,7 @@ def _read_fatbin(data: bytes) -> None:
     buffer = CountingBuffer("fuzzed", data)
     for entry in library.read(buffer, detail="entries").entries:
         stored = entry.compressed_bytes or entry.bytes
-        payload.read(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
+        fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
 
 
 def _read_cubin(data: bytes) -> None:
@@ -59,19 +59,19 @@ def _read_payload(data: bytes) -> None:
     """The first byte says how it is packed, the next four how large it was."""
     kind = _KINDS[data[0] % len(_KINDS)] if data else "none"
     buffer = CountingBuffer("fuzzed", data[5:])
-    payload.start(buffer, 0, buffer.size, kind)
-    payload.zstd_frame(buffer, 0, buffer.size)
-    payload._lz4_decoded(data[5:], 4096)  # what a browser uses
-    payload.read(buffer, 0, buffer.size, int.from_bytes(data[1:5], "little"), kind)
+    fatbin.payload_start(buffer, 0, buffer.size, kind)
+    fatbin.zstd_frame(buffer, 0, buffer.size)
+    fatbin._lz4_decoded(data[5:], 4096)  # what a browser uses
+    fatbin.read_payload(buffer, 0, buffer.size, int.from_bytes(data[1:5], "little"), kind)
 
 
 def _read_ptx(data: bytes) -> None:
     buffer = CountingBuffer("fuzzed", data)
     if loose.is_ptx(buffer):
-        loose.ptx(buffer)
+        loose.read_ptx(buffer)
     cubin.ptx_symbols(data)
     cubin.ptx_kernels(data)
-    loose.unpacked(buffer, "fuzzed", 0, buffer.size)
+    loose.read_packed_cubin(buffer, "fuzzed", 0, buffer.size)
 
 
 def _read_inflate(data: bytes) -> None:

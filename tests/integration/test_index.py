@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.device_code import index
-from cuwheel.device_code.pinned import is_pinned
+from cuwheel.device_code.target import is_pinned, wheel_of
 from cuwheel.errors import UnknownNameError
 from cuwheel.network import venvs
 from cuwheel.support import process
@@ -65,11 +64,11 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.usefixtures("served", "tool")
 def test_it_is_downloaded_once_and_checked() -> None:
-    wheel = index.wheel_of("demo-cuda==1.0")
+    wheel = wheel_of("demo-cuda==1.0")
     assert wheel.name == NAMES[0]
     assert zipfile.ZipFile(wheel).read("demo_cuda/__init__.py").decode() == NAMES[0]
     changed = wheel.stat().st_mtime_ns
-    assert index.wheel_of("demo-cuda==1.0") == wheel
+    assert wheel_of("demo-cuda==1.0") == wheel
     assert wheel.stat().st_mtime_ns == changed
 
 
@@ -79,7 +78,7 @@ def test_it_is_downloaded_once_and_checked() -> None:
 )
 def test_another_python_or_platform(python: str | None, platform: str | None) -> None:
     own = f"cp{python.replace('.', '')}" if python in ("3.10", "3.12") else "py3"
-    found = index.wheel_of("demo-cuda==1.0", python=python, platform=platform)
+    found = wheel_of("demo-cuda==1.0", python=python, platform=platform)
     assert found.name == f"demo_cuda-1.0-{own}-none-{platform or 'any'}.whl"
 
 
@@ -92,7 +91,7 @@ def test_each_python_is_tried_with_its_own_wheel() -> None:
 @pytest.mark.usefixtures("served", "tool")
 def test_what_is_not_there_is_said_with_a_hint() -> None:
     with pytest.raises(UnknownNameError, match=r"demo-cuda==9\.9") as caught:
-        index.wheel_of("demo-cuda==9.9")
+        wheel_of("demo-cuda==9.9")
     assert "pip download" in caught.value.hint
 
 

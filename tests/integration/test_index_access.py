@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import index
+from cuwheel.device_code import target
 from cuwheel.errors import NetworkError, UnknownNameError
 from cuwheel.network import addresses, client, venvs
 from tests.integration import index_server as site
@@ -52,10 +52,10 @@ def test_a_private_authority(tool: str, authority: Authority, given: Callable[..
     with site.serving(site.Behaviour.index(), tls=authority.context()) as url:
         given(PIP_INDEX_URL=f"{url}/simple")
         with pytest.raises(NetworkError, match="certificate is not trusted") as caught:
-            index.wheel_of("demo-cuda==1.0")
+            target.wheel_of("demo-cuda==1.0")
         assert "PIP_CERT" in caught.value.hint
         given(PIP_CERT=authority.ca)
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 def test_a_private_authority_in_a_file(
@@ -65,7 +65,7 @@ def test_a_private_authority_in_a_file(
         config = tmp_path / "named.conf"
         config.write_text(f"[global]\nindex-url = {url}/simple\nextra-index-url =\n[install]\ncert = {authority.ca}\n")
         given(PIP_CONFIG_FILE=config)
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])
@@ -73,13 +73,13 @@ def test_authorities_that_variables_name(variable: str, authority: Authority, gi
     with site.serving(site.Behaviour.index(), tls=authority.context()) as url:
         given(UV_DEFAULT_INDEX=f"{url}/simple", SSL_CERT_FILE=authority.ca)
         given(PIP_INDEX_URL=f"{url}/simple", **{variable: authority.ca})
-        assert index.wheel_of("demo-cuda==1.0").name == FILE
+        assert target.wheel_of("demo-cuda==1.0").name == FILE
 
 
 def test_a_server_that_asks_for_our_certificate(tool: str, authority: Authority, given: Callable[..., None]) -> None:
     with site.serving(site.Behaviour.index(), tls=authority.context(ask_client=True)) as url:
         given(PIP_INDEX_URL=f"{url}/simple", PIP_CERT=authority.ca, PIP_CLIENT_CERT=authority.client)
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 def test_a_host_that_is_trusted_without_a_certificate(
@@ -87,7 +87,7 @@ def test_a_host_that_is_trusted_without_a_certificate(
 ) -> None:
     with site.serving(site.Behaviour.index(), tls=authority.context()) as url:
         given(PIP_INDEX_URL=f"{url}/simple", PIP_TRUSTED_HOST="localhost")
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 def _in_address(url: str, given: Callable[..., None], _folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_login(
     behaviour = site.Behaviour.index(login=LOGIN)
     with site.serving(behaviour) as url:
         place(url, given, tmp_path)
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
     assert ("GET", f"/files/{FILE}", LOGIN) in behaviour.asked
 
 
@@ -140,7 +140,7 @@ def test_a_login_that_only_the_keyring_knows(given: Callable[..., None], tmp_pat
         config.write_text(f'[[index]]\nurl = "{url}/simple"\ndefault = true\nauthenticate = "always"\n')
         given(UV_CONFIG_FILE=config, UV_KEYRING_PROVIDER="subprocess", PATH=f"{tmp_path}:{os.environ['PATH']}")
         os.environ.pop("UV_NO_CONFIG")
-        assert index.wheel_of("demo-cuda==1.0").name == FILE
+        assert target.wheel_of("demo-cuda==1.0").name == FILE
 
 
 @pytest.mark.skipif(venvs.uv() is None, reason="uv is not installed here")
@@ -152,7 +152,7 @@ class TestUvAlone:
             config.write_text(f'[[index]]\nname = "our-own"\nurl = "{url}/simple"\ndefault = true\n')
             given(UV_CONFIG_FILE=config, UV_INDEX_OUR_OWN_USERNAME="anna", UV_INDEX_OUR_OWN_PASSWORD=PASSWORD)
             os.environ.pop("UV_NO_CONFIG")
-            assert index.wheel_of("demo-cuda==1.0").name == FILE
+            assert target.wheel_of("demo-cuda==1.0").name == FILE
         assert ("GET", f"/files/{FILE}", LOGIN) in behaviour.asked
 
     def test_pip_is_not_asked_for_a_private_name(
@@ -163,18 +163,18 @@ class TestUvAlone:
         with site.serving(site.Behaviour.index()) as url:
             given(UV_INDEX=f"ours={url}/simple", UV_DEFAULT_INDEX=f"{url}/simple")
             with pytest.raises(UnknownNameError):
-                index.wheel_of("demo-cuda==9.9")
+                target.wheel_of("demo-cuda==9.9")
 
 
 def test_no_login_and_a_wrong_one(given: Callable[..., None]) -> None:
     with site.serving(site.Behaviour.index(login=LOGIN)) as url:
         given(PIP_INDEX_URL=f"{url}/simple")
         with pytest.raises(NetworkError, match="requires a login, and none is configured") as caught:
-            index.wheel_of("demo-cuda==1.0")
+            target.wheel_of("demo-cuda==1.0")
         assert "netrc" in caught.value.hint
         given(PIP_INDEX_URL=url.replace("://", "://anna:wr0ng@") + "/simple")
         with pytest.raises(NetworkError, match="rejected the login") as caught:
-            index.wheel_of("demo-cuda==1.0")
+            target.wheel_of("demo-cuda==1.0")
         assert "wr0ng" not in caught.value.message + caught.value.hint
 
 
@@ -186,7 +186,7 @@ def test_a_login_does_not_follow_to_another_server(given: Callable[..., None]) -
         behaviour.redirect[f"/moved/{FILE}"] = f"{elsewhere}/files/{FILE}"
         with site.serving(behaviour) as url:
             given(PIP_INDEX_URL=url.replace("://", f"://{QUOTED}@") + "/simple")
-            assert index.wheel_of("demo-cuda==1.0").name == FILE
+            assert target.wheel_of("demo-cuda==1.0").name == FILE
     assert store.asked
     assert {login for _, _, login in store.asked} == {""}
 
@@ -200,7 +200,7 @@ def test_a_proxy(way: str, tool: str, given: Callable[..., None]) -> None:
             given(PIP_PROXY=proxy.removeprefix("http://"))
         else:
             given(HTTP_PROXY=proxy if way == "environment" else proxy.replace("://", "://me:pw@"))
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
     assert ("GET", f"{url}/files/{FILE}", "Basic bWU6cHc=" if way == "with login" else "") in passed.asked
 
 
@@ -210,7 +210,7 @@ def test_no_proxy_for_what_is_excepted(tool: str, given: Callable[..., None]) ->
         given(
             PIP_INDEX_URL=f"{url}/simple", HTTP_PROXY=dead, http_proxy=dead, NO_PROXY="127.0.0.1", no_proxy="127.0.0.1"
         )
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 def test_tls_through_a_proxy(authority: Authority, given: Callable[..., None]) -> None:
@@ -220,7 +220,7 @@ def test_tls_through_a_proxy(authority: Authority, given: Callable[..., None]) -
         site.serving(site.Behaviour.index(), tls=authority.context()) as url,
     ):
         given(PIP_INDEX_URL=f"{url}/simple", PIP_CERT=authority.ca, HTTPS_PROXY=proxy)
-        assert index.wheel_of("demo-cuda==1.0").name == FILE
+        assert target.wheel_of("demo-cuda==1.0").name == FILE
     assert {method for method, _, _ in passed.asked} == {"CONNECT"}
 
 
@@ -229,14 +229,14 @@ def test_two_indexes(tool: str, given: Callable[..., None]) -> None:
     second = site.Behaviour.index(login=LOGIN)
     with site.serving(site.Behaviour.index(project="other")) as one, site.serving(second) as two:
         given(PIP_INDEX_URL=f"{one}/simple", PIP_EXTRA_INDEX_URL=two.replace("://", f"://{QUOTED}@") + "/simple")
-        assert index.wheel_of("demo-cuda==1.0").name == FILE, tool
+        assert target.wheel_of("demo-cuda==1.0").name == FILE, tool
 
 
 def test_find_links_without_an_index(tool: str, given: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / FILE).write_bytes(site.wheel())
     given(PIP_NO_INDEX="1", PIP_FIND_LINKS=tmp_path / "links")
-    assert index.wheel_of("demo-cuda==1.0") == tmp_path / "links" / FILE, tool
+    assert target.wheel_of("demo-cuda==1.0") == tmp_path / "links" / FILE, tool
 
 
 def _refused() -> str:
@@ -247,7 +247,7 @@ def test_not_reachable_is_said_at_once_and_in_these_words(given: Callable[..., N
     given(PIP_INDEX_URL=f"{_refused()}/simple", PIP_DEFAULT_TIMEOUT="180")
     began = time.monotonic()
     with pytest.raises(NetworkError, match=r"index not reachable: .*refused"):
-        index.wheel_of("demo-cuda==1.0")
+        target.wheel_of("demo-cuda==1.0")
     assert time.monotonic() - began < 5
 
 
@@ -257,14 +257,14 @@ def test_a_port_that_does_not_answer(way: Callable[[], object], given: Callable[
         given(PIP_INDEX_URL=f"{url}/simple")
         began = time.monotonic()
         with pytest.raises(NetworkError, match="index not reachable: no answer within"):
-            index.wheel_of("demo-cuda==1.0")
+            target.wheel_of("demo-cuda==1.0")
         assert time.monotonic() - began < 15
 
 
 def test_a_name_that_nobody_knows(given: Callable[..., None]) -> None:
     given(PIP_INDEX_URL="https://index.invalid/simple")
     with pytest.raises(NetworkError, match=r"index\.invalid.* index not reachable"):
-        index.wheel_of("demo-cuda==1.0")
+        target.wheel_of("demo-cuda==1.0")
 
 
 def test_one_of_two_is_not_reachable(given: Callable[..., None]) -> None:
@@ -272,7 +272,7 @@ def test_one_of_two_is_not_reachable(given: Callable[..., None]) -> None:
         pytest.skip("pip is not installed here, and uv stops where one of its indexes does not answer")
     with site.serving(site.Behaviour.index()) as url:
         given(PIP_INDEX_URL=f"{url}/simple", PIP_EXTRA_INDEX_URL=f"{_refused()}/simple")
-        assert index.wheel_of("demo-cuda==1.0").name == FILE
+        assert target.wheel_of("demo-cuda==1.0").name == FILE
 
 
 def test_names_that_lead_out_of_the_cache(tool: str, given: Callable[..., None], tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_names_that_lead_out_of_the_cache(tool: str, given: Callable[..., None],
     with site.serving(behaviour) as url:
         given(PIP_INDEX_URL=f"{url}/simple")
         try:
-            found = index.wheel_of("demo-cuda==1.0")
+            found = target.wheel_of("demo-cuda==1.0")
         except UnknownNameError:
             assert tool  # it does not take such a link for a wheel at all
         else:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.device_code import library, payload
+from cuwheel.device_code import fatbin, library
 from cuwheel.errors import CuwheelError
 from tests.fixtures import manifest
 from tests.fuzz.harness import CountingBuffer
@@ -43,7 +43,7 @@ def test_only_our_errors_and_bounded_work(file: str, patches: list[Patch], cut: 
         for entry in found.entries:
             stored = entry.compressed_bytes or entry.bytes
             assert 0 <= entry.offset < entry.offset + entry.header_size + stored <= buffer.size
-            payload.read(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
+            fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

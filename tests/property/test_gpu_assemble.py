@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.device_code import library, payload
+from cuwheel.device_code import fatbin, library
 from cuwheel.device_code.libraries import Compression
 from cuwheel.support.buffer import MemoryBuffer
 from tests.fixtures import cache, cuobjdump, manifest
@@ -80,7 +80,7 @@ def code(data: bytes, found: Library, offset: int) -> bytes:
     entry = next(each for each in found.entries if each.offset == offset)
     stored = entry.compressed_bytes or entry.bytes
     place = offset + entry.header_size
-    unpacked = payload.read(MemoryBuffer("", data), place, stored, entry.real_bytes, entry.compression)
+    unpacked = fatbin.read_payload(MemoryBuffer("", data), place, stored, entry.real_bytes, entry.compression)
     return unpacked.rstrip(b"\0")  # raw code is padded
 
 

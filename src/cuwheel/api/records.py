@@ -162,9 +162,9 @@ def trace(
     from cuwheel.report import trace as report
     from cuwheel.tracing import attribution, events, session
 
-    with session.folder(keep) as place:
-        status = session.run(command, place, environ=environ, cwd=cwd, cupti=cupti)
-        found = events.read(place)
+    with session.trace_folder(keep) as place:
+        status = session.run_traced(command, place, environ=environ, cwd=cwd, cupti=cupti)
+        found = events.read_events(place)
         return report.answer_of(command, status, attribution.attributed(found, succeeded=status == 0))
 
 
@@ -173,7 +173,7 @@ def read_trace(folder: Path) -> Traced:
     from cuwheel.report import trace as report
     from cuwheel.tracing import attribution, events
 
-    return report.answer_of((), None, attribution.attributed(events.read(folder), succeeded=False))
+    return report.answer_of((), None, attribution.attributed(events.read_events(folder), succeeded=False))
 
 
 def save_trace(answer: Traced, *, output: Path | None = None, timeline: Path | None = None) -> None:

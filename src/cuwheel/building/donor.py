@@ -14,7 +14,7 @@ from msgspec import Struct
 from cuwheel.building.request import BuildRequest, Fit
 from cuwheel.changes.graft import cub_lists, module_ids
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.device_code import pinned
+from cuwheel.device_code import target
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
@@ -50,7 +50,7 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
     """`cuda`: of the libraries that are to grow; None for the newest."""
     from cuwheel.building import pipeline  # noqa: PLC0415 - a graft of finished wheels builds nothing
 
-    base = Path(pinned.on_disk(request.base, request.platform))
+    base = Path(target.downloaded_if_pinned(request.base, request.platform))
     wanted = _missing(base, tuple(request.add), cuda)
     traces = _traces(base, wanted.libraries)
     asked = BuildRequest(

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from cuwheel.building.recording import options, words
 from cuwheel.building.values import GateRequest, Listed
-from cuwheel.device_code import archive, cubin, elf, fatbin, limits, objects, payload, source
+from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
 from cuwheel.device_code.demangle import demangled
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.libraries import Library, Survey
-from cuwheel.device_code.wrappers import VERSION_LINKED
+from cuwheel.device_code.registration import VERSION_LINKED
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
@@ -132,12 +132,12 @@ class Archives:
 def _entries(path: str) -> Iterator[RawEntry]:
     buffer = FileBuffer(Path(path), path)
     try:
-        if buffer.read(0, min(len(archive.MAGIC), buffer.size)) != archive.MAGIC:
+        if buffer.read(0, min(len(elf.ARCHIVE_MAGIC), buffer.size)) != elf.ARCHIVE_MAGIC:
             return  # a linker script may bear such a name
         walk = fatbin.Walk(buffer)
-        for member in archive.members(buffer):
+        for member in elf.archive_members(buffer):
             try:
-                sections = archive.shifted(elf.read(member.buffer).sections(), member.offset)
+                sections = elf.shifted(elf.read_elf(member.buffer).sections(), member.offset)
             except MalformedError:
                 continue
             for section in sections:
@@ -298,7 +298,7 @@ def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
 
 def read_units(found: Survey, libraries: Sequence[Library], wanted: GateRequest) -> tuple[Unit, ...]:
     """The containers of these libraries; those that are not as planned are looked for in archives."""
-    opened = source.find(found.target)
+    opened = source.find_source(found.target)
     try:
         items = {item.path: item for item in opened.items}
         archives = Archives(wanted.toolkit_root, wanted.record)
@@ -372,13 +372,15 @@ class _Reader:
 
     def _inside(self, rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[str | None, Symbols | None]:
         """Who wrote it and what is in it, by the entry that takes the least to read."""
-        smallest = objects.least_to_read(entries, rows)
+        smallest = registration.least_to_read(entries, rows)
         if smallest is None or smallest.real > self.budget:
             return None, None
         self.budget -= smallest.real
         row = rows[smallest.row]
         try:
-            data = payload.read(self._buffer, smallest.payload_offset, smallest.stored, smallest.real, row.compression)
+            data = fatbin.read_payload(
+                self._buffer, smallest.payload_offset, smallest.stored, smallest.real, row.compression
+            )
             if row.kind == "ptx":
                 return None, cubin.ptx_symbols(data)
             return cubin.toolkit(data), cubin.read(self._library.path, data).symbols()

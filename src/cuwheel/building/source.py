@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.building import repository, trees
 from cuwheel.building.values import Tree
-from cuwheel.device_code.pinned import is_pinned
+from cuwheel.device_code.target import is_pinned
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.support import wording
 from cuwheel.support.finding import Finding

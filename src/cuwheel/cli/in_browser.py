@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.cli import frame
-from cuwheel.device_code import any_target
+from cuwheel.device_code import target
 from cuwheel.errors import EXIT_BUG, EXIT_NO, EXIT_OK, CuwheelError, UnreadableError
 from cuwheel.support import codec
 
@@ -48,7 +48,7 @@ def run(commands: Sequence[Sequence[str]], show: Show | None = None) -> str:
 
     `show` is called as the work goes on: with what is done, how much of it, of how much.
     """
-    with any_target.remembered():
+    with target.remembered_surveys():
         return codec.encode([_reply(words, show) for words in commands]).decode()
 
 

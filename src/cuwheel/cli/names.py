@@ -159,10 +159,10 @@ def policy(text: str) -> str:
 
 def binary(text: str) -> str:
     """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
-    from cuwheel.device_code import pinned, source
+    from cuwheel.device_code import source, target
 
     path = Path(text)
-    if pinned.is_pinned(text) or places.exists(text):
+    if target.is_pinned(text) or places.exists(text):
         return text
     if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
         raise UsageError(f"{option_values.shortened(text)}: no such file or folder")

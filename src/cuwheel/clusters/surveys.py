@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
-from cuwheel.device_code import any_target
 from cuwheel.device_code.libraries import Survey
-from cuwheel.device_code.pinned import is_pinned, on_disk
+from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
 from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files
 
@@ -40,7 +39,7 @@ def on_cluster(
         path = Path(each)
         pinned = is_pinned(str(each)) and not path.exists()
         if not pinned and not path.is_file():
-            found[number] = any_target.survey(each, env=env, detail="containers")
+            found[number] = survey_target(each, env=env, detail="containers")
             continue
         name = f"{number + 1}: {each if pinned else path.name}"
         given = Given(name=str(each) if pinned else path.name, platform=platform)
@@ -73,5 +72,5 @@ def survey(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[s
     if given.name in inputs:  # a wheel is known by its name, too
         place = work / given.name
         place.symlink_to(inputs[given.name])
-    found = any_target.survey(on_disk(place, given.platform), detail="containers")
+    found = survey_target(downloaded_if_pinned(place, given.platform), detail="containers")
     return codec.encode_any(found).decode(), {}

@@ -107,6 +107,7 @@ def _pairs(before: Sequence[Library], after: Sequence[Library]) -> Iterator[tupl
 
 def _library(old: Library | None, new: Library | None) -> LibraryComparison:
     before, after = [each for each in (old,) if each], [each for each in (new,) if each]
+    old_values, new_values = _described(old), _described(new)
     return LibraryComparison(
         before=old.path if old else None,
         after=new.path if new else None,
@@ -114,7 +115,11 @@ def _library(old: Library | None, new: Library | None) -> LibraryComparison:
         parts=_parts(before, after),
         architectures=_sets(_archs(before), _archs(after)),
         needed=_sets(_needed(before), _needed(after)),
-        values=tuple(_values(old, new)),
+        values=tuple(
+            ValueChange(name=name, before=old_values.get(name), after=new_values.get(name))
+            for name in dict.fromkeys([*old_values, *new_values])
+            if old_values.get(name) != new_values.get(name)
+        ),
         module_ids=_sets(
             [name for each in before for name in each.registration.module_ids],
             [name for each in after for name in each.registration.module_ids],
@@ -170,13 +175,6 @@ def _archs(libraries: Iterable[Library]) -> list[str]:
 
 def _needed(libraries: Iterable[Library]) -> list[str]:
     return [name for library in libraries for name in library.needed]
-
-
-def _values(old: Library | None, new: Library | None) -> Iterator[ValueChange]:
-    before, after = _described(old), _described(new)
-    for name in dict.fromkeys([*before, *after]):
-        if before.get(name) != after.get(name):
-            yield ValueChange(name=name, before=before.get(name), after=after.get(name))
 
 
 def _described(library: Library | None) -> dict[str, str | None]:

@@ -141,7 +141,7 @@ def read(name: str, data: bytes) -> Cubin:
 
 
 def open_buffer(buffer: Buffer) -> Cubin:
-    found = elf_file.read(buffer)
+    found = elf_file.read_elf(buffer)
     if found.machine != elf_file.MACHINE_CUDA:
         raise MalformedError(buffer.name, f"an ELF file for {found.machine_name}, not a cubin")
     return Cubin(elf=found)

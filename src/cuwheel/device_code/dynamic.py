@@ -1,14 +1,15 @@
-"""What an ELF file asks of the dynamic loader: libraries, search paths, symbol versions, symbols."""
+"""What the dynamic loader makes of an ELF file: libraries, search paths, symbol versions, symbols, pointers."""
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import limits
-from cuwheel.device_code.elf import PT_DYNAMIC, SHT_DYNAMIC, SHT_DYNSYM, SHT_SYMTAB
+from cuwheel.device_code.elf import PT_DYNAMIC, SHT_DYNAMIC, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB, TYPE_RELOCATABLE
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.support.buffer import find, string_at
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.device_code.elf import Elf, Header
+
 
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
 _VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
@@ -56,7 +58,7 @@ class Symbol(NamedTuple):
     size: int
 
 
-def read(elf: Elf) -> Dynamic:
+def read_dynamic(elf: Elf) -> Dynamic:
     """Empty where there is no dynamic section. How much is read of names is bounded."""
     found = list(tags(elf))
     single = dict(reversed(found))
@@ -178,3 +180,100 @@ def mentions(elf: Elf, text: str) -> bool:
     names = tables[1]
     end = min(names.offset + names.size, elf.buffer.size)
     return next(find(elf.buffer, text.encode(), names.offset, end), None) is not None
+
+
+# Where the pointers of an ELF file will point once it is loaded.
+
+_RELA = struct.Struct("<QQq")
+_RELOCATIONS_AT_ONCE = 1 << 12
+_PASSES = 4
+_BLOCK_BITS = 16
+_MOST_BLOCKS = 4
+
+
+class ElfPointers:
+    """Reads only relocations that touch the given sections; a pointer without one stands in place (RELR)."""
+
+    def __init__(self, elf: Elf, sections: tuple[str, ...]) -> None:
+        self._elf = elf
+        self._targets: dict[int, int | None] = {}
+        budget = _PASSES * elf.buffer.size
+        relocations = [each for each in elf.headers if each.type == SHT_RELA]
+        for header in elf.headers:
+            if header.name in sections:
+                for table in relocations:
+                    if elf.type == TYPE_RELOCATABLE and table.info != header.number:
+                        continue  # of another section
+                    budget -= table.size
+                    if budget < 0:  # sections and tables over the same bytes, again and again
+                        limits.met(
+                            f"relocation tables of {_PASSES} times the file", "the rest of the pointers are not known"
+                        )
+                        return
+                    self._targets.update(_relocated(elf, header, table))
+
+    def target(self, slot: int, value: int) -> int | None:
+        if slot in self._targets:
+            return self._targets[slot]
+        return self._elf.addresses.offset_of(value) if value else None
+
+
+class ArchivePointers:
+    """The pointers of all members of a static archive, found by where in it they stand."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._of: list[ElfPointers] = []
+
+    def add(self, offset: int, pointers: ElfPointers) -> None:
+        self._starts.append(offset)
+        self._of.append(pointers)
+
+    def target(self, slot: int, value: int) -> int | None:
+        index = bisect.bisect_right(self._starts, slot) - 1
+        if index < 0:
+            return None
+        found = self._of[index].target(slot - self._starts[index], value)
+        return None if found is None else found + self._starts[index]
+
+
+def _relocated(elf: Elf, section: Header, table: Header) -> Iterator[tuple[int, int | None]]:
+    """File offset of a pointer in `section` → file offset of what it points at."""
+    start = 0 if elf.type == TYPE_RELOCATABLE else section.address
+    for place, info, addend in _touching(elf, table, start, start + section.size):
+        yield section.offset + place - start, _relocation_target(elf, table, info >> 32, addend)
+
+
+def _touching(elf: Elf, table: Header, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    step = _RELA.size * _RELOCATIONS_AT_ONCE
+    usable = min(table.size, max(elf.buffer.size - table.offset, 0)) // _RELA.size * _RELA.size
+    last = min(high, 1 << 64) - 1  # a damaged section may reach beyond every address
+    blocks = range(low >> _BLOCK_BITS, (last >> _BLOCK_BITS) + 1)
+    # What the places sought have in common: the upper bytes of their address.
+    common = [block.to_bytes(8 - _BLOCK_BITS // 8, "little") for block in blocks[:_MOST_BLOCKS]]
+    for offset in range(0, usable, step):
+        data = elf.buffer.read(table.offset + offset, min(step, usable - offset))
+        if len(blocks) <= _MOST_BLOCKS and not any(upper in data for upper in common):
+            continue  # most pieces: decided at native speed
+        for index, place in enumerate(memoryview(data).cast("Q")[::3].tolist()):
+            if low <= place < high:
+                yield _RELA.unpack_from(data, index * _RELA.size)
+
+
+def _relocation_target(elf: Elf, table: Header, symbol: int, addend: int) -> int | None:
+    if not symbol:
+        return elf.addresses.offset_of(addend)
+    if table.link >= len(elf.headers):
+        return None
+    symbols = elf.headers[table.link]
+    if (symbol + 1) * SYMBOL.size > symbols.size:
+        return None
+    raw = elf.buffer.read(symbols.offset + symbol * SYMBOL.size, SYMBOL.size)
+    section: int
+    value: int
+    _, _, _, section, value, _ = SYMBOL.unpack(raw)
+    if elf.type != TYPE_RELOCATABLE:
+        return elf.addresses.offset_of(value + addend)
+    if not 0 < section < len(elf.headers):
+        return None
+    return elf.headers[section].offset + value + addend

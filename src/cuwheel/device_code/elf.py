@@ -9,14 +9,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.device_code.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
+from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
-from cuwheel.support.buffer import Buffer, MemoryBuffer, string_at
+from cuwheel.support.buffer import Buffer, MemoryBuffer, SliceBuffer, string_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import FileType
+
 
 MAGIC = b"\x7fELF"
 HEADER_SIZE = 64
@@ -135,7 +136,7 @@ def data_segments(head: bytes) -> tuple[Segment, ...] | None:
     return tuple(each for each in loaded if not each.flags & PF_X or not each.offset)
 
 
-def read(buffer: Buffer) -> Elf:
+def read_elf(buffer: Buffer) -> Elf:
     """Header, segments and sections. Raises MalformedError, also for what CUDA has not been made for in years."""
     raw = buffer.read(0, min(HEADER_SIZE, buffer.size))
     if raw[:4] != MAGIC:
@@ -289,3 +290,48 @@ def extent(elf: Elf) -> int:
     ends = [each.offset + each.size for each in elf.headers if each.type != SHT_NOBITS]
     ends += [each.offset + each.file_size for each in elf.segments]
     return min(max([HEADER_SIZE, elf.tables_end, *ends]), elf.buffer.size)
+
+
+# Static archives (.a): their members, each an object file of its own.
+
+ARCHIVE_MAGIC = b"!<arch>\n"
+_MEMBER_HEADER = 60
+_LONG_NAMES_LIMIT = 1 << 28
+
+
+class ArchiveMember(NamedTuple):
+    buffer: SliceBuffer
+    offset: int
+
+
+def archive_members(buffer: Buffer) -> Iterator[ArchiveMember]:
+    """The ELF members of a static archive; symbol tables and whatever else there is are passed over."""
+    long_names = b""
+    at = len(ARCHIVE_MAGIC)
+    while at + _MEMBER_HEADER <= buffer.size:
+        header = buffer.read(at, _MEMBER_HEADER)
+        if not (digits := header[48:58].strip()).isdigit():
+            raise MalformedError(buffer.name, f"an archive member's size is {header[48:58]!r}")
+        size = int(digits)
+        start = at + _MEMBER_HEADER
+        name = header[:16].rstrip().decode("utf-8", "replace")
+        if header[58:60] != b"`\n":
+            raise MalformedError(buffer.name, f"no archive member at {at:#x}")
+        if name == "//" and size <= _LONG_NAMES_LIMIT:
+            long_names = buffer.read(start, size)
+        elif size >= HEADER_SIZE and buffer.read(start, 4) == MAGIC:
+            yield ArchiveMember(
+                SliceBuffer(buffer, start, size, f"{buffer.name}({_member_name(name, long_names)})"), start
+            )
+        at = start + size + size % 2
+
+
+def shifted(sections: Sequence[Section], by: int) -> tuple[Section, ...]:
+    return tuple(each._replace(offset=each.offset + by) for each in sections)
+
+
+def _member_name(name: str, long_names: bytes) -> str:
+    if name.startswith("/") and name[1:].isdigit():
+        start = int(name[1:])
+        return long_names[start : start + 256].split(b"/\n", 1)[0].decode("utf-8", "replace")
+    return name.rstrip("/")

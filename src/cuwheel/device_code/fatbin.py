@@ -1,4 +1,4 @@
-"""Fat binaries: containers and their entries, read from their headers and, of PTX, the first lines.
+"""Fat binaries: containers and their entries, read from their headers and, of PTX, the first lines; their payloads.
 
 The layout is undocumented and was measured on real files. A damaged container costs itself and a
 finding; the walk goes on at the next one. Every byte is looked at a bounded number of times.
@@ -11,25 +11,147 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.device_code import limits
-from cuwheel.device_code import payload as payloads
 from cuwheel.device_code.libraries import DeviceCode, Entry
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support import zstd
 from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import Compression, Kind
     from cuwheel.facts.arch import ArchKind, Suffix
+
+
+# The payload of an entry, decompressed under a hard ceiling.
+
+# The most seen is seventyfold; much more is a bomb.
+_HIGHEST_RATIO = 256
+_SMALL_PAYLOAD = 1 << 16
+_START_SIZE = 512
+_ZSTD_BLOCK = (1 << 17) + 32  # the most that one takes with the headers before it: it is decoded as a whole
+PAYLOAD_LIMIT = 1 << 29
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_HEADER = 18  # the most that one takes
+_RAW_BLOCK, _REPEATED, _COMPRESSED = 0, 1, 2
+
+
+def read_payload(buffer: Buffer, offset: int, stored: int, real: int, compression: Compression) -> bytes:
+    """What the `stored` bytes at `offset` hold: `real` bytes, or the file is malformed."""
+    if stored > PAYLOAD_LIMIT or real > PAYLOAD_LIMIT or real > _SMALL_PAYLOAD + _HIGHEST_RATIO * stored:
+        raise MalformedError(buffer.name, f"device code at {offset:#x} claims {real:,} bytes in {stored:,}")
+    data = buffer.read(offset, stored)
+    if compression == "none":
+        return data
+    unpacked = _lz4(data, real) if compression == "lz4" else zstd.first_bytes(data, real + 1)
+    if unpacked is None or len(unpacked) != real:
+        raise MalformedError(
+            buffer.name, f"device code at {offset:#x} does not decompress to the {real:,} bytes it claims"
+        )
+    return unpacked
+
+
+def payload_start(buffer: Buffer, offset: int, stored: int, compression: Compression) -> bytes:
+    """The first bytes of the payload, a few hundred if it has them; nothing where they cannot be read."""
+    data = buffer.read(offset, payload_start_size(stored, compression))
+    if compression == "none":
+        return data
+    if compression == "lz4":  # whose library decodes whole blocks only, and some are megabytes
+        return _lz4_decoded(data, _START_SIZE)
+    return zstd.first_bytes(data, _START_SIZE) or b""
+
+
+def payload_start_size(stored: int, compression: Compression) -> int:
+    """How much of a payload `payload_start` reads."""
+    return min(stored, _ZSTD_BLOCK if compression == "zstd" else _START_SIZE)
+
+
+def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
+    """How long the ZSTD frame at `offset` is, and what it unpacks to by its own word; None where none is whole."""
+    import zstandard  # noqa: PLC0415 - only where something is compressed with it
+
+    head = buffer.read(offset, min(_ZSTD_HEADER, end - offset))
+    try:
+        parameters = zstandard.get_frame_parameters(head)
+        at = offset + zstandard.frame_header_size(head)
+    except (zstandard.ZstdError, ValueError):
+        return None
+    if parameters.content_size in (zstandard.CONTENTSIZE_ERROR, zstandard.CONTENTSIZE_UNKNOWN):
+        return None
+    last = 0
+    while not last:
+        if at + 3 > end:
+            return None
+        block = int.from_bytes(buffer.read(at, 3), "little")
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        if kind not in (_RAW_BLOCK, _REPEATED, _COMPRESSED):
+            return None
+        at += 3 + (1 if kind == _REPEATED else size)
+    at += 4 if parameters.has_checksum else 0
+    return (at - offset, parameters.content_size) if at <= end else None
+
+
+def _lz4_decoded(data: bytes, most: int) -> bytes:
+    """A block's first bytes, `most` and a few more, as far as `data` goes."""
+    out = bytearray()
+    at = 0
+    try:
+        while len(out) < most:
+            token = data[at]
+            literals, at = _lz4_length(data, at + 1, token >> 4)
+            out += data[at : at + literals]
+            at += literals
+            back = int.from_bytes(data[at : at + 2], "little")
+            if back == 0:  # the last literals, behind which nothing stands; anywhere else it would be damage
+                break
+            count, at = _lz4_length(data, at + 2, token & 15)
+            _repeat(out, back, min(count + 4, most))
+    except IndexError:  # the bytes that were read end here
+        pass
+    return bytes(out)
+
+
+def _repeat(out: bytearray, back: int, count: int) -> None:
+    """Copy `count` bytes that begin `back` bytes before the end: what is copied may be copied again."""
+    if back > len(out):
+        raise IndexError
+    while count > 0:
+        piece = out[-back:][:count]
+        out += piece
+        count -= len(piece)
+
+
+def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
+    """A length that starts with four bits, and where it ends."""
+    if length < 15:  # noqa: PLR2004 - all four are set where more follows
+        return length, at
+    while data[at] == 255:  # noqa: PLR2004
+        length, at = length + 255, at + 1
+    return length + data[at], at + 1
+
+
+def _lz4(data: bytes, size: int) -> bytes | None:
+    try:
+        import lz4.block  # noqa: PLC0415 - only where something is compressed with it
+    except ImportError:  # in a browser
+        return _lz4_decoded(data, size)
+    try:
+        unpacked: bytes = lz4.block.decompress(data, uncompressed_size=size)
+    except (lz4.block.LZ4BlockError, ValueError, OverflowError, MemoryError):
+        return None
+    return unpacked
+
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 CONTAINER = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ALIGNMENT = 8
-_VERSION = 1
+_CONTAINER_VERSION = 1
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
@@ -118,8 +240,10 @@ class Walk(Struct):
             head = self.buffer.read(position, CONTAINER.size)
             magic, version, header_size, size = CONTAINER.unpack(head)
             if head[:4] == MAGIC and header_size >= CONTAINER.size:
-                if version != _VERSION:
-                    self._complain(name, position, f"the container has version {version}, but only {_VERSION} is known")
+                if version != _CONTAINER_VERSION:
+                    self._complain(
+                        name, position, f"the container has version {version}, but only {_CONTAINER_VERSION} is known"
+                    )
                 stop, sound = self._container(name, position, header_size, size, end, linked=linked)
                 position = stop if sound else self._next_magic(stop, end)
             elif magic == 0 and (behind := self._after_padding(position, end)) > position:
@@ -212,13 +336,13 @@ class Walk(Struct):
         if self._texts > _MOST_TEXTS:
             limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of the rest is taken from their entries")
             return header_isa
-        text = payloads.start(self.buffer, at + header, stored, compression_of(flags))
+        text = payload_start(self.buffer, at + header, stored, compression_of(flags))
         match = _PTX_VERSION.search(text)
         if match is None:
             return header_isa
         stated = int(match[1]), int(match[2])
         if stated != header_isa:
-            self._differing.setdefault((_version(header_isa), _version(stated)), []).append(at)
+            self._differing.setdefault((_isa_text(header_isa), _isa_text(stated)), []).append(at)
         return stated
 
     def suppressed(self) -> Iterator[Finding]:
@@ -296,13 +420,14 @@ class Walk(Struct):
 def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCode:
     section, linked, kind_number, number, flags, major, minor = key
     kind, arch_kind = _KINDS.get(kind_number, ("unknown", "sm"))
+    suffix: Suffix = "a" if flags & FLAG_SPECIFIC else "f" if flags & FLAG_FAMILY else ""
     return DeviceCode(
         kind=kind,
-        arch=Arch(Capability.from_number(number), _suffix(flags), arch_kind),
+        arch=Arch(Capability.from_number(number), suffix, arch_kind),
         section=section,
         linked=linked,
         compression=compression_of(flags),
-        ptx_isa=_version((major, minor)) if kind == "ptx" else None,
+        ptx_isa=_isa_text((major, minor)) if kind == "ptx" else None,
         count=count,
         bytes=stored,
         real_bytes=real,
@@ -310,14 +435,8 @@ def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCod
     )
 
 
-def _version(numbers: tuple[int, int]) -> str:
+def _isa_text(numbers: tuple[int, int]) -> str:
     return f"{numbers[0]}.{numbers[1]}"
-
-
-def _suffix(flags: int) -> Suffix:
-    if flags & FLAG_SPECIFIC:
-        return "a"
-    return "f" if flags & FLAG_FAMILY else ""
 
 
 def compression_of(flags: int) -> Compression:
@@ -335,3 +454,34 @@ def _options(head: bytes, raw: RawEntry) -> str:
 
 def _text(head: bytes, offset: int, size: int) -> str:
     return head[offset : offset + size].split(b"\0", 1)[0].decode("utf-8", "replace") if offset else ""
+
+
+# What compressing device code would save, estimated from a sample: compressing all of it takes seconds.
+
+_WORTH_IT = 1 << 20
+_SAMPLES = 8
+_SAMPLE_SIZE = 1 << 18
+
+
+def with_estimated_saving(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[DeviceCode, ...]:
+    """`rows` with `saving` where their entries are stored raw and there is enough of them to matter."""
+    raw = {index for index, row in enumerate(rows) if row.compression == "none"}
+    if sum(rows[index].bytes for index in raw) < _WORTH_IT:
+        return tuple(rows)
+    entries = [entry for container in walk.containers for entry in container.entries if entry.row in raw]
+    ratio = _compression_ratio(walk, sorted(entries, key=lambda entry: -entry.payload)[:_SAMPLES])
+    return tuple(
+        replace(row, saving=int(row.real_bytes * (1 - ratio))) if index in raw else row
+        for index, row in enumerate(rows)
+    )
+
+
+def _compression_ratio(walk: Walk, entries: Sequence[RawEntry]) -> float:
+    before = after = 0
+    for entry in entries:
+        length = min(entry.payload, _SAMPLE_SIZE)
+        middle = (entry.payload - length) // 2  # the ends are tables, which compress better than code
+        sample = walk.buffer.read(entry.payload_offset + middle, length)
+        before += len(sample)
+        after += len(zstd.compressed(sample))
+    return min(after / before, 1.0) if before else 1.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code import cubin, library, payload, source
+from cuwheel.device_code import cubin, fatbin, library, source
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.libraries import Entry, Kind
 from cuwheel.device_code.survey import is_library
@@ -84,7 +84,7 @@ class _Found(Struct):
 
 def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None = None) -> Kernels:
     """All kernels of `target`, or those whose name, mangled or plain, contains or matches `pattern`."""
-    where = source.find(target, env=env)
+    where = source.find_source(target, env=env)
     findings = list(where.findings)
     found: list[_Found] = []
     try:
@@ -99,7 +99,7 @@ def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None 
 
 def of_container(path: str | Path, index: int) -> tuple[str, ...]:
     """The names of the kernels in one container of a file, counted from 0 over the whole file."""
-    where = source.find(path)
+    where = source.find_source(path)
     try:
         buffer = where.items[0].open(lambda _: None)
         try:
@@ -138,7 +138,7 @@ def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
     if entry.kind not in ("cubin", "ptx"):
         return ()
     stored = entry.compressed_bytes or entry.bytes
-    data = payload.read(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
+    data = fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
     return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read(buffer.name, data).kernels()
 
 

@@ -8,24 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.device_code import (
-    archive,
-    dynamic,
-    elf,
-    fatbin,
-    hidden,
-    kernelless,
-    limits,
-    loose,
-    objects,
-    parts,
-    pe,
-    provenance,
-    saving,
-    torch_symbols,
-    wrappers,
-)
-from cuwheel.device_code.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
+from cuwheel.device_code import dynamic, elf, fatbin, limits, loose, pe, provenance, torch_symbols
+from cuwheel.device_code.dynamic import ArchivePointers, ElfPointers
 from cuwheel.device_code.libraries import (
     Container,
     Cudart,
@@ -36,8 +20,17 @@ from cuwheel.device_code.libraries import (
     Platform,
     Registration,
 )
-from cuwheel.device_code.loose import Loose
-from cuwheel.device_code.relocations import ElfPointers
+from cuwheel.device_code.loose import Hidden, Hit, Loose, findings_about_hidden, search_outside_sections
+from cuwheel.device_code.registration import (
+    VERSION_LINKED,
+    HostStrings,
+    Pointers,
+    absent_by_container,
+    containers_without_kernels,
+    read_registration,
+    symbols_by_container,
+)
+from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint, measure_parts
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer
 from cuwheel.support.finding import Finding
@@ -85,7 +78,7 @@ def recognise(buffer: Buffer) -> Format | None:
         return "cubin" if start[18:20] == elf.MACHINE_CUDA.to_bytes(2, "little") else "elf"
     if start[:4] == fatbin.MAGIC:
         return "fatbin"
-    if start[:8] == archive.MAGIC:
+    if start[:8] == elf.ARCHIVE_MAGIC:
         return "archive"
     if start[:2] == pe.MAGIC and pe.is_pe(buffer):
         return "pe"
@@ -103,7 +96,7 @@ def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") ->
 
 
 def _elf(buffer: Buffer, *, search: Search) -> _Draft:
-    file = elf.read(buffer)
+    file = elf.read_elf(buffer)
     draft = _Draft(
         buffer=buffer,
         walk=fatbin.Walk(buffer),
@@ -111,7 +104,7 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
         machine=file.machine_name,
         type=file.file_type,
         sections=file.sections(),
-        dynamic=dynamic.read(file),
+        dynamic=dynamic.read_dynamic(file),
         interpreter=elf.interpreter(file),
         host_compiler=provenance.host_compiler(file),
         build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
@@ -163,7 +156,7 @@ def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
 
 def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
     del search
-    found = loose.read(buffer, "", 0, buffer.size)
+    found = loose.read_loose_cubin(buffer, "", 0, buffer.size)
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=[found])
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
     draft.type = "executable" if found.linked else "relocatable"
@@ -173,7 +166,9 @@ def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
 
 def _ptx(buffer: Buffer, *, search: Search) -> _Draft:
     del search
-    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="ptx", machine="cuda", loose=[loose.ptx(buffer)])
+    draft = _Draft(
+        buffer=buffer, walk=fatbin.Walk(buffer), format="ptx", machine="cuda", loose=[loose.read_ptx(buffer)]
+    )
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
     return draft
 
@@ -183,18 +178,17 @@ def _archive(buffer: Buffer, *, search: Search) -> _Draft:
     del search
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="archive", machine="unknown", type="relocatable")
     sections: list[Section] = []
-    pointers = archive.Pointers()
-    for member in archive.members(buffer):
+    pointers = ArchivePointers()
+    for member in elf.archive_members(buffer):
         try:
-            file = elf.read(member.buffer)
+            file = elf.read_elf(member.buffer)
         except MalformedError as error:
             draft.findings.append(_broken_member(member.buffer.name, error))
             continue
         draft.machine = file.machine_name
         draft.host_compiler = draft.host_compiler or provenance.host_compiler(file)
-        shifted = archive.shifted(file.sections(), member.offset)
         pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
-        sections += shifted
+        sections += elf.shifted(file.sections(), member.offset)
     draft.sections = tuple(sections)
     _device_code(draft, search="data")
     _register(draft, pointers)
@@ -213,7 +207,7 @@ def _device_code(draft: _Draft, *, search: Search) -> None:
         if section.name in FATBIN_SECTIONS:
             end = section.offset + section.size
             draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
-    found = hidden.search(draft.buffer, apart, where=search)
+    found = search_outside_sections(draft.buffer, apart, where=search)
     walked = []
     end = 0
     for hit in found.containers:  # in order: one inside another was walked with it, or is its payload
@@ -221,11 +215,11 @@ def _device_code(draft: _Draft, *, search: Search) -> None:
             end = draft.walk.single(hit.section, hit.offset, hit.end)
             walked.append(hit)
     cubins = tuple(_loose_cubins(draft, found.cubins))
-    draft.findings += hidden.findings(hidden.Hidden(tuple(walked), cubins, found.amd))
+    draft.findings += findings_about_hidden(Hidden(tuple(walked), cubins, found.amd))
     _complete(draft)
 
 
-def _loose_cubins(draft: _Draft, hits: Sequence[hidden.Hit]) -> Iterator[hidden.Hit]:
+def _loose_cubins(draft: _Draft, hits: Sequence[Hit]) -> Iterator[Hit]:
     """Keep those that stand in no container, nor in one another."""
     starts = sorted(each.offset for each in draft.walk.containers)
     ends = {each.offset: each.offset + each.size for each in draft.walk.containers}
@@ -236,7 +230,7 @@ def _loose_cubins(draft: _Draft, hits: Sequence[hidden.Hit]) -> Iterator[hidden.
             continue
         end = min(hit.end, starts[index]) if index < len(starts) else hit.end
         try:
-            read = loose.unpacked if hit.compressed else loose.read
+            read = loose.read_packed_cubin if hit.compressed else loose.read_loose_cubin
             if (cubin := read(draft.buffer, hit.section, hit.offset, end)) is None:
                 continue
             draft.loose.append(cubin)
@@ -254,14 +248,14 @@ def _complete(draft: _Draft) -> None:
     draft.findings += problems
 
 
-def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
+def _register(draft: _Draft, pointers: Pointers) -> None:
     apart, _ = disjoint(draft.sections)
-    draft.registration, problems = wrappers.read(draft.buffer, apart, draft.walk.containers, pointers)
+    draft.registration, problems = read_registration(draft.buffer, apart, draft.walk.containers, pointers)
     draft.findings += problems
 
 
 def _finish(draft: _Draft, detail: Detail) -> Library:
-    rows = (*saving.estimated(draft.walk, draft.rows), *loose.rows(draft.loose))
+    rows = (*fatbin.with_estimated_saving(draft.walk, draft.rows), *loose.rows_of_loose(draft.loose))
     return Library(
         path=draft.buffer.name,
         format=draft.format,
@@ -284,10 +278,10 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         platform=draft.platform,
         device_linked=_device_linked(draft.registration, rows),
         device_code=rows,
-        parts=parts.measure(draft.buffer.size, draft.sections, rows, _places(draft)),
+        parts=measure_parts(draft.buffer.size, draft.sections, rows, _places(draft)),
         registration=draft.registration,
         containers=_containers(draft) if detail != "rows" else (),
-        entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
+        entries=(*draft.walk.entries(), *map(loose.entry_of_loose, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
         torch_symbols=draft.torch_symbols,
         signed=draft.signed,
@@ -301,18 +295,18 @@ def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
 
 def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bool:
     """Every shared library that nvcc links has a wrapper for linked code; most have nothing in it."""
-    linked = any(each.version == wrappers.VERSION_LINKED for each in registration.wrappers)
+    linked = any(each.version == VERSION_LINKED for each in registration.wrappers)
     defined = any(each.startswith("def ") for each in registration.module_ids)
     return linked and (defined or any(not row.linked for row in rows))
 
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:
-    host = objects.Host(draft.buffer, draft.sections)
-    named = [each.container for each in draft.registration.wrappers if each.version == wrappers.VERSION_LINKED]
+    host = HostStrings(draft.buffer, draft.sections)
+    named = [each.container for each in draft.registration.wrappers if each.version == VERSION_LINKED]
     linked = tuple(each for each in named if each is not None)
-    symbols = objects.symbols(draft.walk, draft.rows, host, linked)
-    absent = objects.absent(draft.walk, draft.rows, host, linked, symbols)
-    kernelless_ones, managed = kernelless.find(draft.walk, draft.rows, host, linked)
+    symbols = symbols_by_container(draft.walk, draft.rows, host, linked)
+    absent = absent_by_container(draft.walk, draft.rows, host, linked, symbols)
+    kernelless_ones, managed = containers_without_kernels(draft.walk, draft.rows, host, linked)
     return tuple(
         Container(
             section=each.section,

@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import limits
-from cuwheel.device_code.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
+from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, string_at
 
@@ -125,23 +125,17 @@ def read(buffer: Buffer) -> Pe:
         symbols=symbols,
         rows=rows,
         machine=_MACHINES.get(machine, f"machine {machine:#x}"),
-        file_type=_file_type(traits),
+        file_type="shared" if traits & _IS_DLL else "executable" if traits & _IS_EXECUTABLE else "other",
         image_base=struct.unpack_from("<Q", optional, _IMAGE_BASE_AT)[0],
         sections=sections,
         addresses=addresses,
-        needed=tuple(dict.fromkeys(_needed(buffer, optional, addresses))),
+        needed=tuple(dict.fromkeys(name for name, _ in _imports(buffer, optional, addresses))),
     )
 
 
 def _header_at(buffer: Buffer) -> int:
     (at,) = struct.unpack("<I", buffer.read(0x3C, 4))
     return int(at)
-
-
-def _file_type(traits: int) -> FileType:
-    if traits & _IS_DLL:
-        return "shared"
-    return "executable" if traits & _IS_EXECUTABLE else "other"
 
 
 def _sections(buffer: Buffer, rows: tuple[Row, ...]) -> tuple[tuple[Section, ...], AddressMap]:
@@ -180,11 +174,6 @@ def imported(file: Pe, library: str) -> Iterator[str]:
             at = None if entry & _BY_NUMBER else file.addresses.offset_of(entry & 0x7FFFFFFF)
             if at is not None:
                 yield string_at(file.buffer, at + 2, at + 2 + _NAME_LIMIT)  # behind a hint
-
-
-def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[str]:
-    for name, _ in _imports(buffer, optional, addresses):
-        yield name
 
 
 def _imports(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[tuple[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import elf, pe
-from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.wheel.metadata import distributions, installed_files
@@ -52,7 +52,7 @@ def has_device_code(path: Path) -> bool:
         return False
     try:
         start = buffer.read(0, min(buffer.size, 4))
-        sections = elf.read(buffer).sections() if start == elf.MAGIC else pe.read(buffer).sections
+        sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read(buffer).sections
     except CuwheelError:
         return False
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import cubin, dynamic, limits, payload
+from cuwheel.device_code import cubin, dynamic, fatbin, limits
 from cuwheel.device_code.elf import SHT_NOBITS
 from cuwheel.device_code.fatbin import Walk
 from cuwheel.device_code.libraries import Cudart, Platform
@@ -112,7 +112,7 @@ def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], t
             break
         budget -= entry.real
         try:
-            data = payload.read(
+            data = fatbin.read_payload(
                 walk.buffer, entry.payload_offset, entry.stored, entry.real, rows[entry.row].compression
             )
             version = cubin.toolkit(data)
@@ -133,7 +133,7 @@ def is_relocatable(buffer: Buffer) -> bool:
             if rows[entry.row].kind == "cubin":
                 compression = rows[entry.row].compression
                 try:
-                    data = payload.read(buffer, entry.payload_offset, entry.stored, entry.real, compression)
+                    data = fatbin.read_payload(buffer, entry.payload_offset, entry.stored, entry.real, compression)
                     return not cubin.read(buffer.name, data).linked
                 except MalformedError:  # told where the toolkits are read
                     return False

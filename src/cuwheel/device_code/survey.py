@@ -40,7 +40,7 @@ def survey(
     for; "nowhere" shows all the same whether all is well. `python`: whether the package's Python is read for what it
     loads, which only a verdict or a facts file asks for, and only with containers.
     """
-    found = source.find(target, env=env)
+    found = source.find_source(target, env=env)
     try:
         return _survey(found, detail, search=search, python=python)
     finally:
@@ -49,7 +49,7 @@ def survey(
 
 def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
     """Of a wheel that is open already, and stays so."""
-    return _survey(source.of_wheel(wheel), detail, search="data", python=True)
+    return _survey(source.source_of_wheel(wheel), detail, search="data", python=True)
 
 
 def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> Survey:
@@ -77,12 +77,12 @@ def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...
     """By its Python. Asked only where it can change an answer: one library with device code is judged by itself."""
     if sum(bool(each.device_code) for each in libraries) <= 1:
         return (), ()
-    from cuwheel.device_code import imports, loads  # noqa: PLC0415 - ast costs some milliseconds
+    from cuwheel.device_code import python_loads  # noqa: PLC0415 - ast costs some milliseconds
 
     name = found.distribution.name if found.distribution else None
-    certain = imports.of_package(found.texts, name, [each.path for each in libraries])
+    certain = python_loads.libraries_that_import_loads(found.texts, name, [each.path for each in libraries])
     others = [each.path for each in libraries if each.path not in certain.loaded and each.format in ("elf", "pe")]
-    return certain.loaded, loads.of_libraries(found.texts, others, certain.files)
+    return certain.loaded, python_loads.places_that_load(found.texts, others, certain.files)
 
 
 def _loads_as(found: Source, libraries: list[Library]) -> str | None:
@@ -156,7 +156,7 @@ def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search:
     try:
         found = library.read(buffer, detail=detail, search=search)
         gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
-        return _Read(found, torch_symbols.defined(elf.read(buffer)) if gives else frozenset())
+        return _Read(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
     finally:
         buffer.close()
 

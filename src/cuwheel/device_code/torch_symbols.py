@@ -97,7 +97,7 @@ def _exports(path: Path, asked: frozenset[str], found: set[str]) -> bool:
         log.debug("%s is not read: %s", path, error)
         return False
     try:
-        found.update(asked & exported_names(elf.read(buffer)))
+        found.update(asked & exported_names(elf.read_elf(buffer)))
     except CuwheelError as error:
         log.debug("%s is not read: %s", path, error)
         return False

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuwheel.building import recipes
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Build, Job, LibraryBytes, Merged, Recipe, Source, Tools, Wheel
-from cuwheel.report.inspect_summary import arch_order
+from cuwheel.report.inspect_document import arch_order
 from cuwheel.support import masking
 from cuwheel.version import __version__
 

@@ -1,21 +1,220 @@
-"""`cuwheel inspect`: the document of its answer."""
+"""`cuwheel inspect`: the document of its answer. Where it runs, libraries against architectures, what matters."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cuwheel.device_code import description
-from cuwheel.report import inspect_summary as summary
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.support.wording import file_name, size
-from cuwheel.verdicts import variant_values
+from cuwheel.device_code.libraries import Library
+from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
+from cuwheel.support.finding import SEVERITIES, gravest_first
+from cuwheel.support.units import file_name, first_few, size, some
+from cuwheel.verdicts import variant_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.device_code.libraries import DeviceCode, Library
-    from cuwheel.report.document import Block
+    from cuwheel.device_code.libraries import DeviceCode
+    from cuwheel.report.document import Block, Cell
     from cuwheel.report.inspect import Inspect
+    from cuwheel.support.finding import Finding
+
+
+# What `inspect` says first: where it runs, one table of libraries against architectures, the findings that matter.
+
+_FEW = 5
+_SENTENCES = 6  # of different ones
+_ROWS = 12
+_WIDEST = 46  # of all columns for architectures: a terminal of 80 has no room for more
+_MARKS = {"cubin": "■", "ptx": "P", "lto-ir": "L", "unknown": "?"}
+_LEGEND = "by compute capability: ■ machine code, P PTX, L LTO-IR"
+LOOSE = ("cubin", "fatbin", "ptx")  # files that are nothing but device code: packages have thousands
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Libraries that are shown as one: a library by itself, or all the loose cubins of a folder."""
+
+    name: str
+    libraries: tuple[Library, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(library.size for library in self.libraries)
+
+    @property
+    def code(self) -> tuple[DeviceCode, ...]:
+        return tuple(row for library in self.libraries for row in library.device_code)
+
+    @property
+    def stored(self) -> int:
+        return sum(row.bytes for row in self.code)
+
+    @property
+    def toolkits(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each for library in self.libraries for each in library.toolkits))
+
+
+def grouped(libraries: Sequence[Library], *, by_folder: bool) -> list[Group]:
+    """With device code. Loose cubins are one group, or one a folder."""
+    found: list[Group] = []
+    loose: dict[str, list[Library]] = {}
+    several = sum(each.format in LOOSE for each in libraries) > 1
+    for library in libraries:
+        if library.format in LOOSE and several:
+            folder = library.path.replace("\\", "/").rpartition("/")[0]
+            loose.setdefault(folder if by_folder else "", []).append(library)
+        elif library.device_code:
+            found.append(Group(name=library.path, libraries=(library,)))
+    for folder, members in loose.items():
+        name = f"{len(members):,} loose cubins" + (f" in {folder}" if folder else "")
+        found.append(Group(name=name, libraries=tuple(members)))
+    return found
+
+
+def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
+    """Libraries of which the same is true are named together, those with the most code first."""
+    words = {each.path: each.words for each in answer.coverage}
+    alike: dict[str, list[str]] = {}
+    for group in sorted(groups, key=lambda each: -each.stored):
+        sentences = Counter(words[each.path] for each in group.libraries if each.path in words)
+        for sentence, count in sentences.items():
+            name = f"{count:,} loose cubins" if len(group.libraries) > 1 else file_name(group.name)
+            alike.setdefault(sentence, []).append(name)
+    if len(groups) == len(alike) == 1:
+        return Facts((Row("reach", next(iter(alike))),))
+    rows = [Row(some(names, 1), sentence) for sentence, names in alike.items()]
+    if len(rows) > _SENTENCES:
+        rest = sum(len(names) for names in list(alike.values())[_SENTENCES - 1 :])
+        rows = [*rows[: _SENTENCES - 1], Row(f"{rest} more", "with --verbose")]
+    return Facts(tuple(rows))
+
+
+def heat_map(groups: Sequence[Group]) -> HeatMap:
+    columns = tuple(sorted({row.arch for group in groups for row in group.code}, key=arch_order))
+    totals = [_bytes_by_arch(group.code) for group in groups]
+    largest = max((value for each in totals for value in each.values()), default=0) or 1
+    return HeatMap(
+        caption="Bytes of device code, libraries against architectures",
+        columns=columns,
+        rows=tuple(_short(groups)),
+        cells=tuple(
+            tuple(
+                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
+                for arch in columns
+            )
+            for each in totals
+        ),
+        brief=_brief(groups),
+        legend=_LEGEND,
+    )
+
+
+def _brief(groups: Sequence[Group]) -> Table:
+    shown = sorted(groups, key=lambda each: -each.stored)[:_ROWS] if len(groups) > _ROWS else list(groups)
+    numbers = sorted({_number(row.arch) for group in shown for row in group.code}, key=_number_order)
+    fits = sum(len(number) + 2 for number in numbers) <= _WIDEST
+    code_columns = tuple(Column(number, wrap=False) for number in numbers) if fits else (Column("code for"),)
+    columns = (Column("library"), Column("size", numeric=True), Column("CUDA", wrap=False), *code_columns)
+    names = _short(shown)
+    rows: list[tuple[Cell, ...]] = []
+    for group, name in zip(shown, names, strict=True):
+        marks = _marks(group.code)
+        cells = [marks.get(number, "") for number in numbers] if fits else [_listed(marks, numbers)]
+        rows.append((name, Amount(size(group.size), group.size), _toolkits(group), *cells))
+    if len(shown) < len(groups):
+        blank = [""] * len(code_columns)
+        rows.append((f"{len(groups) - len(shown)} with less", Amount("", 0), "", *blank))
+    return Table(columns, tuple(rows))
+
+
+def _toolkits(group: Group) -> str:
+    return group.toolkits[0] + ("…" if len(group.toolkits) > 1 else "") if group.toolkits else ""
+
+
+def _marks(code: Iterable[DeviceCode]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for row in code:
+        found.setdefault(_number(row.arch), set()).add(row.kind)
+    return {number: "".join(mark for kind, mark in _MARKS.items() if kind in kinds) for number, kinds in found.items()}
+
+
+def _listed(marks: dict[str, str], numbers: Sequence[str]) -> str:
+    """Where there are too many architectures for a column each: by kind of code."""
+    by_mark = {mark: [each for each in numbers if mark in marks.get(each, "")] for mark in _MARKS.values()}
+    return "; ".join(f"{mark} {' '.join(having)}" for mark, having in by_mark.items() if having)
+
+
+def _short(groups: Sequence[Group]) -> list[str]:
+    """File names, as far as they tell the libraries apart."""
+    names = [file_name(each.name) if len(each.libraries) == 1 else each.name for each in groups]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else each.name for name, each in zip(names, groups, strict=True)]
+
+
+def _bytes_by_arch(code: Iterable[DeviceCode]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for row in code:
+        totals[row.arch] = totals.get(row.arch, 0) + row.bytes
+    return totals
+
+
+def arch_order(arch: str) -> tuple[bool, int, str]:
+    """Machine code first, then PTX and LTO-IR, each by number."""
+    return (not arch.startswith("sm_"), *_number_order(_number(arch)))
+
+
+def _number(arch: str) -> str:
+    return arch.partition("_")[2]
+
+
+def _number_order(number: str) -> tuple[int, str]:
+    digits = number.rstrip("af")
+    return int(digits) if digits.isdigit() else 0, number
+
+
+def merged_findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
+    """All of them, the gravest first; without `verbose` the evidence of errors alone, and no fixes of notes."""
+    found = gravest_first((*answer.findings, *_merged_of(answer.libraries)))
+    return found if verbose else tuple(map(_brief_finding, found))
+
+
+def _brief_finding(finding: Finding) -> Finding:
+    if finding.severity != "error":
+        return replace(finding, evidence=(), fix="" if finding.severity == "note" else finding.fix)
+    return replace(finding, evidence=first_few(finding.evidence, 2, more="more (--verbose)"))
+
+
+def _merged_of(libraries: tuple[Library, ...]) -> Iterator[Finding]:
+    """What several libraries have in common is said once, with what each of them has of it as evidence."""
+    alike: dict[tuple[int, str], list[tuple[str, Finding]]] = {}
+    for library in libraries:
+        for finding in library.findings:
+            alike.setdefault((SEVERITIES.index(finding.severity), finding.rule), []).append((library.path, finding))
+    for _, found in sorted(alike.items(), key=lambda item: item[0][0]):
+        if len(libraries) == 1 or len(found) == 1:
+            where = "" if len(libraries) == 1 else f"{found[0][0]}: "
+            yield from (replace(finding, message=where + finding.message) for _, finding in found)
+            continue
+        yield _merged(found)
+
+
+def _merged(found: list[tuple[str, Finding]]) -> Finding:
+    first = found[0][1]
+    places = list(dict.fromkeys(path for path, _ in found))
+    if all(finding.message == first.message for _, finding in found):
+        return replace(
+            first,
+            message=f"{first.message} ({len(places)} libraries)",
+            evidence=(some([file_name(path) for path in places], _FEW),),
+        )
+    messages = [f"{file_name(path)}: {finding.message}" for path, finding in found]
+    message = f"{len(places)} libraries, such as {messages[0]}"
+    return replace(first, message=message, evidence=first_few(messages[1:], _FEW - 1))
+
 
 _MANY = 16  # rows of a table: more are for --verbose
 
@@ -24,23 +223,21 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
     """The answer first, on one screen; then, with `verbose`, everything about each library."""
     with_code = [library for library in answer.libraries if library.device_code]
     others = [library for library in answer.libraries if not library.device_code]
-    groups = summary.grouped(answer.libraries, by_folder=False)
+    groups = grouped(answer.libraries, by_folder=False)
     blocks: list[Block] = [Heading(_title(answer)), Paragraph(_overview(answer, with_code))]
     if answer.description:
         blocks += [Paragraph(text) for text in description.words(answer.description)]
     if answer.variant:
-        blocks.append(
-            Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_values.variant_in_words(answer.variant))}")
-        )
+        blocks.append(Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_claims.words(answer.variant))}"))
     if len(groups) == 1:
         if len(groups[0].libraries) == 1:
             blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))
         blocks.append(_codes(groups[0].code, full=verbose))
     if groups:
-        blocks.append(summary.where_it_runs(answer, groups))
+        blocks.append(where_it_runs(answer, groups))
     if len(groups) > 1:
-        blocks.append(summary.heat_map(groups))
-    if findings := summary.findings(answer, verbose=verbose):
+        blocks.append(heat_map(groups))
+    if findings := merged_findings(answer, verbose=verbose):
         blocks += [Heading("Findings"), Findings(findings)]
     if verbose:
         blocks += _everything(answer, others)
@@ -51,7 +248,7 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
 
 def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
     words = {each.path: each.words for each in answer.coverage}
-    for group in summary.grouped(answer.libraries, by_folder=True):
+    for group in grouped(answer.libraries, by_folder=True):
         if len(group.libraries) == 1:
             yield from _library(group.libraries[0], words.get(group.libraries[0].path, ""))
             continue
@@ -96,7 +293,7 @@ def _codes(code: Sequence[DeviceCode], *, full: bool) -> Table:
     """A row for each distinct combination; without `full`, where there are many, for each architecture."""
     alike: dict[tuple[str, str, str, str, str], tuple[int, int]] = {}
     brief = not full and len({_combination(row) for row in code}) > _MANY
-    for row in sorted(code, key=_code_order):
+    for row in sorted(code, key=lambda each: (not each.linked, arch_order(each.arch))):
         key = (row.arch, row.kind, "", "", "") if brief else _combination(row)
         count, stored = alike.get(key, (0, 0))
         alike[key] = count + row.count, stored + row.bytes
@@ -113,10 +310,6 @@ def _codes(code: Sequence[DeviceCode], *, full: bool) -> Table:
 
 def _combination(row: DeviceCode) -> tuple[str, str, str, str, str]:
     return row.arch, row.kind, "linked" if row.linked else "relocatable", row.compression, row.ptx_isa or ""
-
-
-def _code_order(row: DeviceCode) -> tuple[bool, tuple[bool, int, str]]:
-    return not row.linked, summary.arch_order(row.arch)
 
 
 def _traits(library: Library) -> Iterator[str]:
@@ -139,7 +332,9 @@ def _traits(library: Library) -> Iterator[str]:
 
 def _details(library: Library) -> Iterator[Row]:
     registration = library.registration
-    yield Row("parts", ", ".join(f"{_part(part.name, part.arch)} {size(part.bytes)}" for part in library.parts))
+    yield Row(
+        "parts", ", ".join(" ".join(filter(None, (part.name, part.arch, size(part.bytes)))) for part in library.parts)
+    )
     yield Row("needed", ", ".join(library.needed) or "none")
     for name, entries in (("RPATH", library.rpath), ("RUNPATH", library.runpath)):
         if entries:
@@ -158,10 +353,6 @@ def _details(library: Library) -> Iterator[Row]:
     ):
         if value:
             yield Row(name, value)
-
-
-def _part(name: str, arch: str | None) -> str:
-    return f"{name} {arch}" if arch else name
 
 
 def _without_code(libraries: list[Library]) -> Iterator[Block]:

@@ -118,7 +118,7 @@ def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
             code.arch,
             code.kind,
             "linked" if code.linked else "relocatable",
-            _figure(kernel.registers),
+            "" if kernel.registers is None else Amount(str(kernel.registers), kernel.registers),
             _bytes(kernel.shared_bytes),
             _bytes(kernel.stack_bytes),
             _bytes(kernel.code_bytes),
@@ -128,10 +128,6 @@ def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
         if code.library == presence.library and kernel.name == presence.name
     )
     yield Table(columns, rows)
-
-
-def _figure(value: int | None) -> Cell:
-    return "" if value is None else Amount(str(value), value)
 
 
 def _bytes(value: int | None) -> Cell:

@@ -12,7 +12,7 @@ from cuwheel.changes.slim.outcome import FileChange, Heavy, Remaining, Size
 from cuwheel.changes.slim.targets import Kind
 from cuwheel.changes.slim.use import Kept
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
-from cuwheel.report.inspect_summary import arch_order
+from cuwheel.report.inspect_document import arch_order
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.quoting import is_of_windows

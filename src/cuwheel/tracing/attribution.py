@@ -11,9 +11,8 @@ from cuwheel.device_code.demangle import demangled
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.tracing import reasons
-from cuwheel.tracing.code import Files, Image, chosen, image
-from cuwheel.tracing.driver_log import DriverLog
-from cuwheel.tracing.events import Event, text
+from cuwheel.tracing.events import DriverLog, Event, text
+from cuwheel.tracing.reasons import Files, Image, choice_of_driver, image_of
 from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
 from cuwheel.verdicts.choice import CudaError
 
@@ -71,7 +70,9 @@ class _Story:
 
     def take(self, event: Event, files: Files) -> None:
         if event.event == "device":
-            self.gpus[event.device] = _gpu(event)
+            major, minor = divmod(event.driver_cuda, 1000)
+            cuda = f"{major}.{minor // 10}" if event.driver_cuda > 0 else ""
+            self.gpus[event.device] = Gpu(name=event.name, capability=Capability(event.major, event.minor), cuda=cuda)
         elif event.event == "log":
             self._log.add(event)
         elif event.event == "failure":
@@ -79,7 +80,7 @@ class _Story:
         if event.event not in ("device", "log") and not (event.event == "load" and event.error):
             self._take_unclaimed(files, event.thread)  # but a load that failed is followed by its failure
         if event.event == "load":
-            loaded = _Loaded(event, image(event, files), self.gpus.get(event.device))
+            loaded = _Loaded(event, image_of(event, files), self.gpus.get(event.device))
             self.loads.append(loaded)
             if event.handle:
                 self._modules[event.handle] = loaded
@@ -120,7 +121,8 @@ class _Story:
 
     def _take_failure(self, event: Event, files: Files) -> None:
         """What the runtime returns is mostly what the driver told it before: one failure, with the kernel's name."""
-        last = tuple(self._files.get(_first_name(each)) for each in event.last[:_LAST])
+        first_names = (each if isinstance(each, str) else next(iter(each), "") for each in event.last[:_LAST])
+        last = tuple(map(self._files.get, first_names))
         found = _Failed(event, self._load_of(event, files), self.gpus.get(event.device), last)
         same = next((each for each in self.failures if _key(each.event) == _key(event)), None)
         before = self.failures[-1] if event.api.startswith(_RUNTIME) and self.failures else None
@@ -138,7 +140,7 @@ class _Story:
         if event.kernel in self._kernels:
             return self._kernels[event.kernel][0]
         if event.kind or event.path:
-            return _Loaded(event, image(event, files), self.gpus.get(event.device))
+            return _Loaded(event, image_of(event, files), self.gpus.get(event.device))
         return None
 
 
@@ -180,12 +182,6 @@ def _times(found: Sequence[ProcessEvents]) -> tuple[KernelTime, ...]:
     return tuple(sorted(times, key=lambda each: -each.seconds))
 
 
-def _gpu(event: Event) -> Gpu:
-    major, minor = divmod(event.driver_cuda, 1000)
-    cuda = f"{major}.{minor // 10}" if event.driver_cuda > 0 else ""
-    return Gpu(name=event.name, capability=Capability(event.major, event.minor), cuda=cuda)
-
-
 def _born(found: ProcessEvents) -> int:
     """When the process began, by the clock that all of them share."""
     return found.events[0].at - found.events[0].time
@@ -212,7 +208,7 @@ def _process(found: ProcessEvents, story: _Story, first_born: int) -> Process:
 
 def _load(process: int, loaded: _Loaded) -> Load:
     event, found = loaded.event, loaded.image
-    choice = chosen(found, loaded.gpu) if loaded.gpu else None
+    choice = choice_of_driver(found, loaded.gpu) if loaded.gpu else None
     how: How = choice.how if choice else "unknown"
     jit_ms = (event.jit or 0) / _MS if how == "jit" else None
     return Load(
@@ -289,10 +285,6 @@ def _key(event: Event) -> tuple[object, ...]:
     return (event.error,) if row and row.late else (event.api, event.error, event.name, event.library, event.caller)
 
 
-def _first_name(launched: str | tuple[str, ...]) -> str:
-    return launched if isinstance(launched, str) else next(iter(launched), "")
-
-
 def _last_name(launched: str | tuple[str, ...], readable: Mapping[str, str]) -> str:
     if isinstance(launched, str):
         return readable.get(launched, launched)
@@ -304,7 +296,7 @@ def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str
     row = toolkits.find_error(event.error)
     # The call that is told of a late error has nothing to do with it.
     late = bool(row and row.late) and not reasons.is_blamed(event, process)
-    why = reasons.of(event, process, loaded.image if loaded else None, gpu)
+    why = reasons.reason_for(event, process, loaded.image if loaded else None, gpu)
     found = loaded.image if loaded and not late else None
     file = found.file if found else None
     name = "" if late else event.name

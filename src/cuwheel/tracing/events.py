@@ -6,16 +6,20 @@ what it should be is counted and left out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cuwheel.facts import errors
 from cuwheel.support import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
 
 _LONGEST_LINE = 1 << 18
 _MOST_EVENTS = 1_000_000  # of one process; torch with every operator has some thousands
@@ -99,7 +103,7 @@ class ProcessEvents(Struct, frozen=True, kw_only=True):
     unread: int = 0
 
 
-def read(folder: Path) -> tuple[ProcessEvents, ...]:
+def read_events(folder: Path) -> tuple[ProcessEvents, ...]:
     """In the order in which the processes began with CUDA."""
     found = [each for path in folder.glob(_PATTERN) if (each := _process(path)) is not None]
     return tuple(sorted(found, key=lambda each: each.events[0].at))
@@ -109,21 +113,17 @@ def _process(path: Path) -> ProcessEvents | None:
     events: list[Event] = []
     unread = 0
     try:
-        for line in _lines(path):
-            try:
-                events.append(codec.decode(line, Event))
-            except msgspec.DecodeError:
-                unread += 1
-            if len(events) >= _MOST_EVENTS:
-                break
+        with path.open("rb") as file:
+            for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
+                try:
+                    events.append(codec.decode(line, Event))
+                except msgspec.DecodeError:
+                    unread += 1
+                if len(events) >= _MOST_EVENTS:
+                    break
     except OSError:
         return None
     return ProcessEvents(events=tuple(events), unread=unread) if events and events[0].event == "process" else None
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
 
 
 def text(written: str) -> str:
@@ -132,3 +132,50 @@ def text(written: str) -> str:
         return written.encode("latin-1").decode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return written
+
+
+# What the driver writes into its own log while calls fail, and failures that nothing else tells of.
+
+UNNAMED_LOAD = "a load inside the CUDA runtime"  # in place of a function: CUDA 11's calls none that has a name
+_POINTER = "to get more information"  # a line that only says where else to look
+
+
+@dataclass(slots=True)
+class DriverLog:
+    """Lines wait for the call that they are about, which is known when it returns: by thread."""
+
+    _waiting: dict[int, list[Event]] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        self._waiting.setdefault(event.thread, []).append(event)
+
+    def claimed_by(self, failure: Event) -> Event:
+        """A call that failed, with the lines about it."""
+        lines = [each for each in self._waiting.get(failure.thread, ()) if each.seen]
+        return replace(failure, driver_log=_telling(lines))
+
+    def unclaimed(self, thread: int | None = None) -> Iterator[Event]:
+        """Failures of code that was loaded without a call that can be seen, of one thread or all of them."""
+        for each in [thread] if thread is not None else list(self._waiting):
+            lines = [line for line in self._waiting.pop(each, ()) if not line.seen]
+            known = ((line, errors.logged(_words(line))) for line in lines)
+            found = next(((line, row) for line, row in known if row), None)
+            if found:
+                line, row = found
+                yield replace(
+                    line,
+                    event="failure",
+                    api=UNNAMED_LOAD,
+                    error=row.code,
+                    path=line.caller,
+                    driver_log=_telling(lines),
+                )
+
+
+def _telling(lines: Iterable[Event]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_words(each) for each in lines if _POINTER not in each.log))
+
+
+def _words(event: Event) -> str:
+    """Without the time, thread and level that may stand before them."""
+    return event.log.rpartition("][E] ")[2].strip()

@@ -1,32 +1,156 @@
-"""Why a call failed, in words, and what helps: from the code that it was about and the GPU it was for."""
+"""Why a call failed, in words, and what helps: from the code that it was about and the GPU it was for.
+
+The code that traced programs loaded is found again in their files: which container it is, and what is in it.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cuwheel.device_code import cubin
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.kernels import kernels as all_kernels
 from cuwheel.device_code.kernels import of_container
+from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import toolkits
+from cuwheel.facts import errors
+from cuwheel.facts.arch import Arch
+from cuwheel.machine.fleet import Machine
 from cuwheel.support import log
-from cuwheel.support.wording import size
-from cuwheel.tracing.code import chosen, machine
+from cuwheel.support.units import size
 from cuwheel.tracing.events import text
+from cuwheel.verdicts import choice as choosing
 from cuwheel.verdicts import drivers, matrix
-from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND
-from cuwheel.wheel import metadata
+from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Code, device_of_machine, loadable_code
+from cuwheel.wheel import installed, workload_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.device_code.kernels import CodeKernels
-    from cuwheel.tracing.code import Image
+    from cuwheel.device_code.libraries import Container, Library
     from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu
+    from cuwheel.verdicts.choice import Choice
+
+
+# The code that traced programs loaded, found again in their files: which container it is, and what is in it.
+
+_ELF_ABI_AT, _ELF_FLAGS_AT = 8, 48
+
+
+@dataclass(slots=True)
+class File:
+    """A file that code was loaded from. `survey` None: it is gone, or cannot be read."""
+
+    path: str
+    package: str | None
+    survey: Survey | None
+    by_offset: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def library(self) -> Library | None:
+        return self.survey.libraries[0] if self.survey and self.survey.libraries else None
+
+
+class Files:
+    """Each file is read once, when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, File] = {}
+
+    def at(self, path: str) -> File:
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
+
+    def _read(self, path: str) -> File:
+        owner = installed.owner(Path(path).resolve()) or installed.owner(Path(path))
+        try:
+            found = survey(path, detail="containers")
+        except CuwheelError as error:
+            log.debug("%s: %s", path, error.message)
+            return File(path, owner.name if owner else None, None)
+        result = File(path, owner.name if owner else None, found)
+        if library := result.library:
+            result.by_offset = {each.offset: index for index, each in enumerate(library.containers)}
+        return result
+
+
+class Image(Struct, frozen=True):
+    """What was handed to the driver: `codes` as far as they are known, and their place if it was a file's."""
+
+    codes: tuple[Code, ...]
+    file: File | None = None
+    index: int | None = None
+
+    @property
+    def container(self) -> Container | None:
+        library = self.file.library if self.file else None
+        return library.containers[self.index] if library and self.index is not None else None
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.arch for each in self.codes))
+
+
+def image_of(event: Event, files: Files) -> Image:
+    path = text(event.file or event.path)
+    if not path:
+        return Image(_in_memory(event))
+    file = files.at(path)
+    library = file.library
+    index = file.by_offset.get(event.offset) if event.offset is not None else None
+    if library is None or (index is None and event.offset is not None):
+        return Image(_in_memory(event), file)  # such as PTX that stands in a program as its text
+    rows = library.device_code
+    wanted = range(len(rows)) if index is None else library.containers[index].code
+    codes = tuple(code for each in wanted if (code := loadable_code(rows[each])))
+    return Image(codes, file, index)
+
+
+def _in_memory(event: Event) -> tuple[Code, ...]:
+    """A cubin's or a text's own words about itself; what a fat binary in memory holds was not written down."""
+    try:
+        if event.kind == "ptx":
+            target = event.target.split(",")[0].strip().removeprefix("sm_")
+            return (choosing.Code(arch=Arch.parse(f"compute_{target}"), ptx_isa=event.ptx_isa.strip() or None),)
+        if event.kind == "cubin":
+            head = bytes.fromhex(event.head)
+            flags = int.from_bytes(head[_ELF_FLAGS_AT : _ELF_FLAGS_AT + 4], "little")
+            return (choosing.Code(arch=cubin.arch_by_flags(flags, head[_ELF_ABI_AT]), ptx_isa=None),)
+    except (CuwheelError, ValueError, IndexError):
+        pass
+    return ()
+
+
+def machine_with(gpu: Gpu) -> Machine:
+    """The GPU that a process used, as verdicts go by it."""
+    return Machine(
+        name=gpu.name or gpu.capability,
+        capability=gpu.capability,
+        product=gpu.name or None,
+        driver_cuda=gpu.cuda or None,
+        os="linux",
+        gpu_seen=True,
+    )
+
+
+def choice_of_driver(found: Image, gpu: Gpu) -> Choice | None:
+    """What the driver takes of it; None where what is in it is not known."""
+    on = machine_with(gpu)
+    device = device_of_machine(on)
+    if device is None or not found.codes:
+        return None
+    isa = drivers.ptx_isa(on, "linux")
+    return choosing.choose(found.codes, choosing.Device(capability=device.capability, ptx_isa=isa))
+
 
 _BLOCKING = "run it again with CUDA_LAUNCH_BLOCKING=1, which makes the failing call the culprit's own"
 _SANITIZER = "run it under compute-sanitizer, which names the kernel and the line"
@@ -37,7 +161,7 @@ _RAISE = "allow it before the launch: cudaFuncSetAttribute(kernel, cudaFuncAttri
 _INVALID, _MEMORY, _INITIALIZATION, _NO_DEVICE, _NO_SUCH_DEVICE = 1, 2, 3, 100, 101
 _INVALID_PTX, _TOO_NEW, _COOPERATIVE = 218, 222, 720
 _SHAPE = (_INVALID, 9, 701, _COOPERATIVE)
-_LOG = 200
+_LOG_SHOWN = 200
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -48,9 +172,9 @@ class Reason(Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...] = ()
 
 
-def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
+def reason_for(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
     """`process`: the first event of its process."""
-    row = toolkits.find_error(event.error)
+    row = errors.find(event.error)
     if row and row.late:
         return _late(event, process)
     if event.error == _INITIALIZATION and process.forked:
@@ -69,7 +193,7 @@ def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Re
         return _ptx(event, found)
     if found is None or gpu is None or not (found.codes or found.container):
         words = text("; ".join(event.driver_log))
-        return Reason(reason=f"the driver's log says: {words[:_LOG]}" if words else "")
+        return Reason(reason=f"the driver's log says: {words[:_LOG_SHOWN]}" if words else "")
     if event.error == SYMBOL_NOT_FOUND.code and (why := _without_a_name(event, found, gpu)):
         return why
     return Reason(reason=_code(event, found, gpu), fix=_fix(found, gpu), kernels=_possible(event, found))
@@ -78,10 +202,10 @@ def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Re
 def _without_a_name(event: Event, found: Image, gpu: Gpu) -> Reason | None:
     """Why the driver knows no symbol of that name although code that fits was loaded; None where none fits."""
     survey = found.file.survey if found.file else None
-    choice = chosen(found, gpu)
+    choice = choice_of_driver(found, gpu)
     if survey is None or found.file is None or choice is None or choice.entry is None:
         return None
-    verdict = matrix.judge(survey, machine(gpu))
+    verdict = matrix.judge(survey, machine_with(gpu))
     if foreign := next((each for each in verdict.findings if each.rule == "sbsa-on-l4t"), None):
         return Reason(reason=foreign.message, fix=foreign.fix)
     if choice.how == "none":
@@ -206,7 +330,7 @@ def _ptx(event: Event, found: Image | None) -> Reason:
     code = found.codes[0] if found and found.codes else None
     what = f"PTX ISA {code.ptx_isa or '?'} for {code.arch}" if code else "the PTX"
     return Reason(
-        reason=f"the driver's compiler refuses it ({what})" + (f": {log[:_LOG]}" if log else ""),
+        reason=f"the driver's compiler refuses it ({what})" + (f": {log[:_LOG_SHOWN]}" if log else ""),
         fix="ptxas FILE.ptx shows all that is wrong with it",
     )
 
@@ -219,11 +343,11 @@ def _code(event: Event, found: Image, gpu: Gpu) -> str:
     """By what the container holds; where the rules foresee another error, only what it holds is said."""
     held = ("its container has" if found.index is not None else "the code is for") + " "
     held += ", ".join(found.archs) or "nothing for any GPU"
-    choice = chosen(found, gpu)
+    choice = choice_of_driver(found, gpu)
     this = f"this GPU is {gpu.capability}" + (f" ({gpu.name})" if gpu.name else "")
     if choice and choice.error and choice.error.code == _TOO_NEW == event.error:
         isa = max((each.ptx_isa for each in found.codes if each.ptx_isa), default="?")
-        known = drivers.ptx_isa(machine(gpu), "linux")
+        known = drivers.ptx_isa(machine_with(gpu), "linux")
         return f"{held}, of PTX ISA {isa}; the driver (CUDA {gpu.cuda}) compiles up to {known}"
     return f"{held}; {this}"
 
@@ -233,9 +357,9 @@ def _fix(found: Image, gpu: Gpu) -> str:
     survey = found.file.survey if found.file else None
     if survey is None:
         return ""
-    if mark := next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None):
+    if mark := next((each for each in survey.findings if each.rule == workload_mark.RULE), None):
         return mark.fix
-    verdict = matrix.judge(survey, machine(gpu))
+    verdict = matrix.judge(survey, machine_with(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")
 
 

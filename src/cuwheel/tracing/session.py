@@ -4,18 +4,78 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import ToolError, UnreadableError, UsageError
-from cuwheel.support import files, process
-from cuwheel.tracing import preload_library
-from cuwheel.wheel import metadata
+from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.support import files, own_c, process, system_calls
+from cuwheel.wheel import installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+# The library that traced programs load: the one that ships, or where that does not fit this system, compiled here.
+
+SOURCES = Path(__file__).parent / "preload"
+OPTIONS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-fvisibility=hidden")
+ORIGIN = "built-from.txt"
+_LIBRARY_NAME = "trace.so"
+_TRIAL_S = 20
+
+
+def all_shipped() -> tuple[Path, ...]:
+    """Those that ./run preload made, unless the sources have changed since: one for each processor."""
+    try:
+        fresh = (SOURCES / ORIGIN).read_text(encoding="ascii").strip() == own_c.source_digest(SOURCES)
+    except OSError:
+        return ()
+    return tuple(sorted(SOURCES.glob("trace-*.so"))) if fresh else ()
+
+
+def shipped() -> Path | None:
+    """The one for this processor."""
+    return next((each for each in all_shipped() if each.stem == f"trace-{platform.machine()}"), None)
+
+
+def preload_path(environ: Mapping[str, str]) -> Path:
+    """One that this machine's programs load without a word."""
+    if not sys.platform.startswith("linux"):
+        hint = "wsl cuwheel trace -- COMMAND   (under WSL2, with the driver of Windows)" if os.name == "nt" else ""
+        raise UsageError("programs can be traced on Linux only", hint=hint)
+    place = own_c.home(files.cache_folder()) / "trace" / own_c.digest(SOURCES)
+    made = place / _LIBRARY_NAME
+    if made.is_file():
+        return made
+    given = shipped()
+    with files.errors_of(place, "choose another folder with CUWHEEL_CACHE"):
+        place.mkdir(parents=True, exist_ok=True)
+        if given and _loads_silently(given):
+            return files.copy(given, made)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".") as name:
+            trial = Path(name, _LIBRARY_NAME)
+            for compiler in own_c.compilers(environ):
+                command: list[str | Path] = [compiler, *OPTIONS, SOURCES / "trace.c", "-o", trial, "-ldl", "-lpthread"]
+                if own_c.compiled(command, environ) and _loads_silently(trial):
+                    system_calls.rename_over(trial, made)
+                    return made
+    raise ToolError(
+        ["cc"], "cannot make a library that this machine's programs load", hint="install a C compiler: apt install gcc"
+    )
+
+
+def _loads_silently(library: Path) -> bool:
+    """A loader that cannot take it says so on stderr, and goes on without it."""
+    try:
+        done = process.run(["/bin/sh", "-c", ":"], timeout=_TRIAL_S, check=False, env={"LD_PRELOAD": str(library)})
+    except (ToolError, ToolTimeoutError, UnreadableError):
+        return False
+    return done.status == 0 and not done.stderr
+
 
 VARIABLE = "CUWHEEL_TRACE"
 _IN_PACKAGES = ("nvidia/cu13/lib", "nvidia/cuda_cupti/lib")
@@ -24,7 +84,7 @@ _CUPTI, _INJECTION = "CUWHEEL_CUPTI", "CUDA_INJECTION64_PATH"
 
 
 @contextlib.contextmanager
-def folder(keep: Path | None) -> Iterator[Path]:
+def trace_folder(keep: Path | None) -> Iterator[Path]:
     """Where the processes write: for this user alone, as their names of files may be nobody else's business."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="cuwheel-trace-") as name:
@@ -39,7 +99,7 @@ def folder(keep: Path | None) -> Iterator[Path]:
 
 def environ_for(place: Path, environ: Mapping[str, str], cupti: Path | None = None) -> dict[str, str]:
     """What makes programs load the library. A command that clears its environment is traced no further."""
-    library = preload_library.path(environ)
+    library = preload_path(environ)
     before = environ.get("LD_PRELOAD")
     made = {**environ, VARIABLE: str(place), "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
     return {**made, _INJECTION: str(library), _CUPTI: str(cupti)} if cupti else made
@@ -50,7 +110,7 @@ def find_cupti(command: Sequence[str], environ: Mapping[str, str]) -> Path:
     program = shutil.which(command[0], path=environ.get("PATH", os.defpath)) if command else None
     prefixes = [Path(program).parent.parent] if program else []
     prefixes += [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
-    sites = [site for prefix in prefixes for site in metadata.site_packages(prefix)]
+    sites = [site for prefix in prefixes for site in installed.site_packages(prefix)]
     roots = [Path(environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     folders = [site / each for site in sites for each in _IN_PACKAGES]
     folders += [root / each for root in (*roots, Path("/usr/local/cuda")) for each in _IN_TOOLKITS]
@@ -64,7 +124,7 @@ def find_cupti(command: Sequence[str], environ: Mapping[str, str]) -> Path:
     )
 
 
-def run(
+def run_traced(
     command: Sequence[str],
     place: Path,
     *,

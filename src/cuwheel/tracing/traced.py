@@ -1,13 +1,22 @@
-"""What a trace found: frozen values, named as the JSON names them."""
+"""What a trace found: frozen values, named as the JSON names them; and several traces as one workload."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
+from cuwheel.support import codec, decode, files
+from cuwheel.support.units import file_name
 from cuwheel.verdicts.choice import CudaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
 
 # How the driver took it. `unknown`: nothing tells what it chose; `none`: nothing in it fits.
 How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]
@@ -149,3 +158,122 @@ class Trace(Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...]
     unread: int
     times: tuple[KernelTime, ...] = ()
+
+
+# What traced workloads loaded of each build of a library: several traces as one.
+
+SCHEMA = "cuwheel.trace/1"
+_TRACE_LIMIT = 1 << 28
+_HINT = "make one with cuwheel trace -o trace.json -- COMMAND"
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """Of one build of a library. `offsets`: where what was loaded of it stands in the file.
+
+    `images`: hashes of what its own code made in memory and handed to the driver, such as cubins that it unpacked;
+    `unclear`: one of those is nowhere in the file.
+    """
+
+    name: str
+    build_id: str
+    size: int
+    offsets: frozenset[int]
+    images: frozenset[str] = frozenset()
+    unclear: bool = False
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """`commands`: what was traced, without arguments that may be secrets. `problems`: why a trace may not be whole."""
+
+    commands: tuple[str, ...]
+    gpus: tuple[Capability, ...]
+    uses: tuple[Use, ...]
+    problems: tuple[str, ...] = ()
+
+    def use_of(self, build_id: str | None, size: int) -> Use | None:
+        return next((each for each in self.uses if (each.build_id, each.size) == (build_id, size)), None)
+
+
+class _TraceFile(Struct, frozen=True, kw_only=True):
+    """As `cuwheel trace -o` writes it, as far as it is needed here."""
+
+    schema: str
+    command: tuple[str, ...] = ()
+    processes: tuple[Process, ...]
+    libraries: tuple[LibraryUse, ...]
+    loads: tuple[Load, ...]
+    unread: int = 0
+
+
+def read_workload(paths: Sequence[Path]) -> Workload:
+    """Files of `trace -o`."""
+    found = [(path, _read_trace(path)) for path in paths]
+    gpus = (gpu.capability for _, each in found for process in each.processes for gpu in process.gpus)
+    uses: dict[tuple[str, str, int], Use] = {}
+    for _, each in found:
+        for use in _uses(each):
+            key = use.name, use.build_id, use.size
+            before = uses.get(key, use)
+            offsets, images = before.offsets | use.offsets, before.images | use.images
+            uses[key] = msgspec.structs.replace(use, offsets=offsets, images=images)
+    return Workload(
+        commands=tuple(dict.fromkeys(_command(path, each) for path, each in found)),
+        gpus=tuple(dict.fromkeys(gpus)),
+        uses=tuple(uses.values()),
+        problems=tuple(f"{path}: {problem}" for path, each in found for problem in _problems(each)),
+    )
+
+
+def _read_trace(path: Path) -> _TraceFile:
+    data = files.read(path, _TRACE_LIMIT, "a trace")
+    try:
+        named = codec.decode(data, dict[str, object])
+        decode.refuse_newer(named, SCHEMA, path)
+        found = codec.decode(data, _TraceFile) if named.get("schema") == SCHEMA else None
+    except msgspec.DecodeError as error:
+        raise MalformedError(path, f"is not a trace: {error}", _HINT) from error
+    if found is None:
+        raise MalformedError(path, "is not a trace", _HINT)
+    return found
+
+
+def _uses(found: _TraceFile) -> list[Use]:
+    """A library without a build id cannot be known again, and one whose size was not written down neither."""
+    made = []
+    for library in found.libraries:
+        if not library.build_id or not library.size:
+            continue
+        loads = [each for each in found.loads if each.library == library.library]
+        images = [each for each in found.loads if each.library is None and each.caller == library.library]
+        made.append(
+            Use(
+                name=file_name(library.library),
+                build_id=library.build_id,
+                size=library.size,
+                offsets=frozenset(each.offset for each in loads if each.offset is not None),
+                images=frozenset(each.hash for each in images if each.hash),
+            )
+        )
+    return made
+
+
+def _command(path: Path, found: _TraceFile) -> str:
+    if found.command:
+        return " ".join(found.command)
+    return next((each.script or each.program for each in found.processes if each.script or each.program), path.name)
+
+
+def _problems(found: _TraceFile) -> list[str]:
+    """Why what it lists may not be all that was loaded."""
+    problems = []
+    if not found.loads:
+        problems.append("no device code was loaded in it")
+    lost = sum(each.lost for each in found.processes) + found.unread
+    if lost:
+        problems.append(f"{lost:,} of its events were lost")
+    seen = {each.process for each in found.loads}
+    if any(each.kernels and number not in seen for number, each in enumerate(found.processes)):
+        problems.append("a process launched kernels whose code was not seen, as with the runtime of CUDA 11")
+    if any(library.build_id and not library.size for library in found.libraries):
+        problems.append("it was made by an earlier cuwheel, which did not write down the sizes of libraries")
+    return problems

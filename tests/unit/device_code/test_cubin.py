@@ -8,7 +8,7 @@ import lz4.block
 import pytest
 import zstandard
 
-from cuwheel.device_code import cubin, payload
+from cuwheel.device_code import cubin, fatbin
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
@@ -72,19 +72,19 @@ def test_payload(compression: Compression) -> None:
         "zstd": zstandard.ZstdCompressor().compress(real),
     }[compression]
     buffer = MemoryBuffer("x", b"head" + stored)
-    assert payload.read(buffer, 4, len(stored), len(real), compression) == real
+    assert fatbin.read_payload(buffer, 4, len(stored), len(real), compression) == real
     if compression != "none":
         for claimed in (len(real) - 1, len(real) + 1, 0):
             with pytest.raises(MalformedError):
-                payload.read(buffer, 4, len(stored), claimed, compression)
+                fatbin.read_payload(buffer, 4, len(stored), claimed, compression)
         with pytest.raises(MalformedError):
-            payload.read(MemoryBuffer("x", bytes(len(stored))), 0, len(stored), len(real), compression)
+            fatbin.read_payload(MemoryBuffer("x", bytes(len(stored))), 0, len(stored), len(real), compression)
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 26))
     buffer = MemoryBuffer("x", bomb)
     with pytest.raises(MalformedError, match="claims"):
-        payload.read(buffer, 0, len(bomb), 1 << 26, "zstd")
+        fatbin.read_payload(buffer, 0, len(bomb), 1 << 26, "zstd")
     with pytest.raises(MalformedError, match="does not decompress"):
-        payload.read(buffer, 0, len(bomb), 1 << 10, "zstd")
+        fatbin.read_payload(buffer, 0, len(bomb), 1 << 10, "zstd")

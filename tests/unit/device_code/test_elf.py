@@ -11,7 +11,7 @@ from tests.unit.device_code import build
 
 
 def read(data: bytes) -> elf.Elf:
-    return elf.read(MemoryBuffer("x.so", data))
+    return elf.read_elf(MemoryBuffer("x.so", data))
 
 
 def test_sections_and_their_roles() -> None:
@@ -44,7 +44,7 @@ def test_what_the_loader_is_asked_for() -> None:
     file = build.dynamic(
         needed=("libcudart.so.13", "libc.so.6"), soname="libx.so", runpath="$ORIGIN:/opt/cuda", glibc="GLIBC_2.28"
     )
-    found = dynamic.read(read(file.build()))
+    found = dynamic.read_dynamic(read(file.build()))
     assert found.needed == ("libcudart.so.13", "libc.so.6")
     assert (found.soname, found.runpath, found.rpath) == ("libx.so", ("$ORIGIN", "/opt/cuda"), ())
     assert found.ceiling("GLIBC") == "2.28"
@@ -118,7 +118,7 @@ def test_versions_that_lead_back_to_themselves() -> None:
     need = file.sections[1].data
     loop = need[:12] + struct.pack("<I", 0) + need[16:28] + struct.pack("<I", 0)
     file.sections[1].data = struct.pack("<HHIII", 1, 0xFFFF, 1, 16, 0) + loop[16:28] + struct.pack("<I", 0)
-    assert dynamic.read(read(file.build())).needed == ("a",)
+    assert dynamic.read_dynamic(read(file.build())).needed == ("a",)
 
 
 def test_names_cannot_multiply() -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cuwheel.device_code import imports
+from cuwheel.device_code import python_loads
 from cuwheel.device_code.source import Texts
 
 LIBRARIES = ("pkg/_C.abi3.so", "pkg/sub/_ext.cpython-312-x86_64-linux-gnu.so", "pkg/libcore.so", "pkg/ops.so")
@@ -15,7 +15,7 @@ C, EXT, CORE, OPS = LIBRARIES
 
 
 def _loaded(files: dict[str, str], name: str | None = "pkg") -> tuple[str, ...]:
-    return imports.of_package(Texts(names=tuple(files), read=files.get), name, LIBRARIES).loaded
+    return python_loads.libraries_that_import_loads(Texts(names=tuple(files), read=files.get), name, LIBRARIES).loaded
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import kernelless, library, objects
+from cuwheel.device_code import library, registration
 from cuwheel.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
 
@@ -63,20 +63,20 @@ def test_what_cannot_be_read_counts_as_code() -> None:
 
 def test_of_one_list_the_largest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[RawEntry] = []
-    names = objects.names
+    names = registration.names_in_entry
 
     def counted(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | None:
         read.append(entry)
         return names(walk, entry, row)
 
-    monkeypatch.setattr(objects, "names", counted)
+    monkeypatch.setattr(registration, "names_in_entry", counted)
     many = [build.container(_cubin(90, kernel=index == 7)) for index in range(20)]
     assert _found(*many, build.container(_cubin(75, kernel=False))) == [False] * 20 + [True]
     assert len(read) == 2
 
 
 def test_reading_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernelless, "_ENTRIES", 3)
+    monkeypatch.setattr(registration, "_ENTRIES_SEARCHED", 3)
     assert _found(*[build.container(_cubin(75, kernel=False))] * 5) == [True, True, True, False, False]
-    monkeypatch.setattr(kernelless, "_LARGE", 16)
+    monkeypatch.setattr(registration, "_LARGE_ENTRY", 16)
     assert _found(build.container(_cubin(75, kernel=False))) == [False]

@@ -90,13 +90,13 @@ def _module_ids() -> build.Elf:
 @pytest.mark.parametrize(
     ("limit", "value", "file", "told"),
     [
-        ("hidden._MOST", 5, in_data(2000), "fat binaries and cubins outside the known sections"),
+        ("loose._MOST_HITS", 5, in_data(2000), "fat binaries and cubins outside the known sections"),
         ("fatbin._MOST_CONTAINERS", 5, build.library(*[SMALL] * 9), "the rest of the device code was not read"),
         ("fatbin._MOST_ENTRIES", 5, build.library(*[SMALL] * 9), "the rest of the device code was not read"),
         ("fatbin._MOST_CONTAINERS", 5, in_data(9), "the rest of the device code was not read"),
         ("fatbin._MOST_TEXTS", 5, build.library(*[SMALL] * 9), "the ISA of the rest is taken from their entries"),
-        ("wrappers._MOST_WRAPPERS", 5, _wrappers(), "what the rest register is not known"),
-        ("wrappers._MODULE_IDS_LIMIT", 50, _module_ids(), "the rest of the module ids were not read"),
+        ("registration._MOST_WRAPPERS", 5, _wrappers(), "what the rest register is not known"),
+        ("registration._MODULE_IDS_LIMIT", 50, _module_ids(), "the rest of the module ids were not read"),
         ("dynamic._MOST_TAGS", 3, build.dynamic(needed=("a", "b", "c", "d")), "are not listed"),
         ("dynamic._MOST_VERSIONS", 1, build.dynamic(needed=("a",), glibc="GLIBC_2.28"), "the rest are not counted"),
         ("provenance._COMMENT_LIMIT", 4, build.Elf(sections=[build.Section(name=".comment", data=b"GCC 12")]), "list"),

@@ -9,8 +9,8 @@ from cuwheel.building import gate_units
 from cuwheel.building.recording import cachelog, shadow
 from cuwheel.building.recording.calls import phases
 from cuwheel.changes.repair import search
-from cuwheel.device_code import kernelless, limits
-from cuwheel.proving import checks, kit, libraries, stub
+from cuwheel.device_code import limits, registration
+from cuwheel.proving import libraries, modules, probes, stub
 from tests.unit.verdicts.libraries import library
 from tests.unit.verdicts.planning.test_sizes import survey
 
@@ -55,17 +55,17 @@ def test_modules_that_are_imported() -> None:
     sizes = {f"m{n:02}.py": 1 for n in range(25)}
     contents = Mock(sizes=sizes, top_level=None, info="x-1.dist-info/")
     with limits.collected() as met:
-        assert len(checks.modules_of_wheel(contents)) == 20
+        assert len(modules.top_level(contents)) == 20
     assert "20 of 25 modules" in only(met)
 
 
 def test_containers_that_a_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kit, "_MOST_PROBES", 2)
+    monkeypatch.setattr(probes, "_MOST", 2)
     container = Mock(offset=0, size=1)
-    monkeypatch.setattr(kit, "_few", lambda _library: [(container, ())] * 5)
-    monkeypatch.setattr(kit, "_answers", lambda *_: ())
+    monkeypatch.setattr(probes, "_few", lambda _library: [(container, ())] * 5)
+    monkeypatch.setattr(probes, "_answers", lambda *_: ())
     with limits.collected() as met:
-        assert len(kit.probes_of(survey(library([]))).probes) == 2
+        assert len(probes.of(survey(library([]))).probes) == 2
     assert "2 of 5 containers" in only(met)
 
 
@@ -87,10 +87,12 @@ def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernelless, "_ENTRIES", 1)
-    monkeypatch.setattr("cuwheel.device_code.objects.names", lambda *_: Mock(kernels=(), variables=(), managed=()))
+    monkeypatch.setattr(registration, "_ENTRIES_SEARCHED", 1)
+    monkeypatch.setattr(
+        "cuwheel.device_code.registration.names_in_entry", lambda *_: Mock(kernels=(), variables=(), managed=())
+    )
     entry = Mock(real=1, row=0)
-    reader = kernelless._Reader(Mock(), [Mock(kind="cubin")], Mock())
+    reader = registration._KernelSearch(Mock(), [Mock(kind="cubin")], Mock())
     with limits.collected() as met:
         assert not reader.without_kernels([entry, entry])
     assert "assumed to hold kernels" in only(met)

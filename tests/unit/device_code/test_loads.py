@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cuwheel.device_code import imports, loads
+from cuwheel.device_code import python_loads
 from cuwheel.device_code.source import Texts
 
 C, CUTLASS, FLASH, CORE = "pkg/_C.abi3.so", "pkg/_C_90a.abi3.so", "pkg/_flash.so", "pkg/lib/libcore.so"
@@ -15,8 +15,10 @@ LIBRARIES = (C, CUTLASS, FLASH, CORE)
 
 def _found(files: dict[str, str]) -> dict[str, tuple[str, bool, bool]]:
     texts = Texts(names=tuple(files), read=files.get)
-    certain = imports.of_package(texts, "pkg", LIBRARIES)
-    found = loads.of_libraries(texts, [each for each in LIBRARIES if each not in certain.loaded], certain.files)
+    certain = python_loads.libraries_that_import_loads(texts, "pkg", LIBRARIES)
+    found = python_loads.places_that_load(
+        texts, [each for each in LIBRARIES if each not in certain.loaded], certain.files
+    )
     return {each.path: (each.file, each.at_import, each.guarded) for each in found}
 
 

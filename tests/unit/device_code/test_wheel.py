@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code import source
-from cuwheel.device_code.capture import HeaderCapture
+from cuwheel.device_code.source import HeaderCapture
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
 from cuwheel.support.buffer import MemoryBuffer
@@ -272,7 +272,7 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_text_files_are_passed_over_by_name(tmp_path: Path) -> None:
     path = wheel(tmp_path, {**INFO, "pkg/kernel.cu": LIBRARY, "pkg/run": LIBRARY})
-    found = source.find(path)
+    found = source.find_source(path)
     found.close()
     assert [item.path for item in found.items if item.path.startswith("pkg/")] == ["pkg/run"]
 

@@ -101,7 +101,7 @@ def test_inspecting_a_wheel_reads_none_of_its_python(tmp_path: Path, monkeypatch
     files: dict[str, str | bytes] = {f"subject/{each.name}": each.read_bytes() for each in BIN.iterdir()}
     wheel = packed(tmp_path, files | {"subject/__init__.py": "from subject import plain"})
     parsed: list[str | None] = []
-    monkeypatch.setattr("cuwheel.device_code.imports.parse", parsed.append)
+    monkeypatch.setattr("cuwheel.device_code.python_loads.parse", parsed.append)
     cuwheel.inspect(wheel)
     assert not parsed
     cuwheel.check(wheel, on=["h100"])

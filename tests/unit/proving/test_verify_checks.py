@@ -217,8 +217,8 @@ def test_what_the_loader_says_becomes_a_result() -> None:
 def test_the_stub_is_a_library_with_these_functions(tmp_path: Path) -> None:
     path = stub.write(tmp_path, ("cuInit", "cuOther"), "aarch64")
     buffer = FileBuffer(path)
-    file = elf.read(buffer)
-    assert dynamic.read(file).soname == "libcuda.so.1"
+    file = elf.read_elf(buffer)
+    assert dynamic.read_dynamic(file).soname == "libcuda.so.1"
     assert struct.unpack_from("<H", path.read_bytes(), 18) == (183,)
     buffer.close()
     with pytest.raises(UnavailableError, match="no stub of libcuda for sparc"):

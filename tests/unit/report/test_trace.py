@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuwheel.report import html
 from cuwheel.report import trace as report
 from cuwheel.report.document import Amount
-from cuwheel.tracing import workload
+from cuwheel.tracing import traced
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def rows(folder: Path, *loads: dict[str, object], first: float = 6.0) -> list[st
 
 
 def answer(folder: Path, processes: list[dict[str, object]], *loads: dict[str, object]) -> report.Traced:
-    found = workload._read(written(folder, loads=list(loads), processes=processes))
+    found = traced._read_trace(written(folder, loads=list(loads), processes=processes))
     return report.Traced(
         command=(),
         status=0,

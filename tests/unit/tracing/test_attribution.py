@@ -26,7 +26,7 @@ PTX = {"event": "load", "time": 10, "took": 9_000_000, "api": "cuModuleLoadData"
 def attributed(folder: Path, *lines: object, succeeded: bool = True) -> Trace:
     text = "".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in (PROCESS, H200, *lines))
     (folder / "trace-7-1.jsonl").write_text(text)
-    return attribution.attributed(events.read(folder), succeeded=succeeded)
+    return attribution.attributed(events.read_events(folder), succeeded=succeeded)
 
 
 def test_a_kernel_is_followed_from_its_module_to_its_launch(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_report_of_nothing_says_what_cannot_be_seen(tmp_path: Path) -> None:
     assert answer.command == ("./program", "--token", "***")
     shown = str(documents.of(answer, verbose=False).blocks)
     assert "linked statically" in shown
-    assert events.read(tmp_path) == ()
+    assert events.read_events(tmp_path) == ()
 
 
 def test_compiling_that_took_long_is_told(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def failed(folder: Path, error: int, **facts: object) -> Failure:
     """In a process of which these facts are known."""
     line = {"event": "failure", "time": 3, "api": "cuMemAlloc_v2", "error": error}
     (folder / "trace-8-1.jsonl").write_text(f"{json.dumps({**PROCESS, **facts})}\n{json.dumps(line)}\n")
-    return attribution.attributed(events.read(folder), succeeded=False).failures[0]
+    return attribution.attributed(events.read_events(folder), succeeded=False).failures[0]
 
 
 def test_a_child_of_a_process_with_cuda_is_told_to_be_spawned(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_processes_share_a_clock(tmp_path: Path) -> None:
     for number, at in ((1, 5_000_000_000), (2, 7_000_000_000)):
         line = {**PROCESS, "pid": number, "at": at, "time": 1_000_000_000}
         (tmp_path / f"trace-{number}-1.jsonl").write_text(json.dumps(line) + "\n")
-    found = attribution.attributed(events.read(tmp_path), succeeded=True)
+    found = attribution.attributed(events.read_events(tmp_path), succeeded=True)
     assert [(each.pid, each.began) for each in found.processes] == [(1, 0.0), (2, 2.0)]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from cuwheel.facts.arch import Capability
 from cuwheel.tracing import reasons
-from cuwheel.tracing.code import Files, image
 from cuwheel.tracing.events import Event
+from cuwheel.tracing.reasons import Files, image_of
 from cuwheel.tracing.traced import Gpu
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _reason(folder: Path, variant: str, kernel: str) -> Reason:
     assert library is not None
     place = max(each.offset for each in library.containers if each.section == ".nv_fatbin")
     event = Event(event="failure", time=2, api="cuLibraryGetKernel", error=500, name=kernel, file=path, offset=place)
-    return reasons.of(event, Event(event="process", time=1), image(event, files), H200)
+    return reasons.reason_for(event, Event(event="process", time=1), image_of(event, files), H200)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import MalformedError, NewerSchemaError
-from cuwheel.tracing import workload
+from cuwheel.tracing import traced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def test_traces_are_united(tmp_path: Path) -> None:
     memory = load(None, None, caller=LIBRARY, hash="00ff")
     one = written(tmp_path, loads=[load(64), load(128), memory])
     two = written(tmp_path, "two.json", loads=[load(4096)], command=["python", "serve.py"])
-    found = workload.read([one, two])
+    found = traced.read_workload([one, two])
     (use,) = found.uses
     assert use.offsets == {64, 128, 4096}
     assert use.images == {"00ff"}
@@ -110,12 +110,12 @@ def test_traces_are_united(tmp_path: Path) -> None:
     ],
 )
 def test_what_may_not_be_whole(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
-    (told,) = workload.read([written(tmp_path, **changes)]).problems
+    (told,) = traced.read_workload([written(tmp_path, **changes)]).problems
     assert problem in told
 
 
 def test_a_library_that_cannot_be_known_again_is_not_used(tmp_path: Path) -> None:
-    assert not workload.read([written(tmp_path, libraries=[library(build_id=None)])]).uses
+    assert not traced.read_workload([written(tmp_path, libraries=[library(build_id=None)])]).uses
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_what_is_no_trace(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(MalformedError, match="is not a trace"):
-        workload.read([path])
+        traced.read_workload([path])
 
 
 def test_a_trace_of_a_later_cuwheel(tmp_path: Path) -> None:
     with pytest.raises(NewerSchemaError):
-        workload.read([written(tmp_path, schema="cuwheel.trace/2")])
+        traced.read_workload([written(tmp_path, schema="cuwheel.trace/2")])

@@ -8,7 +8,7 @@ from cuwheel.device_code.libraries import Compression, Entry, Kind
 from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
-from cuwheel.tracing.workload import Workload
+from cuwheel.tracing.traced import Workload
 
 
 class SlimOptions(Struct, frozen=True, kw_only=True):

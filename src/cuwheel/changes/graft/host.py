@@ -16,8 +16,8 @@ from cuwheel.changes.graft import differences, pe_host
 from cuwheel.changes.graft.moves import Area, Moves
 from cuwheel.device_code.dynamic import SYMBOL
 from cuwheel.device_code.elf import SHT_DYNAMIC, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import Pe
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -45,7 +45,7 @@ def _loader() -> str | None:
     try:
         buffer = FileBuffer(Path(sys.executable).resolve())
         try:
-            return elf.interpreter(elf.read(buffer))
+            return elf.interpreter(elf.read_elf(buffer))
         finally:
             buffer.close()
     except CuwheelError:

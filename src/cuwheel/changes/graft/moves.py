@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from cuwheel.changes.binaries.pe_references import relocation_blocks
 from cuwheel.changes.graft import differences
 from cuwheel.changes.graft.moves import Area, Moves
-from cuwheel.device_code.image import FATBIN_SECTIONS, Section
 from cuwheel.device_code.pe import DEBUG, EXECUTABLE, EXPORTS, RESOURCES
+from cuwheel.device_code.sections import FATBIN_SECTIONS, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

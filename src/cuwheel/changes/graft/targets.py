@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cuwheel.changes.graft import deciding, splitting, wheels, writing
 from cuwheel.changes.graft.outcome import Outcome, nothing_new
 from cuwheel.changes.graft.subject import Subject
-from cuwheel.device_code import pinned
+from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.support import files, locking, system_calls
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def graft(request: GraftRequest) -> Outcome:
     """All of it; with `dry_run` all but the writing."""
-    base, *donors = (Path(pinned.on_disk(each, request.platform)) for each in (request.base, *request.given))
+    base, *donors = (Path(downloaded_if_pinned(each, request.platform)) for each in (request.base, *request.given))
     for path in (base, *donors):
         if not path.is_file():
             raise UnreadableError(

@@ -114,7 +114,7 @@ def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
         )
     assert wheel.name is not None  # noqa: S101 - it is sound
     findings: list[Finding] = []
-    binaries = _binaries(source.of_wheel(wheel), findings, _pe if is_windows(wheel.name) else _elf)
+    binaries = _binaries(source.source_of_wheel(wheel), findings, _pe if is_windows(wheel.name) else _elf)
     return Contents(
         wheel=wheel.path,
         name=wheel.name,
@@ -156,7 +156,7 @@ def _binaries(
 def _elf(buffer: Buffer) -> Binary | None:
     if library.recognise(buffer) != "elf":
         return None
-    file = elf.read(buffer)
+    file = elf.read_elf(buffer)
     if file.file_type not in _LOADED:
         return None
     facts = library.read(buffer)
@@ -204,7 +204,7 @@ def outside(path: Path) -> Binary | None:
     try:
         if library.recognise(buffer) == "pe":
             return _pe(buffer, code=False)
-        file = elf.read(buffer)
+        file = elf.read_elf(buffer)
         return _of(str(path), file) if file.file_type in _LOADED else None
     except CuwheelError:
         return None
@@ -216,7 +216,7 @@ _WEAK = 2
 
 
 def _of(path: str, file: elf.Elf) -> Binary:
-    facts = dynamic.read(file)
+    facts = dynamic.read_dynamic(file)
     return Binary(
         path=path.replace("\\", "/"),
         machine=file.machine_name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.changes.repair import deciding, execution
 from cuwheel.changes.repair.decision import Wish
-from cuwheel.device_code.pinned import on_disk
+from cuwheel.device_code.target import downloaded_if_pinned
 
 if TYPE_CHECKING:
     from cuwheel.changes.repair.decision import Decision, Repaired
@@ -24,7 +24,7 @@ def repair(request: RepairRequest) -> list[tuple[Decision, Repaired | None]]:
         cuda=deciding.release_of(request.cuda),
         libraries=tuple(request.libraries),
     )
-    decisions = [deciding.decide(Path(on_disk(wheel, request.platform)), wish) for wheel in request.named]
+    decisions = [deciding.decide(Path(downloaded_if_pinned(wheel, request.platform)), wish) for wheel in request.named]
     return [
         (each, None if each.refused or request.dry_run else execution.execute(each, request.output))
         for each in decisions

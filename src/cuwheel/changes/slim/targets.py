@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.changes.slim import copies, distributions, in_place, task, wheel
 from cuwheel.changes.slim.outcome import FileChange, Outcome
-from cuwheel.device_code import pinned
+from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import quoting
@@ -41,7 +41,9 @@ class Slimmed(Struct, frozen=True, kw_only=True):
 
 def slim(request: SlimRequest) -> Slimmed:
     work = task.of(request)
-    named = request.named if request.env else tuple(pinned.on_disk(each, request.platform) for each in request.named)
+    named = (
+        request.named if request.env else tuple(downloaded_if_pinned(each, request.platform) for each in request.named)
+    )
     kind = _kind(request, named)
     target = str(request.env) if request.env else ", ".join(map(str, named))
     traced = work.options.workload.commands if work.options.workload else None

@@ -11,7 +11,7 @@ from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits
 from cuwheel.machine import named
-from cuwheel.tracing import workload
+from cuwheel.tracing import traced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 def of(request: SlimRequest) -> Task:
     changes_all = bool(request.recompress or request.drop_relocatable or request.strip_debug or request.cuda)
-    found = workload.read(request.used) if request.used else None
+    found = traced.read_workload(request.used) if request.used else None
     wanted = request.machines or (found.gpus if found else ())  # a trace knows its GPUs
     options = SlimOptions(
         targets=_machines(wanted, request.env, changes_all=changes_all),

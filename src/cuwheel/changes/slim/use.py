@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.changes.slim import unchanged
-from cuwheel.device_code import payload
-from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code import fatbin
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError
 from cuwheel.support import log
 from cuwheel.support.buffer import FileBuffer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.decisions import LibraryPlan
     from cuwheel.device_code.libraries import Entry, Library
     from cuwheel.machine.fleet import Machine
-    from cuwheel.tracing.workload import Use, Workload
+    from cuwheel.tracing.traced import Use, Workload
 
 _HASHED = 1 << 16  # of an image in memory, which the trace has the hash of
 _FNV, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
@@ -99,7 +99,7 @@ def _by_hash(path: Path, loose: Sequence[Entry]) -> dict[str, int]:
     buffer = FileBuffer(path)
     try:
         return {
-            _hash(payload.read(buffer, each.offset, each.bytes, each.real_bytes, each.compression)): each.offset
+            _hash(fatbin.read_payload(buffer, each.offset, each.bytes, each.real_bytes, each.compression)): each.offset
             for each in loose
         }
     finally:

@@ -177,6 +177,6 @@ def first_call(request: BenchRequest, side: Side, *, traced: bool) -> FirstCall:
         if block.errors:
             named = [request.what] if isinstance(request.what, str) else request.command
             raise ToolError(named, f"fails at the first call: {block.error}", hint="run it by itself first")
-        loads = attribution.attributed(events.read(place), succeeded=True).loads if traced else ()
+        loads = attribution.attributed(events.read_events(place), succeeded=True).loads if traced else ()
         jit = sum(each.jit_ms or 0.0 for each in loads if each.how == "jit")
         return FirstCall(import_seconds=imported, seconds=block.latencies[0], jit_ms=jit if traced else None)

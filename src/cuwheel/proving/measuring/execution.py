@@ -137,7 +137,7 @@ def judged(failure: Failing, end: child.End, capture: Capture) -> tuple[Kind | N
 
 def _failed_call(place: Path) -> FailedCall | None:
     """The first call that failed and was not dealt with."""
-    found = attribution.attributed(events.read(place), succeeded=False)
+    found = attribution.attributed(events.read_events(place), succeeded=False)
     failures = [each for each in found.failures if not each.swallowed]
     return _of_failure(failures[0]) if failures else None
 

@@ -24,7 +24,7 @@ from cuwheel.delivery import (
     simple_api,
 )
 from cuwheel.delivery.workflows import problems, rendering
-from cuwheel.device_code import description, imports, loads, source, wheel_facts
+from cuwheel.device_code import description, python_loads, source, wheel_facts
 from cuwheel.diagnosis import explain
 from cuwheel.diagnosis import text as log
 from cuwheel.errors import CuwheelError
@@ -38,7 +38,7 @@ from cuwheel.support import zstd
 from cuwheel.toolchains import lock, stub, unpack
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
-from cuwheel.tracing import attribution, events, workload
+from cuwheel.tracing import attribution, events, traced
 from cuwheel.wheel import edit, journal, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
@@ -218,7 +218,7 @@ class World:
 
     def read_events(self, data: bytes) -> None:
         (self.events / "trace-7-1.jsonl").write_bytes(data)
-        attribution.attributed(events.read(self.events), succeeded=False)
+        attribution.attributed(events.read_events(self.events), succeeded=False)
 
     def read_own_index(self, data: bytes) -> None:
         """The same bytes as its list, its page, its sums and its journal."""
@@ -293,8 +293,8 @@ def _read_record(data: bytes) -> None:
 def _read_python(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     texts = source.Texts(names=("pkg/__init__.py", "pkg/other.py"), read=lambda _name: text)
-    found = imports.of_package(texts, "pkg", ("pkg/liba.so", "pkg/_b.abi3.so"))
-    loads.of_libraries(texts, ("pkg/liba.so", "pkg/_b.abi3.so"), found.files)
+    found = python_loads.libraries_that_import_loads(texts, "pkg", ("pkg/liba.so", "pkg/_b.abi3.so"))
+    python_loads.places_that_load(texts, ("pkg/liba.so", "pkg/_b.abi3.so"), found.files)
 
 
 def _read_workflow(data: bytes) -> None:
@@ -369,7 +369,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "install-lock": lambda data: install_lock.read(world.file("install.lock", data)),
         "requirements": lambda data: requirements_file.read(world.file("requirements.txt", data), "3.12.1"),
         "trace-events": world.read_events,
-        "trace": lambda data: workload.read([world.file("trace.json", data)]),
+        "trace": lambda data: traced.read_workload([world.file("trace.json", data)]),
         "description": lambda data: list(description.words(description.parse(data, "fuzzed"))),
         "variants": lambda data: variant.encoded(variant.parse(data, "fuzzed")),
         "metadata": _read_metadata,

@@ -192,10 +192,10 @@ def test_what_patchelf_fills_its_old_places_with_is_free(tmp_path: Path, letter:
     data = source.read_bytes()
     filled = max(re.finditer(b"X{64,}|Z{64,}", data), key=lambda each: len(each[0]))
     data = data[: filled.start()] + letter * len(filled[0]) + data[filled.end() :]
-    library = elf.read(MemoryBuffer("library", data))
+    library = elf.read_elf(MemoryBuffer("library", data))
     assert elf_references.is_free(library, filled.start(), filled.end())
     other = data[: filled.start()] + b"A" * len(filled[0]) + data[filled.end() :]
-    assert not elf_references.is_free(elf.read(MemoryBuffer("library", other)), filled.start(), filled.end())
+    assert not elf_references.is_free(elf.read_elf(MemoryBuffer("library", other)), filled.start(), filled.end())
 
 
 def test_another_file_than_the_planned_one(tmp_path: Path) -> None:

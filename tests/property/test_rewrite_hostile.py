@@ -76,4 +76,4 @@ def test_program_headers_that_claim_the_world() -> None:
         rewrite.draft_slimmed(
             MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {}
         )
-    assert elf.read(MemoryBuffer("huge", bytes(data))).segments
+    assert elf.read_elf(MemoryBuffer("huge", bytes(data))).segments

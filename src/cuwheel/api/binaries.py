@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code.pinned import on_disk
+from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ def inspect(
     whole: bool = False,
 ) -> Inspect:
     """What device code is in a wheel or its facts file, a library, folder, installed package or `name==version`."""
-    from cuwheel.device_code import any_target
+    from cuwheel.device_code.target import description_of_target, survey_target
     from cuwheel.report import inspect as report
 
     env = environment_folder(env)
-    place = on_disk(target, platform)
-    found = any_target.survey(
+    place = downloaded_if_pinned(target, platform)
+    found = survey_target(
         place,
         env=env,
         detail="entries" if entries else "containers",
         search="whole" if whole else "data",
         python=False,  # nothing that is shown depends on it, and PyTorch's takes as long as its libraries
     )
-    described, unclear = any_target.description(found, place, env=env)
+    described, unclear = description_of_target(found, place, env=env)
     return report.answer_of(found, described, unclear, entries=entries)
 
 
@@ -48,7 +48,9 @@ def kernels(
     from cuwheel.report.answer import of_fields
     from cuwheel.report.kernels import Kernels
 
-    return of_fields(Kernels, stage.kernels(on_disk(target, platform), pattern, env=environment_folder(env)))
+    return of_fields(
+        Kernels, stage.kernels(downloaded_if_pinned(target, platform), pattern, env=environment_folder(env))
+    )
 
 
 def compare(
@@ -67,7 +69,7 @@ def compare(
     from cuwheel.report.compare import Compare
 
     env = environment_folder(env)
-    targets = [on_disk(target, platform) for target in (before, after)]
+    targets = [downloaded_if_pinned(target, platform) for target in (before, after)]
     old, new = (survey(target, env=env) for target in targets)
     named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
     return of_fields(Compare, stage.compare(old, new, kernels=(named[0], named[1]) if named else None))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from cuwheel.device_code.pinned import on_disk
+from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.diagnosis import inquiry
 from cuwheel.machine import probe, profile
 from cuwheel.report import explain as report
@@ -33,7 +33,7 @@ def explain(
     `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
     machine = profile.profile_from(on) or (probe.probe(None) if here else None)
-    place = on_disk(wheel) if wheel else None
+    place = downloaded_if_pinned(wheel) if wheel else None
     found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
     answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")
     # A log is quoted in what is answered, and in the report that is made to be passed on.

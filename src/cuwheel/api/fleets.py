@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.device_code.any_target import survey
-from cuwheel.device_code.pinned import on_disk
+from cuwheel.device_code.target import downloaded_if_pinned, survey_target
 from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
@@ -44,7 +43,9 @@ def check(
 
         found = surveys.on_cluster(targets, cluster, platform=platform, env=env)
     else:
-        found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
+        found = [
+            survey_target(downloaded_if_pinned(target, platform), env=env, detail="containers") for target in targets
+        ]
     torch = python_environment.torch_exports(env, python_environment.taken(found)) if env or not on else None
     return Check(
         targets=targets_of(found),
@@ -78,7 +79,7 @@ def plan_sizes(planned: Plan, like: str | Path) -> Plan:
     """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
     from cuwheel.verdicts.planning import plans
 
-    return replace(planned, jobs=plans.with_sizes(planned.jobs, survey(on_disk(like))))
+    return replace(planned, jobs=plans.with_sizes(planned.jobs, survey_target(downloaded_if_pinned(like))))
 
 
 def read_list(

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.delivery import attestations, index_folder
 from cuwheel.delivery.simple_api import Hashes, PublishedFile
-from cuwheel.device_code import pinned, wheel_facts
+from cuwheel.device_code import target, wheel_facts
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.facts import packages, versions
 from cuwheel.proving import wheel_rules
@@ -188,7 +188,7 @@ def wheel_paths(wheels: Sequence[str | Path], platform: str | None = None) -> li
 
 
 def _paths_of(wheel: str | Path, platform: str | None) -> Iterator[Path]:
-    path = Path(pinned.on_disk(wheel, platform))
+    path = Path(target.downloaded_if_pinned(wheel, platform))
     if not path.is_dir():
         yield path
         return

@@ -130,7 +130,9 @@ def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> Wh
         return WheelFile(candidate.path)
     wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
     try:
-        stored = sum(each.member.stored for each in source.of_wheel(wheel).items if isinstance(each, source.ZipItem))
+        stored = sum(
+            each.member.stored for each in source.source_of_wheel(wheel).items if isinstance(each, source.ZipItem)
+        )
         budget.must_allow(listing.url, stored)
     except BaseException:
         wheel.close()

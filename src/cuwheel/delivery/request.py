@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.clusters import target
 from cuwheel.delivery import candidates, index_folder, pin_files
-from cuwheel.device_code import pinned
+from cuwheel.device_code.target import is_pinned
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
@@ -83,7 +83,7 @@ def must_be_line(reason: str) -> None:
 
 def must_be_file(word: str) -> None:
     """What an index may have, as people name it."""
-    release = pinned.is_pinned(word) and index_folder.version_of(word.partition("==")[2])
+    release = is_pinned(word) and index_folder.version_of(word.partition("==")[2])
     if index_folder.wheel_name(word) is None and not release:
         raise UsageError(
             f"{word[:_SHOWN]!r} is not the file name of a wheel, nor name==version",

@@ -14,7 +14,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch
 from cuwheel.support.buffer import SCAN_CHUNK, SliceBuffer, occurrences
 from cuwheel.support.finding import Finding
-from cuwheel.support.units import first_few
+from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

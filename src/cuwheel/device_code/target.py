@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.support import files, log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

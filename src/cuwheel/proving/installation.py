@@ -29,7 +29,7 @@ from cuwheel.proving.runner import gpus, launch, processes
 from cuwheel.proving.runner import variables as led
 from cuwheel.support import codec, log, masking, scratch
 from cuwheel.support.finding import Finding
-from cuwheel.tracing import preload_library
+from cuwheel.tracing import session
 from cuwheel.verdicts import matrix, wheel_tags
 from cuwheel.wheel import metadata
 from cuwheel.wheel.file import unlabelled
@@ -333,7 +333,7 @@ def _tracer(there: Sequence[str]) -> str | None:
     if not there:
         return None
     try:
-        return str(preload_library.path(os.environ))
+        return str(session.preload_path(os.environ))
     except CuwheelError as error:
         log.debug("not traced: %s", error.message)
         return None

@@ -13,7 +13,7 @@ from msgspec import Struct
 from packaging.tags import sys_tags
 
 from cuwheel.device_code import limits
-from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, ToolError, UsageError
 from cuwheel.facts import architectures, toolkits, versions
@@ -22,7 +22,7 @@ from cuwheel.proving import predictions
 from cuwheel.support import codec, files, locking, log, system_calls
 from cuwheel.support.files import chunks, errors_of, sync_folder
 from cuwheel.support.wording import size as in_words
-from cuwheel.tracing import preload_library
+from cuwheel.tracing import session
 from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 from cuwheel.version import __version__
 from cuwheel.wheel import record, requirements
@@ -428,10 +428,10 @@ def _sources() -> dict[str, bytes]:
 
 def _tracers() -> dict[str, bytes]:
     """The library that sees what is loaded on a GPU, for each processor that there is one for, or none."""
-    found = {path.name: path.read_bytes() for path in preload_library.all_shipped()}
+    found = {path.name: path.read_bytes() for path in session.all_shipped()}
     if not found:
         try:
-            made = preload_library.path(os.environ)
+            made = session.preload_path(os.environ)
         except CuwheelError as error:
             log.debug("the kit has no tracer: %s", error.message)
         else:

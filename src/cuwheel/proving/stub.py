@@ -125,8 +125,8 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
 def _linked_with(buffer: Buffer) -> tuple[str, ...]:
     if pe.is_pe(buffer):
         return tuple(pe.imported(pe.read(buffer), WINDOWS_NAME))
-    file = elf.read(buffer)
-    if SONAME not in dynamic.read(file).needed:
+    file = elf.read_elf(buffer)
+    if SONAME not in dynamic.read_dynamic(file).needed:
         return ()
     return tuple(each.name for each in dynamic.symbols(file) if not each.defined)
 

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from cuwheel.building import config as configuration
 from cuwheel.building.tables import VerifyTable
-from cuwheel.device_code import limits, pinned
+from cuwheel.device_code import limits
 from cuwheel.device_code.survey import survey
+from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import packages, versions
 from cuwheel.machine import named, probe
@@ -153,7 +154,7 @@ def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[
 
 
 def _find_wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
-    path = Path(pinned.on_disk(target, platform, python))
+    path = Path(downloaded_if_pinned(target, platform, python))
     if path.suffix != ".whl":
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
     if not path.is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Paragraph, Row, Table, Verbatim
-from cuwheel.report.inspect_summary import arch_order
+from cuwheel.report.inspect_document import arch_order
 from cuwheel.support.wording import duration, file_name, size
 
 if TYPE_CHECKING:

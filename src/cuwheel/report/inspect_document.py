@@ -12,8 +12,8 @@ from cuwheel.device_code import description
 from cuwheel.device_code.libraries import Library
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
 from cuwheel.support.finding import SEVERITIES, gravest_first
-from cuwheel.support.units import file_name, first_few, size, some
-from cuwheel.verdicts import variant_claims
+from cuwheel.support.wording import a_few, file_name, first_few, size
+from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,7 +86,7 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
             alike.setdefault(sentence, []).append(name)
     if len(groups) == len(alike) == 1:
         return Facts((Row("reach", next(iter(alike))),))
-    rows = [Row(some(names, 1), sentence) for sentence, names in alike.items()]
+    rows = [Row(a_few(names, 1), sentence) for sentence, names in alike.items()]
     if len(rows) > _SENTENCES:
         rest = sum(len(names) for names in list(alike.values())[_SENTENCES - 1 :])
         rows = [*rows[: _SENTENCES - 1], Row(f"{rest} more", "with --verbose")]
@@ -209,7 +209,7 @@ def _merged(found: list[tuple[str, Finding]]) -> Finding:
         return replace(
             first,
             message=f"{first.message} ({len(places)} libraries)",
-            evidence=(some([file_name(path) for path in places], _FEW),),
+            evidence=(a_few([file_name(path) for path in places], _FEW),),
         )
     messages = [f"{file_name(path)}: {finding.message}" for path, finding in found]
     message = f"{len(places)} libraries, such as {messages[0]}"
@@ -228,7 +228,9 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
     if answer.description:
         blocks += [Paragraph(text) for text in description.words(answer.description)]
     if answer.variant:
-        blocks.append(Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_claims.words(answer.variant))}"))
+        blocks.append(
+            Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_values.variant_in_words(answer.variant))}")
+        )
     if len(groups) == 1:
         if len(groups[0].libraries) == 1:
             blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))

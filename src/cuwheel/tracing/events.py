@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import errors
+from cuwheel.facts import toolkits
 from cuwheel.support import codec
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class DriverLog:
         """Failures of code that was loaded without a call that can be seen, of one thread or all of them."""
         for each in [thread] if thread is not None else list(self._waiting):
             lines = [line for line in self._waiting.pop(each, ()) if not line.seen]
-            known = ((line, errors.logged(_words(line))) for line in lines)
+            known = ((line, toolkits.logged_error(_words(line))) for line in lines)
             found = next(((line, row) for line, row in known if row), None)
             if found:
                 line, row = found

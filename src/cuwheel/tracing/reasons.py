@@ -19,16 +19,16 @@ from cuwheel.device_code.kernels import of_container
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
-from cuwheel.facts import errors
+from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import log
-from cuwheel.support.units import size
+from cuwheel.support.wording import size
 from cuwheel.tracing.events import text
 from cuwheel.verdicts import choice as choosing
 from cuwheel.verdicts import drivers, matrix
 from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Code, device_of_machine, loadable_code
-from cuwheel.wheel import installed, workload_mark
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ class Files:
         return self._known[path]
 
     def _read(self, path: str) -> File:
-        owner = installed.owner(Path(path).resolve()) or installed.owner(Path(path))
+        owner = metadata.owner_of_file(Path(path).resolve()) or metadata.owner_of_file(Path(path))
         try:
             found = survey(path, detail="containers")
         except CuwheelError as error:
@@ -174,7 +174,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 def reason_for(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
     """`process`: the first event of its process."""
-    row = errors.find(event.error)
+    row = toolkits.find_error(event.error)
     if row and row.late:
         return _late(event, process)
     if event.error == _INITIALIZATION and process.forked:
@@ -357,7 +357,7 @@ def _fix(found: Image, gpu: Gpu) -> str:
     survey = found.file.survey if found.file else None
     if survey is None:
         return ""
-    if mark := next((each for each in survey.findings if each.rule == workload_mark.RULE), None):
+    if mark := next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None):
         return mark.fix
     verdict = matrix.judge(survey, machine_with(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
 from cuwheel.support import files, own_c, process, system_calls
-from cuwheel.wheel import installed
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def find_cupti(command: Sequence[str], environ: Mapping[str, str]) -> Path:
     program = shutil.which(command[0], path=environ.get("PATH", os.defpath)) if command else None
     prefixes = [Path(program).parent.parent] if program else []
     prefixes += [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
-    sites = [site for prefix in prefixes for site in installed.site_packages(prefix)]
+    sites = [site for prefix in prefixes for site in metadata.site_packages(prefix)]
     roots = [Path(environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     folders = [site / each for site in sites for each in _IN_PACKAGES]
     folders += [root / each for root in (*roots, Path("/usr/local/cuda")) for each in _IN_TOOLKITS]

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
-from cuwheel.support import codec, decode, files
-from cuwheel.support.units import file_name
+from cuwheel.support import codec, files
+from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import CudaError
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _read_trace(path: Path) -> _TraceFile:
     data = files.read(path, _TRACE_LIMIT, "a trace")
     try:
         named = codec.decode(data, dict[str, object])
-        decode.refuse_newer(named, SCHEMA, path)
+        codec.refuse_newer(named, SCHEMA, path)
         found = codec.decode(data, _TraceFile) if named.get("schema") == SCHEMA else None
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a trace: {error}", _HINT) from error

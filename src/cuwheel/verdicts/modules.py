@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.libraries import Absent, Symbols
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import architectures, packages
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import INVALID_SOURCE, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, Choice, Code, CudaError, serves

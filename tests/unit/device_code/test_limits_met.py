@@ -10,7 +10,7 @@ from cuwheel.building.recording import cachelog, shadow
 from cuwheel.building.recording.calls import phases
 from cuwheel.changes.repair import search
 from cuwheel.device_code import limits, registration
-from cuwheel.proving import libraries, modules, probes, stub
+from cuwheel.proving import checks, kit, libraries, stub
 from tests.unit.verdicts.libraries import library
 from tests.unit.verdicts.planning.test_sizes import survey
 
@@ -55,17 +55,17 @@ def test_modules_that_are_imported() -> None:
     sizes = {f"m{n:02}.py": 1 for n in range(25)}
     contents = Mock(sizes=sizes, top_level=None, info="x-1.dist-info/")
     with limits.collected() as met:
-        assert len(modules.top_level(contents)) == 20
+        assert len(checks.modules_of_wheel(contents)) == 20
     assert "20 of 25 modules" in only(met)
 
 
 def test_containers_that_a_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_MOST", 2)
+    monkeypatch.setattr(kit, "_MOST_PROBES", 2)
     container = Mock(offset=0, size=1)
-    monkeypatch.setattr(probes, "_few", lambda _library: [(container, ())] * 5)
-    monkeypatch.setattr(probes, "_answers", lambda *_: ())
+    monkeypatch.setattr(kit, "_few", lambda _library: [(container, ())] * 5)
+    monkeypatch.setattr(kit, "_answers", lambda *_: ())
     with limits.collected() as met:
-        assert len(probes.of(survey(library([]))).probes) == 2
+        assert len(kit.probes_of(survey(library([]))).probes) == 2
     assert "2 of 5 containers" in only(met)
 
 

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel.changes.binaries import compress
+from cuwheel.changes.binaries import payloads
 from cuwheel.device_code import fatbin
 from cuwheel.device_code.libraries import Compression
 from cuwheel.errors import MalformedError
@@ -53,10 +53,10 @@ def test_noise_is_survived(data: bytes) -> None:
 @pytest.mark.parametrize("how", get_args(Compression))
 def test_every_compression_is_written_told_and_read(how: Compression) -> None:
     code = bytes(range(256)) * 8
-    data = code if how == "none" else compress._compressed(code, how)
-    head = compress._header(bytes(fatbin.ENTRY.size), len(data), len(data), len(code), how)
+    data = code if how == "none" else payloads._compressed(code, how)
+    head = payloads._header(bytes(fatbin.ENTRY.size), len(data), len(data), len(code), how)
     assert fatbin.compression_of(int.from_bytes(head[0x28:0x30], "little")) == how
-    assert how == "none" or compress._unpacks_to(data, code, how)
+    assert how == "none" or payloads._unpacks_to(data, code, how)
     assert fatbin.read_payload(MemoryBuffer("x", data), 0, len(data), len(code), how) == code
     assert _start(data, how)[:256] == code[:256]
 

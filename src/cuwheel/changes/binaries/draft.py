@@ -9,13 +9,13 @@ import bisect
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel.device_code import elf, fatbin, limits, pe, wrappers
+from cuwheel.device_code import elf, fatbin, limits, pe
 from cuwheel.device_code import elf as elf_file
-from cuwheel.device_code.fatbin import CONTAINER, MAGIC, RawEntry
-from cuwheel.device_code.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
-from cuwheel.device_code.payload import ZSTD_MAGIC
+from cuwheel.device_code.dynamic import ElfPointers
+from cuwheel.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawEntry
 from cuwheel.device_code.pe import Pe
-from cuwheel.device_code.relocations import ElfPointers
+from cuwheel.device_code.registration import read_registration
+from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
@@ -379,7 +379,7 @@ class Draft(NamedTuple):
 
 def open_library(buffer: Buffer) -> Elf | Pe:
     """Raises MalformedError where it is neither."""
-    return pe.read(buffer) if pe.is_pe(buffer) else elf.read(buffer)
+    return pe.read(buffer) if pe.is_pe(buffer) else elf.read_elf(buffer)
 
 
 def walk_containers(file: Elf | Pe) -> tuple[fatbin.Walk, Registration]:
@@ -391,7 +391,7 @@ def walk_containers(file: Elf | Pe) -> tuple[fatbin.Walk, Registration]:
             if each.name in FATBIN_SECTIONS:
                 walk.section(each.name, each.offset, each.offset + each.size, linked=FATBIN_SECTIONS[each.name])
         pointers = file if isinstance(file, Pe) else ElfPointers(file, tuple(WRAPPER_SECTIONS))
-        found, problems = wrappers.read(file.buffer, sections, walk.containers, pointers)
+        found, problems = read_registration(file.buffer, sections, walk.containers, pointers)
     if problem := next(iter((*walk.findings, *problems, *met)), None):
         raise MalformedError(file.buffer.name, problem.message)
     return walk, found

@@ -23,7 +23,7 @@ from cuwheel.device_code.elf import (
     SHT_STRTAB,
     SHT_SYMTAB,
 )
-from cuwheel.device_code.image import FATBIN_SECTIONS, WRAPPER_SECTIONS
+from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS
 from cuwheel.device_code import elf
 from cuwheel.device_code.dynamic import SYMBOL
 from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
-from cuwheel.device_code.image import FATBIN_SECTIONS, disjoint
+from cuwheel.device_code.sections import FATBIN_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from cuwheel.changes.binaries.draft import Replacement, round_up
-from cuwheel.device_code import payload
+from cuwheel.device_code import fatbin
 from cuwheel.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls, zstd
@@ -110,7 +110,7 @@ def _compress_all(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> N
 def _compress_one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
     head = buffer.read(each.entry.offset, each.entry.header_size)
     stored = each.entry.compressed_bytes or each.bytes - each.entry.header_size
-    real = payload.read(
+    real = fatbin.read_payload(
         buffer, each.entry.offset + each.entry.header_size, stored, each.entry.real_bytes, each.entry.compression
     )
     wanted = each.recompress_to or "none"
@@ -144,7 +144,7 @@ def _compressed(data: bytes, wanted: Compression) -> bytes:
 
 def _unpacks_to(data: bytes, real: bytes, wanted: Compression) -> bool:
     if wanted == "lz4":
-        return payload.read(MemoryBuffer("compressed", data), 0, len(data), len(real), wanted) == real
+        return fatbin.read_payload(MemoryBuffer("compressed", data), 0, len(data), len(real), wanted) == real
     import zstandard  # noqa: PLC0415 - only here
 
     reader = zstandard.ZstdDecompressor().stream_reader(data)  # in steps: a second copy may be large

@@ -22,8 +22,8 @@ from cuwheel.changes.binaries.draft import (
     uncut_parts,
 )
 from cuwheel.changes.binaries.pe_references import MOST_SECTIONS
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, EXECUTABLE, RELOCATIONS, SECTION
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import payloads, pe_references
 from cuwheel.changes.binaries.draft import Addition, open_library, walk_containers
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import Pe
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.verdicts.choice import chosen_entry, device_of_machine

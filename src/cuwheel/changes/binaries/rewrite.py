@@ -12,8 +12,8 @@ from cuwheel.changes.binaries import draft, elf_writer, payloads, pe_writer, rea
 from cuwheel.changes.binaries.decisions import Dropped, FileResult, Recompressed
 from cuwheel.changes.binaries.draft import Addition, open_library, rebuild_container, walk_containers
 from cuwheel.device_code.fatbin import RawEntry
-from cuwheel.device_code.image import FATBIN_SECTIONS
 from cuwheel.device_code.pe import Pe
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
 from cuwheel.support.buffer import FileBuffer

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries.draft import open_library, walk_containers
-from cuwheel.device_code import cubin, payload
+from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.cubin import Interface
 from cuwheel.device_code.pe import Pe
 from cuwheel.errors import MalformedError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cuwheel.device_code.elf import Elf
     from cuwheel.device_code.fatbin import RawEntry
-    from cuwheel.device_code.image import Section
     from cuwheel.device_code.libraries import Entry
+    from cuwheel.device_code.sections import Section
 
 
 class Held(NamedTuple):
@@ -131,7 +131,7 @@ class Subject:
     def payload(self, entry: Entry) -> bytes:
         stored = entry.compressed_bytes or entry.bytes
         at = entry.offset + entry.header_size
-        return payload.read(self.buffer, at, stored, entry.real_bytes, entry.compression)
+        return fatbin.read_payload(self.buffer, at, stored, entry.real_bytes, entry.compression)
 
     def interface(self, entry: Entry) -> Interface:
         known = self._interfaces.get(entry.offset)
@@ -199,6 +199,6 @@ def _sections(name: str, data: bytes) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [(file.machine, file.osabi, file.abi_version, file.type, file.flags)]
     for each in file.headers:
         if each.name != _TOOL_NOTE:
-            content = file.data(each, payload.LIMIT) if each.type else b""
+            content = file.data(each, fatbin.PAYLOAD_LIMIT) if each.type else b""
             rows.append((each.name, each.type, each.flags, each.address, each.size, each.link, each.info, content))
     return rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import pe_writer
 from cuwheel.changes.binaries.draft import PAGES
-from cuwheel.device_code.image import FATBIN_SECTIONS
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import architectures
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel.changes.binaries import payloads
 from cuwheel.changes.binaries import read_back as check
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.device_code import payload
+from cuwheel.device_code import fatbin
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
 from cuwheel.support.buffer import MemoryBuffer
@@ -209,7 +209,7 @@ def test_what_is_too_large_to_compress_in_little_memory_is_told(
 def unpacked(path: Path) -> list[bytes]:
     data = MemoryBuffer(str(path), path.read_bytes())
     return [
-        payload.read(
+        fatbin.read_payload(
             data,
             each.offset + each.header_size,
             each.compressed_bytes or each.bytes,

@@ -74,7 +74,7 @@ class Bench:
         with session.recording(folder, words, self.environ | more, self.folder, wish) as self.session:
             run = popen or self._run
             self.session.finish(run([os.fsencode(word) for word in self.session.command], self.session.environ))
-        return reader.read(folder)
+        return reader.read_record(folder)
 
     def _run(self, command: Sequence[str | bytes], environ: dict[str, str]) -> int:
         done = subprocess.run(command, env=environ, cwd=self.folder, capture_output=True, timeout=600, check=False)
@@ -93,4 +93,4 @@ def bench(folder: Path, way: str) -> Bench:
 
 
 def printed(record: Record, call: Call) -> tuple[str, str]:
-    return reader.output(record, call)
+    return reader.read_output(record, call)

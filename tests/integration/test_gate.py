@@ -65,7 +65,7 @@ def _make(folder: Path, toolkit: Path, *commands: str) -> Made:
         wheel.writestr("demo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
         wheel.writestr("demo-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-linux_x86_64\n")
         wheel.writestr("demo-1.0.dist-info/RECORD", "")
-    return Made(path, reader.read(folder / "record"))
+    return Made(path, reader.read_record(folder / "record"))
 
 
 def _wanted(made: Made, toolkit: Path) -> GateRequest:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building.recording import failures, reader, summary
+from cuwheel.building.recording import reader
+from cuwheel.building.recording.calls import first_failure, is_trial, parse_call, summarize
 from tests.fixtures import cargo, toolkits
 
 KERNEL = "__global__ void {name}(int* p) {{ *p = 1; }}\nvoid run_{name}(int* p) {{ {name}<<<1, 1>>>(p); }}\n"
@@ -81,13 +82,13 @@ def test_cmake_and_ninja(project: Path, environ: dict[str, str]) -> None:
     cache = (project / "build" / "CMakeCache.txt").read_text()
     assert f"CMAKE_CUDA_COMPILER:FILEPATH={toolkits.nvcc('13.0')}/bin/nvcc" in cache
     assert "cuwheel" not in cache.replace(str(toolkits.nvcc("13.0")), "").replace(str(project), "")
-    record = reader.read(project / "record")
-    assert failures.first(record) is None
-    assert any(call.failed and failures.is_trial(call) for call in record.calls)
-    times = {Path(each.file).name: each for each in summary.of(record).files}
+    record = reader.read_record(project / "record")
+    assert first_failure(record) is None
+    assert any(call.failed and is_trial(call) for call in record.calls)
+    times = {Path(each.file).name: each for each in summarize(record).files}
     assert {"one.cu", "two.cu", "host.cpp"} <= times.keys()
     assert times["one.cu"].archs == ("sm_90",)
-    one = next(call for call in record.calls if summary.parse(call).inputs == (str(project / "one.cu"),))
+    one = next(call for call in record.calls if parse_call(call).inputs == (str(project / "one.cu"),))
     assert {"cicc", "ptxas", "cudafe++"} <= {phase.name for phase in one.phases}
     assert not any(call.name in ("cicc", "ptxas", "cc1plus") for call in record.calls)
     events = json.loads((project / "trace.json").read_text())["traceEvents"]
@@ -105,15 +106,15 @@ def test_shims_on_path_with_a_real_toolkit(project: Path, environ: dict[str, str
     script = "cmake -S . -B build -DCMAKE_CUDA_ARCHITECTURES=90 && cmake --build build"
     done = recorded(project, environ, "sh", "-c", script, options=("--way", "path"))
     assert done.returncode == 0, done.stdout + done.stderr
-    record = reader.read(project / "record")
-    files = {Path(each.file).name for each in summary.of(record).files}
+    record = reader.read_record(project / "record")
+    files = {Path(each.file).name for each in summarize(record).files}
     assert {"one.cu", "two.cu", "host.cpp"} <= files
     assert {call.program for call in record.calls if call.tool == "nvcc"} == {f"{toolkits.nvcc('13.0')}/bin/nvcc"}
     compiler = next((project / "build" / "CMakeFiles").glob("*/CMakeCUDACompiler.cmake")).read_text()
     assert f'CMAKE_CUDA_COMPILER_TOOLKIT_ROOT "{toolkits.nvcc("13.0")}' in compiler
     (project / "one.cu").write_text(KERNEL.format(name="other"))
     subprocess.run(["cmake", "--build", "build"], cwd=project, env=environ, check=True, capture_output=True)
-    assert len(reader.read(project / "record").calls) == len(record.calls)
+    assert len(reader.read_record(project / "record").calls) == len(record.calls)
 
 
 def test_a_trial_that_mattered(project: Path, environ: dict[str, str]) -> None:
@@ -122,7 +123,7 @@ def test_a_trial_that_mattered(project: Path, environ: dict[str, str]) -> None:
     flags = {"CUDAFLAGS": "-include no_such_header.h"}
     done = recorded(project, environ | flags, "cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_ARCHITECTURES=90")
     assert done.returncode == 1
-    call = failures.first(reader.read(project / "record"))
+    call = first_failure(reader.read_record(project / "record"))
     assert call
     assert call.tool == "nvcc"
     assert "no_such_header.h: No such file" in done.stderr
@@ -133,7 +134,7 @@ def test_make_with_its_jobserver(project: Path, environ: dict[str, str]) -> None
     done = recorded(project, environ, "make", "-j3")
     assert done.returncode == 0, done.stderr
     assert "jobserver unavailable" not in done.stderr
-    calls = reader.read(project / "record").calls
+    calls = reader.read_record(project / "record").calls
     assert sorted(call.words[-1] for call in calls) == ["one.o", "three.o", "two.o"]
     began, ended = max(call.began for call in calls), min(call.ended or 0 for call in calls)
     assert began < ended, "they ran one after the other"
@@ -166,11 +167,11 @@ def test_pip_that_swallows_its_output(project: Path, environ: dict[str, str]) ->
     )
     done = recorded(project, environ | extra | {"VIRTUAL_ENV": str(python)}, *words)
     assert done.returncode != 0
-    record = reader.read(project / "record")
-    call = failures.first(record)
+    record = reader.read_record(project / "record")
+    call = first_failure(record)
     assert call
     assert call.words[-1] == "broken.cu"
-    assert "no_such_header.h: No such file" in reader.printed(record, call)
+    assert "no_such_header.h: No such file" in reader.read_printed(record, call)
     assert done.stdout == ""
 
 
@@ -201,7 +202,7 @@ def test_hits_of_a_compiler_cache(project: Path, environ: dict[str, str]) -> Non
     finally:
         subprocess.run(["sccache", "--stop-server"], env=environ | cache, check=False, capture_output=True)
     assert done.returncode == 0, done.stderr
-    calls = reader.read(project / "record").calls
+    calls = reader.read_record(project / "record").calls
     assert [(call.tool, call.cache_hit) for call in calls] == [
         ("cache", False),
         ("cache", True),

@@ -190,7 +190,7 @@ def test_a_record_inside_a_record(at: Bench, tmp_path: Path) -> None:
     """The inner one has the calls; the outer build goes on."""
     inner = tmp_path / "inner"
     record = at.sh(f"'{sys.executable}' -m cuwheel record -o '{inner}' -q -- nvcc out:inner; nvcc out:outer")
-    assert [call.words for call in reader.read(inner).calls] == [("out:inner",)]
+    assert [call.words for call in reader.read_record(inner).calls] == [("out:inner",)]
     assert ("out:outer",) in [call.words for call in record.calls]
 
 

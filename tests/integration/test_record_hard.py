@@ -52,7 +52,7 @@ def test_ten_records_at_once(tmp_path: Path) -> None:
     assert (place / "ran.txt").read_text() == "ran\n" * 10
     folders = sorted(place.glob("cuwheel-record*"))
     assert len(folders) == 10
-    assert [len(reader.read(folder).calls) for folder in folders] == [1] * 10
+    assert [len(reader.read_record(folder).calls) for folder in folders] == [1] * 10
 
 
 def test_files_may_not_grow(at: Bench) -> None:

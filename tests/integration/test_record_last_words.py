@@ -276,7 +276,9 @@ def test_a_terminal_stays_one(tmp_path: Path, terminal: Callable[[str], Terminal
     assert at.end() == 1
     assert b"typed\r\n" in at.heard
     assert b"\r\r\n" not in at.heard
-    assert reader.command_output(reader.read(tmp_path / "record")).endswith("ZeroDivisionError: division by zero\n")
+    assert reader.read_command_output(reader.read_record(tmp_path / "record")).endswith(
+        "ZeroDivisionError: division by zero\n"
+    )
 
 
 def test_ctrl_c_reaches_the_command_once(terminal: Callable[[str], Terminal]) -> None:

@@ -194,8 +194,8 @@ def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
     off, on = (cell["run"] for cell in answer["cells"])
     assert off["cache_hits"] is None
     assert on["cache_hits"] >= 1
-    assert [call.cache_hit for call in reader.read(off["record"]).calls] == [None, None]
-    assert [call.cache_hit for call in reader.read(on["record"]).calls] == [False, True]
+    assert [call.cache_hit for call in reader.read_record(off["record"]).calls] == [None, None]
+    assert [call.cache_hit for call in reader.read_record(on["record"]).calls] == [False, True]
     assert (off["calls"], on["calls"]) == (2, 2)
     running = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False)
     assert running.stdout == ""

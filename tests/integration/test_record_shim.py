@@ -406,4 +406,4 @@ def test_a_record_is_never_written_over(at: Bench) -> None:
     at.count = 0
     with pytest.raises(UsageError, match="not empty"):
         at.sh("gcc out:x")
-    assert len(reader.read(at.folder / "record-1").calls) == 1
+    assert len(reader.read_record(at.folder / "record-1").calls) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building.recording import layout, reader, windows_programs
+from cuwheel.building.recording import calls, reader, windows_programs
 from cuwheel.building.recording.instructions import Wish
 from tests.integration.windows_bench import Bench, needs_wine, programs, wait_until
 from tests.wine import windows
@@ -149,10 +149,10 @@ def test_secrets_are_masked_before_they_are_written(bench: Bench) -> None:
         "https://me:secret99@host/x", HF_TOKEN="tok-value-1",  # noqa: S106
     )  # fmt: skip
     child.communicate(timeout=60)
-    text = (record / layout.CALLS).read_text(encoding="utf-8")
+    text = (record / calls.CALLS_FILE).read_text(encoding="utf-8")
     for secret in ("abcdef123", "hunter22", "secret99", "tok-value-1"):
         assert secret not in text
-    assert reader.read(record).calls[0].words[:3] == ("--api-token", "***", "/DTOKEN=***")
+    assert reader.read_record(record).calls[0].words[:3] == ("--api-token", "***", "/DTOKEN=***")
 
 
 @slow
@@ -160,7 +160,7 @@ def test_unmasked_where_that_is_wished(bench: Bench) -> None:
     ended = bench.run(
         windows.named(bench.starter), "pipes", bench.called(), "-DPASSWORD=hunter22", wish=Wish(masked=False)
     )
-    events = (Path(ended.record.folder) / layout.CALLS).read_text(encoding="utf-8")
+    events = (Path(ended.record.folder) / calls.CALLS_FILE).read_text(encoding="utf-8")
     assert json.loads(events.splitlines()[0])["words"] == ["-DPASSWORD=hunter22"]
 
 
@@ -202,7 +202,7 @@ def test_the_death_of_the_watcher_ends_the_build(tmp_path: Path) -> None:
     child.kill()
     child.communicate(timeout=30)
     assert not wait_until([late], 3.0)
-    assert reader.read(record).calls[0].state == "started"
+    assert reader.read_record(record).calls[0].state == "started"
 
 
 def test_the_watcher_can_be_tried() -> None:
@@ -256,7 +256,7 @@ def test_a_plan_replaces_architectures_and_a_launcher_goes_before(tmp_path: Path
 @slow
 def test_the_end_of_what_the_command_printed_is_kept(bench: Bench) -> None:
     ended = bench.run(windows.named(bench.starter), "inherit", windows.named(bench.nvcc), "bytes:900000", "out:the end")
-    said = reader.command_output(ended.record)
+    said = reader.read_command_output(ended.record)
     assert 200_000 < len(said) <= 1 << 19
     assert "the end" in said
     assert len(ended.out) > 900_000
@@ -280,6 +280,6 @@ def test_what_a_call_left_running_can_print_after_the_watcher_has_gone(tmp_path:
         assert child.wait(30) == 0
         assert not late.exists()
         assert wait_until([late])
-    assert reader.read(record).calls[0].status == 0
+    assert reader.read_record(record).calls[0].status == 0
     names = sorted(path.suffix for path in (record / "output").iterdir())
     assert names == [".out", ".txt"]  # nothing came on the other stream

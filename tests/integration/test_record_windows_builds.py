@@ -84,7 +84,7 @@ def test_cmake_and_ninja_call_nvcc_by_its_path(work: Path) -> None:
     assert failure["status"] == 3
     assert failure["command"].startswith(f'"{nvcc}" -c ')
     assert failure["output"].startswith("bad ")
-    assert "cmd.exe" in reader.read(work / "rec").calls[0].parent
+    assert "cmd.exe" in reader.read_record(work / "rec").calls[0].parent
 
 
 def test_case_4_nvcc_fails_and_the_build_says_nothing(work: Path) -> None:
@@ -96,7 +96,7 @@ def test_case_4_nvcc_fails_and_the_build_says_nothing(work: Path) -> None:
     failure = answer["failure"]
     assert (failure["status"], failure["output"]) == (1, f"{_FATAL}\n")
     assert failure["causes"][0]["id"] == "msvc-not-found"
-    said = reader.command_output(reader.read(work / "rec"))
+    said = reader.read_command_output(reader.read_record(work / "rec"))
     assert "# stdout\n" in said.replace("  ", "")
     (work / "cargo.log").write_text(said)
     for what in ("cargo.log", "rec"):  # nvcc's own words are in cargo's `--- stdout`, and in the record
@@ -118,10 +118,10 @@ def test_a_stand_in_leaves_the_environment_as_it_was(work: Path) -> None:
         options=("--way", "path"), WINEPATH=path, **variables,
     )  # fmt: skip
     assert (answer["way"], answer["summary"]["nvcc"]) == ("path", 1)
-    record = reader.read(work / "rec")
+    record = reader.read_record(work / "rec")
     (call,) = record.calls
     assert call.program == windows.named(root / "bin" / "nvcc.exe")
-    assert reader.output(record, call) == (f"{variables['CUDACXX']}\n", "quiet\n")
+    assert reader.read_output(record, call) == (f"{variables['CUDACXX']}\n", "quiet\n")
     assert call.changed.keys() <= {"PROMPT"}
     assert not call.unset
 
@@ -135,7 +135,7 @@ def test_calls_at_once_are_kept_apart(work: Path) -> None:
     (work / "build.ninja").write_text("".join([*rules, *(f"build {name}: r\n" for name in names)]))
     answer = _recorded(work, windows.named(ninja), "-j6")
     assert (answer["exit_status"], answer["summary"]["nvcc"], answer["summary"]["failed"]) == (0, 12, 0)
-    record = reader.read(work / "rec")
-    printed = [reader.output(record, call)[0] for call in record.calls]
+    record = reader.read_record(work / "rec")
+    printed = [reader.read_output(record, call)[0] for call in record.calls]
     assert sorted(text.split("\n")[0] for text in printed) == sorted(names)
     assert all(text.endswith(f"end-{text.split(chr(10))[0]}\n") for text in printed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import instructions, layout, reader, windows_programs, windows_shadow
+from cuwheel.building.recording import calls, instructions, reader, windows_programs, windows_shadow
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.recording.instructions import Orders, Wish
 from cuwheel.support import files
@@ -78,7 +78,7 @@ class Ended:
         return self.record.calls[0]
 
     def printed(self, number: int = 1) -> tuple[str, str]:
-        return reader.output(self.record, self.record.calls[number - 1])
+        return reader.read_output(self.record, self.record.calls[number - 1])
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Bench:
         wish = wish or Wish()
         number = len(list(self.folder.glob("record-*")))
         record, own = self.folder / f"record-{number}", self.folder / f"session-{number}"
-        for name in ("", *layout.FOLDERS):
+        for name in ("", *calls.RECORD_FOLDERS):
             (record / name).mkdir(parents=True)
         own.mkdir()
         path = f"{windows.named(self.toolkit / 'bin')};C:\\windows\\system32;C:\\windows"
@@ -139,10 +139,10 @@ class Bench:
             led=changed,
         )
         instructions.write(own, orders)
-        layout.write(record, layout.ENVIRONMENT, base)
-        head = {"schema": layout.SCHEMA, "command": list(words), "cwd": windows.named(self.work), "began": ""}
-        layout.write(record, layout.HEAD, head | {"masked": wish.masked, "system": "Windows 10 AMD64"})
-        (record / layout.CALLS).touch()
+        calls.write_json(record, calls.ENVIRONMENT_FILE, base)
+        head = {"schema": calls.SCHEMA, "command": list(words), "cwd": windows.named(self.work), "began": ""}
+        calls.write_json(record, calls.HEAD_FILE, head | {"masked": wish.masked, "system": "Windows 10 AMD64"})
+        (record / calls.CALLS_FILE).touch()
         self.environ = {**os.environ, **led, instructions.VARIABLE: windows.named(own), "WINEPATH": led["PATH"]}
         self.environ["PATH"] = os.environ["PATH"]
         command = ["wine", str(programs().watch), "--cuwheel-keep", *words]
@@ -171,7 +171,7 @@ class Bench:
             out, err = child.communicate(timeout=_PATIENCE_S)
         finally:
             child.kill()
-        return Ended(child.returncode, out.decode(), err.decode(), reader.read(record))
+        return Ended(child.returncode, out.decode(), err.decode(), reader.read_record(record))
 
     def started(self, how: str, *words: str, wish: Wish | None = None, **variables: str) -> Ended:
         """nvcc started in this way by another program."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.building.recording import exports, failures, layout, reader, sealing, summary
+from cuwheel.building.recording import calls, exports, reader, sealing
 from cuwheel.errors import CuwheelError
 
 _NAMES = ("event", "id", "pid", "began", "ended", "tool", "name", "program", "words", "ran", "cwd", "changed", "unset")
@@ -44,18 +44,18 @@ _LINES = st.one_of(_EVENTS.map(lambda event: json.dumps(event).encode()), st.bin
 def test_it_is_read_or_refused(lines: list[bytes], head: dict[str, object], whole: bool) -> None:  # noqa: FBT001
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for each in layout.FOLDERS:
+        for each in calls.RECORD_FOLDERS:
             (folder / each).mkdir()
-        (folder / layout.HEAD).write_text(json.dumps({**head, "schema": layout.SCHEMA}))
-        (folder / layout.ENVIRONMENT).write_text(json.dumps(head))
-        (folder / layout.CALLS).write_bytes(b"\n".join(lines) + (b"\n" if whole else b""))
+        (folder / calls.HEAD_FILE).write_text(json.dumps({**head, "schema": calls.SCHEMA}))
+        (folder / calls.ENVIRONMENT_FILE).write_text(json.dumps(head))
+        (folder / calls.CALLS_FILE).write_bytes(b"\n".join(lines) + (b"\n" if whole else b""))
         try:
             for _ in range(2):
-                record = reader.read(folder)
+                record = reader.read_record(folder)
                 for call in record.calls:
-                    reader.output(record, call)
-                failures.first(record)
-                summary.of(record)
+                    reader.read_output(record, call)
+                calls.first_failure(record)
+                calls.summarize(record)
                 exports.save_trace(record, folder / "trace.json")
                 exports.save_compile_commands(record, folder / "commands.json")
                 sealing.mask(folder, {})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.building.recording import layout, matrix
+from cuwheel.building.recording import calls, matrix
 from cuwheel.cli import main
 from cuwheel.errors import ConfigurationError, CuwheelError
 from cuwheel.support import process
@@ -88,10 +88,10 @@ def test_any_record_is_answered(events: list[dict[str, object]], environ: dict[s
     try:
         (folder / "output").mkdir()
         (folder / "output" / "1.err").write_bytes(b"\xff error: \x00 x\n")
-        head = {"schema": layout.SCHEMA, "command": ["make"], "cwd": "/", "masked": masked}
-        (folder / layout.HEAD).write_text(json.dumps(head))
-        (folder / layout.ENVIRONMENT).write_text(json.dumps(environ))
-        (folder / layout.CALLS).write_text("".join(json.dumps(event) + "\n" for event in events))
+        head = {"schema": calls.SCHEMA, "command": ["make"], "cwd": "/", "masked": masked}
+        (folder / calls.HEAD_FILE).write_text(json.dumps(head))
+        (folder / calls.ENVIRONMENT_FILE).write_text(json.dumps(environ))
+        (folder / calls.CALLS_FILE).write_text("".join(json.dumps(event) + "\n" for event in events))
         for words in (
             ["replay", f"{folder}", "--list", "--json"], ["replay", f"{folder}:1", "--print"],
             ["replay", f"{folder}:1"], ["replay", f"{folder}:1", "--json", "--scratch"],
@@ -135,7 +135,7 @@ def test_any_matrix_file_is_read_or_refused(data: dict[str, object]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="cuwheel-hostile-"))
     (folder / "m.toml").write_text("".join(f"{key} = {toml(value)}\n" for key, value in data.items()))
     try:
-        configurations = matrix.load(folder / "m.toml").configurations
+        configurations = matrix.load_matrix(folder / "m.toml").configurations
     except ConfigurationError as error:
         configurations = ()
         assert error.problems  # noqa: PT017 - most are refused, and some are not

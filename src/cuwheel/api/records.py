@@ -65,18 +65,18 @@ def record_matrix(
     What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
     `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
     """
-    from cuwheel.building.recording import matrix, matrix_run
+    from cuwheel.building.recording import matrix
     from cuwheel.diagnosis import failed_run
     from cuwheel.report import matrix as report
 
-    plan = matrix.load(Path(file))
+    plan = matrix.load_matrix(Path(file))
     folder = (output or Path("cuwheel-matrix")).absolute()
     answer = report.to_do(plan, str(file), folder)
     if dry_run:
         return answer
     answer = report.begun(answer, plan, resume=resume)
     report.save(answer)
-    for index, run in matrix_run.run_all(plan, folder, report.finished(answer), os.environ, wish):
+    for index, run in matrix.run_matrix(plan, folder, report.finished(answer), os.environ, wish):
         answer = report.with_run(answer, index, run, *failed_run.causes(run))
         report.save(answer)
     if diff:
@@ -102,9 +102,9 @@ def replay(
     from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
-    chosen = replays.choose(call, here=here, directory=directory)
+    chosen = replays.choose_call(call, here=here, directory=directory)
     same = not here and directory is None
-    return report.ran(replays.run(chosen, scratch=scratch, attend=attend, timeout=timeout, as_recorded=same))
+    return report.ran(replays.run_call(chosen, scratch=scratch, attend=attend, timeout=timeout, as_recorded=same))
 
 
 def replay_print(
@@ -114,16 +114,16 @@ def replay_print(
     from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
-    chosen = replays.choose(call, here=here, directory=directory)
-    return report.printed(chosen, replays.lines(chosen, shell))
+    chosen = replays.choose_call(call, here=here, directory=directory)
+    return report.printed(chosen, replays.shell_lines(chosen, shell))
 
 
 def replay_list(record: str | Path) -> Replay:
     """The calls of a record."""
-    from cuwheel.building.recording import target
+    from cuwheel.building.recording import reader
     from cuwheel.report import replay as report
 
-    return report.listed(target.read(record)[0])
+    return report.listed(reader.read_target(record)[0])
 
 
 def replay_diff(
@@ -143,7 +143,9 @@ def replay_diff(
     from cuwheel.building.recording import replays
     from cuwheel.report import replay as report
 
-    return report.compared(replays.compare(call, other, directory=directory, runs=runs, most=most, timeout=timeout))
+    return report.compared(
+        replays.compare_environments(call, other, directory=directory, runs=runs, most=most, timeout=timeout)
+    )
 
 
 def trace(

@@ -88,7 +88,7 @@ def record_of(built: Built) -> Record | None:
     if not built.record:
         return None
     try:
-        return reader.read(Path(built.record))
+        return reader.read_record(Path(built.record))
     except CuwheelError as error:
         log.debug("the record cannot be read: %s", error)
         return None

@@ -167,7 +167,7 @@ def _named_by(record: Record | None, of_toolkit: Sequence[str]) -> Iterator[str]
 
 
 def _of_call(call: Call, known: dict[str, str]) -> Iterator[str]:
-    given = options.parse(words_of(call), call.tool)
+    given = options.parse_options(words_of(call), call.tool)
     folders = [_within(call, each) for each in _values(given, "--library-path", "-L")]
     yield from (_within(call, each) for each in _values(given, options.INPUT) if each.endswith(".a"))
     for name in _values(given, "--library", "-l"):

@@ -237,7 +237,7 @@ def _keep(place: Path, made: Built, job: Job) -> Kept:
 def _calls(made: Built, job: Job) -> str:
     """How nvcc was called for the files of the source, less the architectures."""
     rows = []
-    for call in reader.read(Path(made.record)).calls if made.record else ():
+    for call in reader.read_record(Path(made.record)).calls if made.record else ():
         if call.tool == "nvcc" and any(word.endswith(".cu") and _inside(word, call.cwd, job) for word in call.words):
             words = arch_flags.replaced(call.words, (), lambda _: None, lambda _, text: text)
             rows.append(codec.encode([call.cwd, words]).decode())

@@ -58,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _other_call(text: str) -> str:
     """A record's folder, a call of one, or `:M` of the same; nothing: this environment."""
-    from cuwheel.building.recording import target
+    from cuwheel.building.recording import reader
 
     if text.startswith(":") and not text[1:].isdecimal():
         raise option_values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")
     if text and not text.startswith(":"):
-        places.folder(target.split(text)[0])
+        places.folder(reader.split_target(text)[0])
     return text
 
 

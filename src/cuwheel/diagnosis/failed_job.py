@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building.recording import failures, reader
+from cuwheel.building.recording import calls, reader
 from cuwheel.diagnosis import ending, inquiry
 from cuwheel.diagnosis.diagnosis import Failure
 from cuwheel.support import files, masking, quoting
@@ -45,10 +45,10 @@ def _of_build(problem: Problem, built: Built, record: Record | None, job: Job | 
     call = _guilty(problem, record) if record else None
     tail = masked(files.tail(Path(built.log), _TAIL))
     words = ending.of(tail) if problem.kind == "program" else None
-    printed = masked("".join(reader.output(record, call))) if record and call else ""
+    printed = masked("".join(reader.read_output(record, call))) if record and call else ""
     if record and call and words and words.outweighs(printed):
-        call = failures.last(record)
-        printed = masked("".join(reader.output(record, call))) if call else ""
+        call = calls.last_failure(record)
+        printed = masked("".join(reader.read_output(record, call))) if call else ""
     if call is None:
         causes = _causes(job, "\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
         failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)
@@ -68,7 +68,7 @@ def _guilty(problem: Problem, record: Record) -> Call | None:
     """Where time ran out, what was running then; where a program failed, the first call that did and mattered."""
     if problem.kind == "time":
         return next((each for each in record.calls if each.state in ("started", "signalled")), None)
-    return failures.first(record) if problem.kind == "program" else None
+    return calls.first_failure(record) if problem.kind == "program" else None
 
 
 def _causes(job: Job | None, *texts: str) -> tuple[Cause, ...]:
@@ -96,7 +96,7 @@ def described(problem: Problem, call: Call | None = None, output: str = "", caus
     if call.state == "not-started":
         how = call.problem or "it could not be started"
     return Failure(
-        what=f"call {call.number}, {call.name} {failures.source_of(call)}".rstrip() + f": {how}",
+        what=f"call {call.number}, {call.name} {calls.source_of(call)}".rstrip() + f": {how}",
         phase=problem.phase,
         call=call.number,
         command=quoting.shown((call.program, *call.words)),

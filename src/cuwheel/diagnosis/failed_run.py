@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.building.recording import failures, reader, rerun
+from cuwheel.building.recording import calls, reader, rerun
 from cuwheel.building.recording.calls import Call
 from cuwheel.diagnosis import ending, inquiry
 from cuwheel.diagnosis.diagnosis import Cause
@@ -18,7 +18,7 @@ from cuwheel.support.wording import uncoloured
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Record
-    from cuwheel.building.recording.matrix_run import Run
+    from cuwheel.building.recording.matrix import Run
 
 _TAIL = 1 << 20  # bytes of a log that are looked through for the first error
 _EXPLAINED = 200_000  # letters of it that are looked through for a cause
@@ -42,12 +42,12 @@ class Stop(Struct, frozen=True, kw_only=True):
 
 def stop(record: Record, tail: str) -> Stop:
     """`tail`: the end of what the command printed. One that succeeded said nothing when it gave up: it did not."""
-    call = failures.first(record)
-    printed = reader.printed(record, call, _PRINTED) if call else ""
+    call = calls.first_failure(record)
+    printed = reader.read_printed(record, call, _PRINTED) if call else ""
     words = ending.of(tail) if record.status else None
     if call and words and words.outweighs(printed):
-        call = failures.last(record)
-        printed = reader.printed(record, call, _PRINTED) if call else ""
+        call = calls.last_failure(record)
+        printed = reader.read_printed(record, call, _PRINTED) if call else ""
     if call:
         causes = _of_call(record, call, printed)
     elif record.status:
@@ -63,7 +63,7 @@ def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
     if run.result not in ("failed", "timeout"):
         return (), ""
     tail = files.tail(Path(run.log), _TAIL)
-    found = stop(reader.read(run.record), uncoloured(tail))
+    found = stop(reader.read_record(run.record), uncoloured(tail))
     error = rerun.first_error(found.printed) if found.call else found.words.what if found.words else ""
     hidden = masking.within(found.causes, lambda text: masking.known(text, os.environ))
     return hidden or inquiry.causes(tail), error or rerun.first_error(tail)
@@ -72,7 +72,7 @@ def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
 def _of_call(record: Record, call: Call, printed: str) -> tuple[Cause, ...]:
     """With what compilers said of their versions before: a cause is surer with them."""
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
-    versions = dict.fromkeys(reader.printed(record, each, 4096) for each in asked[:_ASKED])
+    versions = dict.fromkeys(reader.read_printed(record, each, 4096) for each in asked[:_ASKED])
     line = quoting.shown((call.program, *(call.ran or call.words)))
     problem = f"{call.program}: {call.problem}\n" if call.problem else ""
     return inquiry.causes("\n".join((*versions, line, printed + problem)))

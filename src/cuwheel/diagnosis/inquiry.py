@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
-from cuwheel.building.recording import target
+from cuwheel.building.recording import reader
 from cuwheel.diagnosis import nearest, text
 from cuwheel.diagnosis.case import Case
 from cuwheel.diagnosis.diagnosis import Diagnosis
@@ -78,21 +78,21 @@ def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bo
 
 def _recorded(log: str | Path) -> Case | None:
     """The case of a record; None where the path names none, as for most: then nothing of records is imported."""
-    folder, number = target.split(log)
+    folder, number = reader.split_target(log)
     if not Path(folder).is_dir():
         return None
-    from cuwheel.building.recording import compilers, reader, rerun  # noqa: PLC0415
+    from cuwheel.building.recording import differences, rerun  # noqa: PLC0415
     from cuwheel.diagnosis import recorded  # noqa: PLC0415
 
-    record = reader.read(folder)
-    call = target.chosen(record, number)
+    record = reader.read_record(folder)
+    call = reader.chosen_call(record, number)
     last_words = recorded.last_words(record, call) if number is None else ()
     if call is None or last_words:
         return Case(logs=last_words or (text.parse(""),), tried=recorded.tried(record))
     origins = rerun.cargo_origins(record, rerun.environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
-        facts={**({"system": record.system} if record.system else {}), **compilers.reported_versions(record, call)},
+        facts={**({"system": record.system} if record.system else {}), **differences.reported_versions(record, call)},
         call=recorded.described(record, call, origins),
         tried=recorded.tried(record),
     )

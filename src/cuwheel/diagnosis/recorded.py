@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import differences, failures, layout, reader, rerun
+from cuwheel.building.recording import calls, differences, reader, rerun
 from cuwheel.diagnosis import ending, text
 from cuwheel.diagnosis.case import RecordedCall, Setting
 from cuwheel.diagnosis.diagnosis import Evidence
@@ -30,7 +30,7 @@ def tried(record: Record) -> tuple[Evidence, ...]:
 
 
 def described(record: Record, call: Call, origins: Mapping[str, str]) -> RecordedCall:
-    lines = reader.printed(record, call, _PRINTED).splitlines()
+    lines = reader.read_printed(record, call, _PRINTED).splitlines()
     return RecordedCall(
         record=record.folder,
         number=call.number,
@@ -47,7 +47,7 @@ def described(record: Record, call: Call, origins: Mapping[str, str]) -> Recorde
 
 def _blame(record: Record, call: Call) -> str:
     """Of `replay --diff`; nothing where it was not run, or what it left is not readable."""
-    path = Path(record.folder, layout.blame(call.number))
+    path = Path(record.folder, calls.blame_file(call.number))
     try:
         if path.stat().st_size > _PRINTED:
             return ""
@@ -75,9 +75,9 @@ def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterato
 
 def last_words(record: Record, call: Call | None) -> tuple[Log, ...]:
     """Of the command itself, then all that it printed last; none where the call is what they speak of."""
-    tail = reader.command_output(record) if record.status else ""
+    tail = reader.read_command_output(record) if record.status else ""
     words = ending.of(tail)
-    if not tail.strip() or (call and not (words and words.outweighs(reader.printed(record, call, _PRINTED)))):
+    if not tail.strip() or (call and not (words and words.outweighs(reader.read_printed(record, call, _PRINTED)))):
         return ()
     return tuple(map(text.parse, (*(("\n".join(words.lines),) if words else ()), tail)))
 
@@ -89,14 +89,14 @@ def log(record: Record, call: Call) -> Log:
 
 def log_of_all(record: Record) -> Log:
     """Of all calls that failed and were no trials."""
-    failed = [call for call in record.calls if call.failed and not failures.is_trial(call)][:_OTHERS]
+    failed = [call for call in record.calls if call.failed and not calls.is_trial(call)][:_OTHERS]
     return text.parse("".join("\n".join(_lines(record, call)) + "\n" for call in failed))
 
 
 def _lines(record: Record, call: Call) -> Iterator[str]:
     yield "$ " + quoting.posix((call.name, *call.words))
     yield ""  # or a line as long as a terminal is wide would be joined with the next
-    printed = reader.printed(record, call, _PRINTED).rstrip("\n")
+    printed = reader.read_printed(record, call, _PRINTED).rstrip("\n")
     if printed:
         yield printed
     if call.state != "succeeded" and not (call.state == "failed" and printed):  # a message says more than a status

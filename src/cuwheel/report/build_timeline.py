@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import failures, summary
+from cuwheel.building.recording.calls import parse_call, source_of
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline, ticks
 from cuwheel.support.wording import file_name
@@ -39,7 +39,7 @@ def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int]
     took = [call.ended - call.began for call in calls if call.ended is not None]
     return Calls(
         total=len(calls),
-        compiled=len({(call.cwd, file) for call in calls if (file := failures.source_of(call))}),
+        compiled=len({(call.cwd, file) for call in calls if (file := source_of(call))}),
         failed=sum(call.failed for call in calls),
         seconds=round(sum(took), 3),
         hits=hits,
@@ -56,7 +56,7 @@ def _span(call: Call, offset: float) -> Span:
         number=call.number,
         tool=call.tool,
         name=call.name,
-        file=failures.source_of(call) or output_of(call),
+        file=source_of(call) or output_of(call),
         began=round(call.began + offset, 3),
         ended=None if call.ended is None else round(call.ended + offset, 3),
         state=call.state,
@@ -66,7 +66,7 @@ def _span(call: Call, offset: float) -> Span:
 
 
 def output_of(call: Call) -> str:
-    return summary.parse(call).output
+    return parse_call(call).output
 
 
 def blocks(job: Job) -> Iterator[Timeline]:

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import matrix_run, replays
-from cuwheel.building.recording.matrix_run import Run
+from cuwheel.building.recording import matrix, replays
+from cuwheel.building.recording.matrix import Run
 from cuwheel.diagnosis.diagnosis import Cause
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.machine import profile
@@ -101,7 +101,7 @@ def _with_comparison(cell: Cell, cells: Sequence[Cell]) -> Cell:
         return cell
     good = _nearest(cell, cells)
     try:
-        made = replays.compare(cell.run.record, good.record if good else None)
+        made = replays.compare_environments(cell.run.record, good.record if good else None)
     except CuwheelError as error:
         return replace(cell, difference=f"cannot be compared: {error.message}")
     if made.blame and made.blame.verdict in ("found", "unfinished"):
@@ -120,7 +120,7 @@ def begun(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
     """With what an earlier run has finished already. Makes the folder."""
     earlier = _earlier(Path(answer.folder), resume=resume)
     cells = zip(plan.configurations, answer.cells, strict=True)
-    return replace(answer, cells=tuple(earlier.get(matrix_run.fingerprint(plan, each), cell) for each, cell in cells))
+    return replace(answer, cells=tuple(earlier.get(matrix.fingerprint(plan, each), cell) for each, cell in cells))
 
 
 def finished(answer: Matrix) -> frozenset[str]:

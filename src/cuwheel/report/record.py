@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import layout, reader, replays, statuses, summary
-from cuwheel.building.recording.calls import CallState
-from cuwheel.building.recording.summary import CallSummary, FileTime, Share, Summary
+from cuwheel.building.recording import reader, replays
+from cuwheel.building.recording.calls import (
+    REPORT_FILE,
+    CallState,
+    CallSummary,
+    FileTime,
+    Share,
+    Summary,
+    parse_call,
+    summarize,
+)
 from cuwheel.building.recording.words import readable
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.report import replay
@@ -114,10 +122,10 @@ def answer_of(ended: Ended, stop: Stop | None, written: tuple[str, ...]) -> Reco
         folder=readable(str(ended.folder)),
         command=tuple(map(readable, found.command)),
         status=status,
-        exit_status=statuses.for_shell(status),
+        exit_status=replays.shell_status(status),
         masked=found.masked,
         damaged=found.damaged,
-        summary=summary.of(found),
+        summary=summarize(found),
         failure=_failed(ended, stop.call, stop) if stop and stop.call else None,
         last_words=_last_words(ended, stop) if stop else None,
         written=written,
@@ -139,7 +147,7 @@ def _last_words(ended: Ended, stop: Stop) -> LastWords | None:
 
 
 def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
-    parsed = summary.parse(call)
+    parsed = parse_call(call)
     folder = ended.record.folder
     place = _short(folder)
     return Failure(
@@ -171,7 +179,7 @@ def _short(folder: str) -> str:
 def _inside(call: Call) -> Iterator[str]:
     for each in call.inner:
         if each.status:
-            yield readable(f"{each.name} ended with {statuses.words(each.status)}")
+            yield readable(f"{each.name} ended with {replays.status_words(each.status)}")
 
 
 def _reason(cause: Cause) -> Reason:
@@ -184,7 +192,9 @@ def with_comparison(answer: Recorded, folder: Path) -> Recorded:
     if answer.failure is None:
         return answer
     try:
-        return replace(answer, comparison=replay.compared(replays.compare(f"{folder}:{answer.failure.number}")))
+        return replace(
+            answer, comparison=replay.compared(replays.compare_environments(f"{folder}:{answer.failure.number}"))
+        )
     except CuwheelError as error:
         log.warning("call %d cannot be compared: %s", answer.failure.number, error.message)
         return answer
@@ -193,7 +203,7 @@ def with_comparison(answer: Recorded, folder: Path) -> Recorded:
 def save(answer: Recorded, folder: Path) -> Recorded:
     """The answer beside what was recorded, where that can be written."""
     try:
-        files.write(folder / layout.REPORT, to_json(answer))
+        files.write(folder / REPORT_FILE, to_json(answer))
     except UnreadableError as error:
         log.debug("%s", error.message)
     return answer
@@ -204,7 +214,7 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     if answer.failure:
         blocks += _failure(answer, answer.failure, verbose=verbose)
     elif answer.exit_status:
-        ended = statuses.words(answer.status) if answer.status > 0 else answer.exit_status
+        ended = replays.status_words(answer.status) if answer.status > 0 else answer.exit_status
         culprit = "no compiler call made it stop" if answer.summary.failed else "no compiler call failed"
         blocks.append(Heading(f"The command ended with {ended}, and {culprit}"))
     if answer.last_words:
@@ -263,7 +273,9 @@ def _end(failure: Failure) -> str:
     if failure.state == "not-started":
         return f"could not start: {failure.problem}"
     return (
-        f"was ended by {failure.signal}" if failure.signal else f"failed with status {statuses.words(failure.status)}"
+        f"was ended by {failure.signal}"
+        if failure.signal
+        else f"failed with status {replays.status_words(failure.status)}"
     )
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import statuses, words
+from cuwheel.building.recording import replays, words
 from cuwheel.building.recording.calls import CallState
+from cuwheel.building.recording.culprits import Blame
 from cuwheel.building.recording.differences import Differences, VariableDifference
-from cuwheel.building.recording.remedies import Blame
 from cuwheel.building.recording.rerun import Masked
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
@@ -93,7 +93,7 @@ def ran(made: Ran) -> Replay:
         command=made.command,
         restored=made.restored,
         written=tuple(Written(path=path, now=now) for path, now in made.written),
-        exit_status=statuses.for_shell(made.status),
+        exit_status=replays.shell_status(made.status),
         seconds=made.seconds,
         stdout=made.stdout,
         stderr=made.stderr,
@@ -152,7 +152,7 @@ def _list(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
 
 
 def _row(line: CallLine) -> tuple[str, str, str, str]:
-    ended = f"status {statuses.words(line.status)}" if line.state == "failed" else line.state
+    ended = f"status {replays.status_words(line.status)}" if line.state == "failed" else line.state
     return f":{line.number}", ended, f"{line.seconds:.1f}" if line.seconds is not None else "", line.what
 
 
@@ -184,7 +184,7 @@ def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
             yield Row(each.name, f"is set by {each.origin}")
     names = (found.left, found.right) if found else ("left", "right")
     for name, outcome in zip(names, (blame.left, blame.right), strict=True):
-        status = "out of time" if outcome.status is None else f"status {statuses.words(outcome.status)}"
+        status = "out of time" if outcome.status is None else f"status {replays.status_words(outcome.status)}"
         yield Row(name, "works" if outcome.works else f"fails: {outcome.error or status}")
     yield Row("runs", str(blame.runs))
 

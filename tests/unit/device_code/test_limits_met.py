@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 from cuwheel.building import gate_units
 from cuwheel.building.recording import cachelog, shadow
-from cuwheel.building.recording.calls import phases
+from cuwheel.building.recording.calls import parse_phases
 from cuwheel.changes.repair import search
 from cuwheel.device_code import limits, registration
 from cuwheel.proving import checks, kit, libraries, stub
@@ -120,7 +120,7 @@ def test_the_configuration_of_the_loader(tmp_path: Path, monkeypatch: pytest.Mon
 def test_limits_that_went(tmp_path: Path) -> None:
     """What bounds them is the size of what is read."""
     rows = "a.cu , cicc , in , out , sm_90 , tool , 1 , ms\n" * 20_000
-    assert len(list(phases(rows))) == 20_000
+    assert len(list(parse_phases(rows))) == 20_000
     assert not hasattr(shadow, "_MAX_ENTRIES")
     (tmp_path / "gcc").touch(mode=0o755)
     assert shadow._tools([str(tmp_path)]) == {"gcc"}

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import layout, summary
+from cuwheel.building.recording.calls import append_event, parse_call
 from cuwheel.device_code import limits
 from cuwheel.errors import UnreadableError
 from cuwheel.support.wording import file_name
@@ -35,7 +35,7 @@ def mark(record: Record, found: Mapping[int, bool]) -> None:
     try:
         for number, hit in found.items():
             if number in ids:
-                layout.append(Path(record.folder), {"event": "cache", "id": ids[number], "hit": hit})
+                append_event(Path(record.folder), {"event": "cache", "id": ids[number], "hit": hit})
     except OSError as error:
         raise UnreadableError.from_os(error, record.folder) from error
 
@@ -84,7 +84,7 @@ def _end(call: Call) -> float:
 
 
 def _product(call: Call) -> str:
-    parsed = summary.parse(call)
+    parsed = parse_call(call)
     if parsed.output or not parsed.inputs:
         return file_name(parsed.output)
     return file_name(parsed.inputs[0]).rpartition(".")[0] + ".o"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import exports, failures, means, reader, session
+from cuwheel.building.recording import calls, exports, means, reader, session
 from cuwheel.building.recording.calls import Record
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.support import log, process
@@ -35,7 +35,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     @property
     def failed(self) -> bool:
         """The command, or a call that it does not tell of."""
-        return bool(self.status) or failures.first(self.record) is not None
+        return bool(self.status) or calls.first_failure(self.record) is not None
 
 
 def run(
@@ -63,7 +63,7 @@ def run(
             raise
         running.finish(status)
     record = _read(folder, status)
-    tail = reader.command_output(record) if status else ""
+    tail = reader.read_command_output(record) if status else ""
     return Ended(folder=folder, status=status, record=record, tail=tail)
 
 
@@ -96,7 +96,7 @@ def _new(place: Path) -> Path:
 def _read(folder: Path, status: int) -> Record:
     """Empty if the build removed it together with its own folder: the status is returned anyway."""
     try:
-        return replace(reader.read(folder), status=status)
+        return replace(reader.read_record(folder), status=status)
     except CuwheelError:
         return Record(
             folder=str(folder),

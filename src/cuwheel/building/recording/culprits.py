@@ -1,8 +1,8 @@
-"""Which difference makes the difference: delta debugging over all that differs between a call that works and one that
-does not.
+"""Which difference makes the difference, between a call that works and one that does not: and what to do about it.
 
-After A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002): the smallest set of
-changes, none of which can be left out, that makes the one behave as the other. What is likeliest is tried first.
+Delta debugging, after A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002): the
+smallest set of changes, none of which can be left out, that makes the one behave as the other. What is likeliest is
+tried first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from cuwheel.building.recording import differences
 from cuwheel.building.recording.differences import Hunk, Situation, weight
-from cuwheel.building.recording.options import parse
-from cuwheel.building.recording.outputs import WRITTEN
-from cuwheel.support import log
+from cuwheel.building.recording.options import WRITTEN, parse_options
+from cuwheel.support import log, masking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class _EnoughError(Exception):
     """No more runs are allowed."""
 
 
-def find(
+def find_culprits(
     left: Situation,
     right: Situation,
     run: Callable[[Situation], Outcome],
@@ -88,22 +88,22 @@ def find(
     `recorded`: whether the left one worked before. If it does the same again, that is steady enough to begin with.
     """
     with log.progress("runs", most) as progress:
-        return _find(left, right, _Bench(run, most, progress), recorded=recorded)
+        return _search_both_sides(left, right, _Bench(run, most, progress), recorded=recorded)
 
 
-def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | None) -> Culprits:
+def _search_both_sides(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | None) -> Culprits:
     first, second = bench.rerun(left), bench.rerun(right)
     # In the other order: what fails every other time must not look steady.
     steady = first.works == recorded != second.works
     if not steady and not (_alike(second, bench.rerun(right)) and _alike(first, bench.rerun(left))):
-        return _flaky(left, right, bench, (first, second))
+        return _measure_flaky(left, right, bench, (first, second))
     if _alike(first, second):
         return Culprits(verdict="same", left=first, right=second, runs=bench.runs)
     backwards = first.works  # the right one fails: that is the one to mend
     bad, good, wanted = (right, left, first) if backwards else (left, right, second)
     verdict, changes = _search(bad, good, wanted, bench)
     if verdict == "found" and not _is_repeatable(bad, with_changes(bad, good, changes), wanted, bench):
-        return _flaky(left, right, bench, (first, second))
+        return _measure_flaky(left, right, bench, (first, second))
     return Culprits(
         verdict=verdict,
         left=first,
@@ -125,7 +125,7 @@ def _alike(one: Outcome, other: Outcome) -> bool:
     return one.works == other.works and (one.works or (one.status, one.sign) == (other.status, other.sign))
 
 
-def _flaky(left: Situation, right: Situation, bench: _Bench, ends: tuple[Outcome, Outcome]) -> Culprits:
+def _measure_flaky(left: Situation, right: Situation, bench: _Bench, ends: tuple[Outcome, Outcome]) -> Culprits:
     rates = []
     for side in (left, right):
         outcomes = bench.seen(side)
@@ -146,11 +146,11 @@ def _search(bad: Situation, good: Situation, wanted: Outcome, bench: _Bench) -> 
             return "elsewhere", ()
         likely = next((group for group in _likeliest(every) if group and mends(group)), every)
         best.append(likely)
-        minimal(best[-1], mends, best.append)
-        finer = tuple(piece for change in best[-1] for piece in _elements(bad, good, change))
+        smallest_part(best[-1], mends, best.append)
+        finer = tuple(piece for change in best[-1] for piece in _element_changes(bad, good, change))
         if finer != best[-1] and mends(finer):
             best.append(finer)
-            minimal(finer, mends, best.append)
+            smallest_part(finer, mends, best.append)
     except _EnoughError:
         return "unfinished", best[-1]
     return "found", best[-1]
@@ -163,7 +163,7 @@ def _likeliest(every: tuple[Change, ...]) -> Iterator[tuple[Change, ...]]:
         yield tuple(chosen)
 
 
-def minimal(
+def smallest_part(
     items: tuple[T, ...], holds: Callable[[tuple[T, ...]], bool], tell: Callable[[tuple[T, ...]], None]
 ) -> tuple[T, ...]:
     """The smallest part of `items` (which hold) that still holds; nothing can be left out. Each smaller one is "
@@ -222,22 +222,22 @@ def all_changes(one: Situation, other: Situation) -> tuple[Change, ...]:
     found: list[Change] = []
     if one.program != other.program:
         found.append(Change("program"))
-    found += [Change("argument", hunk=hunk) for hunk in differences.hunks(*_keys(one, other))]
-    variables = [Change("variable", name) for name in differences.differing(one.environ, other.environ)]
+    found += [Change("argument", hunk=hunk) for hunk in differences.hunks(*_option_keys(one, other))]
+    variables = [Change("variable", name) for name in differences.differing_variables(one.environ, other.environ)]
     found += [change for change in variables if weight(change.name) == "steers"]
     if one.cwd != other.cwd:
         found.append(Change("directory"))
     return (*found, *(change for change in variables if weight(change.name) != "steers"))
 
 
-def _keys(one: Situation, other: Situation) -> tuple[list[object], list[object]]:
+def _option_keys(one: Situation, other: Situation) -> tuple[list[object], list[object]]:
     return (
         [option.key for option in differences.without_outputs(one)],
         [option.key for option in differences.without_outputs(other)],
     )
 
 
-def _elements(one: Situation, other: Situation, change: Change) -> tuple[Change, ...]:
+def _element_changes(one: Situation, other: Situation, change: Change) -> tuple[Change, ...]:
     """A list's elements one by one; anything else as it is."""
     before, after = one.environ.get(change.name), other.environ.get(change.name)
     if change.kind != "variable" or before is None or after is None:
@@ -261,21 +261,157 @@ def with_changes(one: Situation, other: Situation, changes: Sequence[Change]) ->
         before, after = one.environ[name], other.environ[name]
         separator = differences.list_separator(name, before, after) or ":"
         chosen = [change.hunk for change in changes if change.kind == "element" and change.name == name and change.hunk]
-        environ[name] = separator.join(differences.mixed(before.split(separator), after.split(separator), chosen))
+        environ[name] = separator.join(differences.apply_hunks(before.split(separator), after.split(separator), chosen))
     kinds = {change.kind for change in changes}
     return replace(
         one,
         environ=environ,
         program=other.program if "program" in kinds else one.program,
         cwd=other.cwd if "directory" in kinds else one.cwd,
-        words=_words(one, other, changes),
+        words=_changed_words(one, other, changes),
     )
 
 
-def _words(one: Situation, other: Situation, changes: Sequence[Change]) -> tuple[str, ...]:
+def _changed_words(one: Situation, other: Situation, changes: Sequence[Change]) -> tuple[str, ...]:
     chosen = [change.hunk for change in changes if change.kind == "argument" and change.hunk]
     if not chosen:
         return one.words
-    options = differences.mixed(differences.without_outputs(one), differences.without_outputs(other), chosen)
-    written = (option for option in parse(one.words, one.tool) if option.name in WRITTEN)
+    options = differences.apply_hunks(differences.without_outputs(one), differences.without_outputs(other), chosen)
+    written = (option for option in parse_options(one.words, one.tool) if option.name in WRITTEN)
     return tuple(word for option in (*options, *written) for word in option.words)
+
+
+# What was found to make the difference, in words: who is to blame, and what to do.
+
+
+class Culprit(Struct, frozen=True, kw_only=True):
+    """`fails`: as it is where it fails, None where it is not there; `works`: as it must be. `fix`: to do, in words."""
+
+    kind: Kind
+    name: str
+    fails: str | None
+    works: str | None
+    origin: str = ""
+    fix: str
+
+
+class Blame(Struct, frozen=True, kw_only=True):
+    """`failing`: the side to mend. `answer`: a sentence. `rates`: how many runs worked, of how many, of each side."""
+
+    verdict: Verdict
+    left: Outcome
+    right: Outcome
+    failing: Literal["left", "right"]
+    culprits: tuple[Culprit, ...]
+    answer: str
+    runs: int
+    rates: tuple[tuple[int, int], tuple[int, int]] | None = None
+
+
+def assign_blame(found: Culprits, left: Situation, right: Situation, origins: Mapping[str, str]) -> Blame:
+    bad, good = (right, left) if found.from_ == "right" else (left, right)
+    culprits = tuple(culprit for change in found.changes for culprit in _culprits(change, bad, good, origins))
+    return Blame(
+        verdict=found.verdict,
+        left=found.left,
+        right=found.right,
+        failing=found.from_,
+        culprits=culprits,
+        answer=_ANSWERS[found.verdict](found, culprits, bad, good),
+        runs=found.runs,
+        rates=found.rates,
+    )
+
+
+def _culprits(change: Change, bad: Situation, good: Situation, origins: Mapping[str, str]) -> Iterator[Culprit]:
+    if change.kind == "variable":
+        fails, works = (_masked_value(change.name, side.environ.get(change.name)) for side in (bad, good))
+        fix = f"{change.name} unset" if works is None else f"{change.name}={works}"
+        origin = origins.get(change.name, "") if fails is not None else ""
+        yield Culprit(kind="variable", name=change.name, fails=fails, works=works, origin=origin, fix=fix)
+    elif change.kind == "element":
+        yield _element_culprit(change, bad, good, origins)
+    elif change.kind == "argument":
+        yield _argument_culprit(change, bad, good)
+    elif change.kind == "directory":
+        yield Culprit(kind="directory", name="", fails=bad.cwd, works=good.cwd, fix=f"run in {good.cwd}")
+    else:
+        yield Culprit(kind="program", name="", fails=bad.program, works=good.program, fix=f"{good.program} run instead")
+
+
+def _masked_value(name: str, value: str | None) -> str | None:
+    return None if value is None else masking.variable(name, value)
+
+
+def _element_culprit(change: Change, bad: Situation, good: Situation, origins: Mapping[str, str]) -> Culprit:
+    name, hunk = change.name, change.hunk
+    assert hunk is not None  # noqa: S101 - an element is one by its place
+    separator = differences.list_separator(name, bad.environ[name], good.environ[name]) or ":"
+    before, after = bad.environ[name].split(separator), good.environ[name].split(separator)
+    gone, new = before[hunk.start : hunk.stop], after[hunk.start_ : hunk.stop_]
+    if gone:
+        fix = f"{gone[0]} removed from {name}"
+    else:
+        place = f"before {before[hunk.start]}" if hunk.start < len(before) else "at the end"
+        fix = f"{new[0]} in {name} {place}"
+    return Culprit(
+        kind="element",
+        name=name,
+        fails=gone[0] if gone else None,
+        works=new[0] if new else None,
+        origin=origins.get(name, ""),
+        fix=fix,
+    )
+
+
+def _argument_culprit(change: Change, bad: Situation, good: Situation) -> Culprit:
+    hunk = change.hunk
+    assert hunk is not None  # noqa: S101 - the same
+    ours = differences.without_outputs(bad)[hunk.start : hunk.stop]
+    theirs = differences.without_outputs(good)[hunk.start_ : hunk.stop_]
+    fails, works = (masking.text(" ".join(option.shown for option in side)) for side in (ours, theirs))
+    fix = f"{works} instead of {fails}" if ours and theirs else f"{works} added" if theirs else f"{fails} removed"
+    name = (ours or theirs)[0].name
+    return Culprit(kind="argument", name=name, fails=fails or None, works=works or None, fix=fix)
+
+
+def _say_found(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    wanted = found.left if found.from_ == "right" else found.right
+    result = "it works" if wanted.works else f"it fails as {good.label} does"
+    return f"In {bad.label} it fails: with {' and '.join(each.fix for each in culprits)} {result}."
+
+
+def _say_unfinished(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    return _say_found(found, culprits, bad, good) + " Fewer changes may be enough, but --max-runs was reached."
+
+
+def _say_same(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    how = (
+        "works" if found.left.works else f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
+    )
+    return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
+
+
+def _say_flaky(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
+    return (
+        f"The call does not always behave the same: it works in {left} of {of_left} runs in {bad.label} and in "
+        f"{right} of "
+        f"{of_right} in {good.label}, without any change. No variable is to blame: look at what runs at the same time."
+    )
+
+
+def _say_elsewhere(_found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    return (
+        f"It works in one of {bad.label} and {good.label}, but carrying over every known difference does not fix it: "
+        f"a masked secret, or something outside the environment (limits, the terminal), makes the difference."
+    )
+
+
+_ANSWERS = {
+    "found": _say_found,
+    "unfinished": _say_unfinished,
+    "same": _say_same,
+    "flaky": _say_flaky,
+    "elsewhere": _say_elsewhere,
+}

@@ -1,22 +1,33 @@
-"""What differs between two ways to run a compiler: program, folder, arguments by meaning, variables by element."""
+"""What differs between two ways to run a compiler: program, folder, arguments by meaning, variables by element.
+
+And which compilers either would run, in which versions.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from cuwheel.building.recording import options
+from cuwheel.building.recording import options, reader
 from cuwheel.building.recording.calls import ToolKind
-from cuwheel.building.recording.outputs import WRITTEN
-from cuwheel.machine.variables import VARIABLE_NAMES
-from cuwheel.support import masking
+from cuwheel.building.recording.options import WRITTEN
+from cuwheel.errors import CuwheelError
+from cuwheel.machine import compilers as host_compilers
+from cuwheel.machine import toolkits
+from cuwheel.machine.variables import NAMES
+from cuwheel.machine.world import World
+from cuwheel.support import masking, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.building.recording.calls import Call, Record
+
 
 T = TypeVar("T")
 
@@ -27,7 +38,7 @@ WEIGHTS: tuple[Weight, ...] = ("steers", "other", "session")
 # Beside CUDA's own: GCC's and Clang's manuals ("Environment Variables"), ld's, Microsoft's cl and link, make's.
 _STEERS = frozenset(
     {
-        *VARIABLE_NAMES, "PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
+        *NAMES, "PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
         "COMPILER_PATH", "GCC_EXEC_PREFIX", "GCC_SPECS", "LD_PRELOAD", "LD_RUN_PATH", "LDFLAGS", "CFLAGS", "CXXFLAGS",
         "CPPFLAGS", "CUDAFLAGS", "CCC_OVERRIDE_OPTIONS", "SDKROOT", "SOURCE_DATE_EPOCH", "TMPDIR", "TMP", "TEMP",
         "INCLUDE", "LIB", "LIBPATH", "CL", "_CL_", "LINK", "_LINK_", "EXTERNAL_INCLUDE", "VCINSTALLDIR",
@@ -108,7 +119,7 @@ class Differences(Struct, frozen=True, kw_only=True):
         return bool(self.program or self.directory or self.arguments or self.variables)
 
 
-def compare(left: Situation, right: Situation, origins: Mapping[str, str] | None = None) -> Differences:
+def compare_situations(left: Situation, right: Situation, origins: Mapping[str, str] | None = None) -> Differences:
     """`origins`: variables that a file is known to set, and the file."""
     return Differences(
         left=left.label,
@@ -133,7 +144,7 @@ def weight(name: str) -> Weight:
     return "session" if _SESSION.fullmatch(name) else "other"
 
 
-def differing(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[str, ...]:
+def differing_variables(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[str, ...]:
     """Names, those that steer compilers first. A masked value may be the other's: then nothing is known to differ."""
     names = {
         name
@@ -152,7 +163,7 @@ def _alike_masked(name: str, left: str | None, right: str | None) -> bool:
 def _variables(
     left: Mapping[str, str], right: Mapping[str, str], origins: Mapping[str, str]
 ) -> Iterator[VariableDifference]:
-    for name in differing(left, right):
+    for name in differing_variables(left, right):
         before, after = left.get(name), right.get(name)
         only_left: tuple[str, ...] = ()
         only_right: tuple[str, ...] = ()
@@ -160,7 +171,7 @@ def _variables(
         values = [each for each in (before, after) if each]
         if separator := list_separator(name, *values):
             first, second = ((each or "").split(separator) if each else [] for each in (before, after))
-            only_left, only_right = _only(first, second), _only(second, first)
+            only_left, only_right = _missing_in(first, second), _missing_in(second, first)
             reordered = not only_left and not only_right and bool(values)
         yield VariableDifference(
             name=name,
@@ -184,7 +195,7 @@ def list_separator(name: str, *values: str) -> str | None:
     return ":" if any("/" in value for value in values) else None
 
 
-def _only(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
+def _missing_in(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
     """What `those` have not, or not as often, in its order."""
     remaining = Counter(those)
     found = []
@@ -201,7 +212,7 @@ def _only(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
 
 def without_outputs(situation: Situation) -> tuple[options.Option, ...]:
     """Where a call writes does not change what it does."""
-    parsed = options.parse(situation.words, situation.tool)
+    parsed = options.parse_options(situation.words, situation.tool)
     return tuple(option for option in parsed if option.name not in WRITTEN)
 
 
@@ -210,8 +221,8 @@ def _arguments(left: Situation, right: Situation) -> Iterator[ArgumentDifference
     for name in dict.fromkeys(option.name for option in (*first, *second)):
         ours = [option.value or "" for option in first if option.name == name]
         theirs = [option.value or "" for option in second if option.name == name]
-        only_left, only_right = _only(ours, theirs), _only(theirs, ours)
-        reordered = not only_left and not only_right and ours != theirs and options.ordered(name)
+        only_left, only_right = _missing_in(ours, theirs), _missing_in(theirs, ours)
+        reordered = not only_left and not only_right and ours != theirs and options.order_counts(name)
         if only_left or only_right or reordered:
             yield ArgumentDifference(
                 option=name,
@@ -238,10 +249,10 @@ def hunks(one: Sequence[T], other: Sequence[T], *, single: bool = False) -> tupl
     """Where they differ; `single`: each element on its own."""
     matcher = SequenceMatcher(a=list(one), b=list(other), autojunk=False)
     found = [Hunk(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"]
-    return tuple(piece for hunk in found for piece in _pieces(hunk)) if single else tuple(found)
+    return tuple(piece for hunk in found for piece in _single_pieces(hunk)) if single else tuple(found)
 
 
-def _pieces(hunk: Hunk) -> Iterator[Hunk]:
+def _single_pieces(hunk: Hunk) -> Iterator[Hunk]:
     """What is put in first, one by one, then what is taken out: any choice of them can be applied in this order."""
     for place in range(hunk.start_, hunk.stop_):
         yield Hunk(hunk.start, hunk.start, place, place + 1)
@@ -249,7 +260,7 @@ def _pieces(hunk: Hunk) -> Iterator[Hunk]:
         yield Hunk(place, place + 1, hunk.stop_, hunk.stop_)
 
 
-def mixed(one: Sequence[T], other: Sequence[T], chosen: Sequence[Hunk]) -> tuple[T, ...]:
+def apply_hunks(one: Sequence[T], other: Sequence[T], chosen: Sequence[Hunk]) -> tuple[T, ...]:
     """`one`, with the chosen places as in the other."""
     result: list[T] = []
     at = 0
@@ -257,3 +268,68 @@ def mixed(one: Sequence[T], other: Sequence[T], chosen: Sequence[Hunk]) -> tuple
         result += [*one[at : hunk.start], *other[hunk.start_ : hunk.stop_]]
         at = hunk.stop
     return (*result, *one[at:])
+
+
+# Which compilers a call would run, and their versions: by asking them, or by what a record heard them say.
+
+_TIMEOUT_S = 10.0
+_ASKS = frozenset({"--version", "-V", "-v", "-dumpversion", "-dumpfullversion"})
+_HOST_NAMES = ("g++", "gcc", "c++", "cl.exe")
+
+
+def host_compiler(situation: Situation) -> str | None:
+    """The program that nvcc would call: the one it is given, else the first of its usual names on PATH."""
+    chosen = [
+        option.value for option in options.parse_options(situation.words, "nvcc") if option.name == "--compiler-bindir"
+    ]
+    world = World(environ=situation.environ, cwd=Path(situation.cwd))
+    wanted = chosen[-1] if chosen else situation.environ.get("NVCC_CCBIN")
+    if wanted:
+        place = Path(situation.cwd, wanted)
+        if place.is_dir():
+            return next((str(place / name) for name in _HOST_NAMES if (place / name).exists()), str(place))
+        on_path = world.which_all(wanted)
+        return str(on_path[0]) if on_path else str(place)
+    found = (path for name in _HOST_NAMES for path in world.which_all(name)[:1])
+    return next((str(path) for path in found), None)
+
+
+def compiler_versions(left: Situation, right: Situation, timeout: float = _TIMEOUT_S) -> dict[str, Pair]:
+    """What either side would run, where it is not the same."""
+    sides = [dict(_compilers(side, min(timeout, _TIMEOUT_S))) for side in (left, right)]
+    names = dict.fromkeys((*sides[0], *sides[1]))
+    pairs = {name: Pair(left=sides[0].get(name, "none"), right=sides[1].get(name, "none")) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair.left != pair.right}
+
+
+def _compilers(situation: Situation, timeout: float) -> Iterator[tuple[str, str]]:
+    yield situation.tool, _asked_version(situation.program, situation, timeout)
+    if situation.tool == "nvcc":
+        host = host_compiler(situation)
+        yield "host compiler", _asked_version(host, situation, timeout) if host else "none"
+
+
+def _asked_version(program: str, situation: Situation, timeout: float) -> str:
+    try:
+        done = process.run([program, "--version"], timeout=timeout, check=False, env=situation.environ)
+    except CuwheelError:
+        return f"{program} (does not start)"
+    banner = done.stdout + done.stderr
+    version = toolkits.version_in(banner) or host_compilers.version_in(banner)[1]
+    return f"{program} ({version or 'version not known'})"
+
+
+def reported_versions(record: Record, call: Call) -> dict[str, str]:
+    """Facts for `explain`, from calls in which the build asked compilers who they are: of the same program first."""
+    facts: dict[str, str] = {}
+    asking = [each for each in record.calls if _ASKS.intersection(each.words)]
+    for each in sorted(asking, key=lambda each: each.program != call.program):
+        banner = "".join(reader.read_output(record, each))
+        if each.tool == "nvcc":
+            if version := toolkits.version_in(banner):
+                facts.setdefault("nvcc", version)
+        else:
+            kind, found = host_compilers.version_in(banner)
+            if kind and found:
+                facts.setdefault(kind, found)
+    return facts

@@ -6,7 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.building.recording import failures, reader, summary, words
+from cuwheel.building.recording import reader, words
+from cuwheel.building.recording.calls import duration, is_trial, parse_call
 from cuwheel.errors import UsageError
 from cuwheel.support import files
 
@@ -39,7 +40,7 @@ def _events(record: Record) -> Iterator[dict[str, Any]]:
     end = max((call.ended or call.began for call in record.calls), default=0.0)
     end = max(end, record.seconds or 0.0)
     for lane, call in _lanes(record.calls, end):
-        parsed = summary.parse(call)
+        parsed = parse_call(call)
         stopped = end if call.ended is None else call.ended
         details: dict[str, Any] = {"number": call.number, "state": call.state, "cwd": call.cwd}
         details |= {"archs": " ".join(parsed.archs)} if parsed.archs else {}
@@ -59,7 +60,7 @@ def _phases(call: Call, lane: int) -> Iterator[dict[str, Any]]:
     Where they ran side by side (`--threads`) their sum is more than the call took, and they are drawn shorter.
     """
     total = sum(phase.seconds for phase in call.phases)
-    lasted = summary.duration(call)
+    lasted = duration(call)
     scale = min(1.0, lasted / total) if total else 1.0
     at = call.began
     for phase in call.phases:
@@ -98,8 +99,8 @@ def _compile_commands(record: Record) -> Iterator[dict[str, Any]]:
     """Each file once: the last call that compiled it is how it is compiled now."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for call in record.calls:
-        parsed = summary.parse(call)
-        if not parsed.compiles or failures.is_trial(call):
+        parsed = parse_call(call)
+        if not parsed.compiles or is_trial(call):
             continue
         line = list(call.ran or call.words)
         program = [] if call.tool == "cache" else [call.program]

@@ -1,18 +1,38 @@
-"""A matrix of commands, from a file that a person wrote: every combination of its axes, less what is excluded."""
+"""A matrix of commands: read from a file that a person wrote, and run, each recorded into a folder of its own."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import stat
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from cuwheel.errors import ConfigurationError
+from cuwheel.building.recording import cache_server, reader, session
+from cuwheel.building.recording.calls import COPIED_SOURCE
+from cuwheel.errors import (
+    ConfigurationError,
+    CuwheelError,
+    ToolError,
+    ToolTimeoutError,
+    UnavailableError,
+    UnreadableError,
+)
+from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.support import axes as named_axes
-from cuwheel.support import codec, quoting
+from cuwheel.support import codec, decode, files, log, process, quoting
+from cuwheel.toolchains import provide, settings
+from cuwheel.toolchains.request import ToolchainRequest
+from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
 
 _HINT = "docs/replay.md shows such a file"
 Choice = Literal["on", "off"]
@@ -69,15 +89,17 @@ class Plan(Struct, frozen=True, kw_only=True):
     configurations: tuple[Configuration, ...]
 
 
-def load(path: Path) -> Plan:
+def load_matrix(path: Path) -> Plan:
     """All problems at once."""
-    data = codec.read_configuration(path, _HINT)
+    data = decode.configuration(path, _HINT)
     problems: list[str] = []
-    file = codec.convert_or_list_problems(data, _File, "matrix", problems)
+    file = decode.convert(data, _File, "matrix", problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
-        named_axes.read(file.axes, "matrix", problems, lambda axis, given, where: _value(axis, given, where, problems))
+        named_axes.read(
+            file.axes, "matrix", problems, lambda axis, given, where: _read_value(axis, given, where, problems)
+        )
     )
     problems += _problems(file, axes, path.parent)
     if problems:
@@ -96,11 +118,11 @@ def load(path: Path) -> Plan:
     )
 
 
-def _value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
+def _read_value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
     if isinstance(given, dict):
-        return codec.convert_or_list_problems(given, Value, where, problems)
+        return decode.convert(given, Value, where, problems)
     if isinstance(given, str):
-        return codec.convert_or_list_problems(_short(axis, given), Value, where, problems)
+        return decode.convert(_short(axis, given), Value, where, problems)
     problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
     return None
 
@@ -135,13 +157,13 @@ def _configurations(
     chosen = named_axes.combinations(axes, file.include, file.exclude, "matrix", problems)
     for choices in chosen:
         values = {axis: axes[axis][name] for axis, name in choices.items()}
-        configuration = _configured(file, values, choices, folder)
+        configuration = _configuration(file, values, choices, folder)
         if not configuration.command:
             problems.append(f"matrix.command: it is empty for {configuration.name}")
         yield configuration
 
 
-def _configured(file: _File, values: Mapping[str, Value], choices: Mapping[str, str], folder: Path) -> Configuration:
+def _configuration(file: _File, values: Mapping[str, Value], choices: Mapping[str, str], folder: Path) -> Configuration:
     command = named_axes.filled(file.command, {axis: value.words for axis, value in values.items()})
     environment = dict(file.environment)
     for value in values.values():
@@ -154,11 +176,223 @@ def _configured(file: _File, values: Mapping[str, Value], choices: Mapping[str, 
         directory=directories[-1] if directories else ".",
         environment=environment,
         unset=tuple(name for value in values.values() for name in value.unset),
-        toolkit=next((_toolkit(value.toolkit, folder) for value in values.values() if value.toolkit), None),
+        toolkit=next((_toolkit_place(value.toolkit, folder) for value in values.values() if value.toolkit), None),
         cache=next((value.cache for value in values.values() if value.cache), None),
     )
 
 
-def _toolkit(wanted: str, folder: Path) -> str:
+def _toolkit_place(wanted: str, folder: Path) -> str:
     """A folder is taken from where the file is; a version is itself."""
     return str((folder / wanted).resolve()) if "/" in wanted or "\\" in wanted else wanted
+
+
+# Runs the cells of a matrix, each recorded into a folder of its own; one that fails does not stop the others.
+
+# `not-run`: its toolkit, its cache or its clean source could not be had; `problem` says why.
+Result: TypeAlias = Literal["succeeded", "failed", "timeout", "not-run"]
+
+_KILLED = -9
+_NOT_STARTED = 127
+_CLEAN_S = 600.0
+_TAIL = 4096  # bytes of what a failed command printed
+# What takes compiler caches out of the way: ccache's, cargo's and CMake's manuals.
+_NO_CACHE = {
+    "CCACHE_DISABLE": "1",
+    "RUSTC_WRAPPER": "",
+    "CMAKE_C_COMPILER_LAUNCHER": "",
+    "CMAKE_CXX_COMPILER_LAUNCHER": "",
+    "CMAKE_CUDA_COMPILER_LAUNCHER": "",
+}
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """How a cell ended. `record`, `log`: its folder and the command's whole output; empty where it was not run.
+
+    `cache_hits`: of a compiler cache, where one was on.
+    """
+
+    configuration: str
+    fingerprint: str
+    result: Result
+    status: int | None = None
+    seconds: float = 0.0
+    calls: int = 0
+    failed_calls: int = 0
+    cache_hits: int | None = None
+    problem: str = ""
+    record: str = ""
+    log: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In words, for the log."""
+        return f"{self.result} after {self.seconds:.1f} s" if self.result != "not-run" else f"not run: {self.problem}"
+
+
+def fingerprint(plan: Plan, configuration: Configuration) -> str:
+    """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
+    whole = (configuration, plan.clean, plan.leave_out, plan.timeout, str(plan.source))
+    return files.sha256_of(codec.encode(whole))[:16]
+
+
+def folder_name(plan: Plan, configuration: Configuration) -> str:
+    number = plan.configurations.index(configuration) + 1
+    words = "".join(each if each.isalnum() or each in ".-" else "-" for each in configuration.name)
+    return f"{number:03}-{'-'.join(filter(None, words.split('-')))[:60]}"
+
+
+def run_matrix(
+    plan: Plan, folder: Path, finished: Container[str], environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Iterator[tuple[int, Run]]:
+    """Each configuration whose fingerprint is not among the finished ones, by its place in the plan."""
+    with log.progress("configurations", len(plan.configurations)) as progress:
+        for index, each in enumerate(plan.configurations):
+            progress.show(each.name)
+            if fingerprint(plan, each) in finished:
+                log.info("%s: finished by an earlier run", each.name)
+            else:
+                ended = run_configuration(plan, each, folder / folder_name(plan, each), environ, wish)
+                log.info("%s: %s", each.name, ended.outcome)
+                yield index, ended
+            progress.advance()
+
+
+def run_configuration(
+    plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Run:
+    """In `to`, which is made anew: the record, the log, and a copy of the source where one is made."""
+    bare = Run(configuration=configuration.name, fingerprint=fingerprint(plan, configuration), result="not-run")
+    server: cache_server.Server | None = None
+    with contextlib.ExitStack() as stack:
+        try:
+            _make_anew(to)
+            setting = _environment(configuration, environ)
+            source = _clean_source(plan, to, setting)
+            cwd = _folder_inside(source, configuration.directory)
+            wish = wish or session.Wish()
+            if configuration.cache == "on":
+                server = stack.enter_context(cache_server.serving(to.parent / "sccache", to / "sccache.log", setting))
+                setting, wish = setting | server.environ, replace(wish, launcher=(server.client,))
+        except CuwheelError as error:
+            return replace(bare, problem=error.message)
+        began = time.monotonic()
+        result, status = _record_command(configuration.command, to, cwd, setting, wish, plan.timeout)
+        seconds = time.monotonic() - began
+        hits = server.hits() if server else None
+    record = reader.read_record(to / "record")
+    if source != plan.source and result == "succeeded":
+        shutil.rmtree(source, ignore_errors=True)  # of one that failed it is kept, to run its calls again
+    return replace(
+        bare,
+        result=result,
+        status=status,
+        seconds=round(seconds, 3),
+        calls=len(record.calls),
+        failed_calls=sum(call.failed for call in record.calls),
+        cache_hits=hits,
+        record=str(to / "record"),
+        log=str(to / "output.log"),
+    )
+
+
+def _make_anew(to: Path) -> None:
+    try:
+        if to.exists():
+            shutil.rmtree(to)
+        to.mkdir(parents=True)
+    except OSError as error:
+        raise UnreadableError.from_os(error, to) from error
+
+
+def _record_command(
+    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], wish: session.Wish, timeout: float
+) -> tuple[Result, int | None]:
+    output = to / "output.log"
+    with session.recording(to / "record", command, environ, cwd, wish) as recording:
+        try:
+            status = process.follow(recording.command, output=output, timeout=timeout, env=recording.environ, cwd=cwd)
+        except ToolTimeoutError:
+            recording.finish(_KILLED)
+            return "timeout", None
+        except ToolError as error:
+            recording.finish(_NOT_STARTED)
+            with output.open("a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(error.message + "\n")
+            return "failed", _NOT_STARTED
+        recording.finish(status)
+    return ("failed" if status else "succeeded"), status
+
+
+# Where, and with what
+
+
+def _environment(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, str]:
+    setting = {name: value for name, value in environ.items() if name not in configuration.unset}
+    if configuration.toolkit:
+        setting = settings.applied(_toolkit_settings(configuration.toolkit), setting)
+    if configuration.cache == "off":
+        setting |= _NO_CACHE
+    return setting | configuration.environment
+
+
+def _toolkit_settings(wanted: str) -> tuple[Setting, ...]:
+    """A folder as it is; a version from the machine or the cache, or installed into it."""
+    if "/" not in wanted and "\\" not in wanted:
+        made = provide.provide(ToolchainRequest(wanted))
+        if made.prefix:
+            raise UnavailableError(f"CUDA {wanted} is in a container, but the command is not")
+        return made.settings
+    nvcc = nvcc_in(Path(wanted))
+    if nvcc is None:
+        raise UnavailableError(f"{wanted} is not a CUDA toolkit: it has no nvcc in its bin folder")
+    roots = (Setting(name=name, value=wanted) for name in ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"))
+    return (
+        *roots,
+        Setting(name="CUDACXX", value=str(nvcc)),
+        Setting(name="PATH", value=str(nvcc.parent), how="prepend"),
+    )
+
+
+def _clean_source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
+    """The project's folder, cleaned; or a copy of it."""
+    if not plan.clean:
+        return _copy_source(plan, to)
+    output = to / "clean.log"
+    status = process.follow(plan.clean, output=output, timeout=_CLEAN_S, env=environ, cwd=plan.source)
+    if status:
+        raise ToolError(
+            plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(output, _TAIL)
+        )
+    return plan.source
+
+
+def _copy_source(plan: Plan, to: Path) -> Path:
+    left_out = shutil.ignore_patterns(*plan.leave_out)
+    own = to.parent.resolve()
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        # Neither what this very matrix writes, nor sockets and the like.
+        odd = {name for name in names if _is_odd(Path(folder, name)) or Path(folder, name).resolve() == own}
+        return odd | left_out(folder, names)
+
+    target = to / COPIED_SOURCE
+    try:
+        shutil.copytree(plan.source, target, symlinks=True, ignore=ignored)
+    except (OSError, shutil.Error) as error:
+        raise UnreadableError(plan.source, f"cannot be copied: {error}") from error
+    return target
+
+
+def _is_odd(path: Path) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _folder_inside(source: Path, directory: str) -> Path:
+    place = source / directory
+    if not place.is_dir():
+        raise UnreadableError(place, "no such folder")
+    return place

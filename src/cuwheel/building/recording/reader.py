@@ -1,4 +1,6 @@
-"""A record's folder, read. It may come from anybody: cut lines, garbage and other people's paths are expected."""
+"""A record's folder, read, and the call of it that `RECORD:N` means.
+
+Records may come from anybody: cut lines, garbage and other people's paths are expected."""
 
 from __future__ import annotations
 
@@ -13,23 +15,30 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cuwheel.building.recording import layout
+from cuwheel.building.recording import calls
 from cuwheel.building.recording.calls import (
+    CALLS_FILE,
+    COMMAND_OUTPUT_FILE,
+    ENVIRONMENT_FILE,
+    HEAD_FILE,
+    RECORD_FOLDERS,
+    SCHEMA,
     Call,
     CallState,
     Inner,
     Record,
     ResponseFile,
     ToolKind,
-    phases,
+    parse_phases,
     phases_inside,
 )
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.support import masking, quoting, system_calls
-from cuwheel.support.wording import uncoloured
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.support import foreign_paths, masking, quoting, system_calls
+from cuwheel.support.units import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 MAX_HEAD = 64 << 20
 MAX_LINE = 64 << 20  # of a call with a hundred thousand arguments
@@ -43,10 +52,10 @@ _CODE_PAGE = re.compile(r"cp\d{3,5}")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
-def read(folder: Path | str) -> Record:
+def read_record(folder: Path | str) -> Record:
     folder = Path(folder)
-    head = _head(folder)
-    environment = _strings(_json(folder / layout.ENVIRONMENT, MAX_HEAD))
+    head = _read_head(folder)
+    environment = _strings(_read_json(folder / ENVIRONMENT_FILE, MAX_HEAD))
     masked = head.get("masked") is not False
     reading = _Reading(folder, masked=masked)
     reading.read()
@@ -61,32 +70,32 @@ def read(folder: Path | str) -> Record:
         masked=masked,
         system=_text(head.get("system", "")),
         way=_text(head.get("way", "")),
-        encoding=_encoding(head.get("encoding")),
+        encoding=_known_encoding(head.get("encoding")),
         calls=tuple(reading.calls()),
         damaged=reading.damaged,
     )
 
 
-def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, str]:
+def read_output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, str]:
     """What a call printed. Where both streams went to one place, all of it is in the first, in its order."""
     folder = Path(record.folder)
-    out, err = (_kept(folder, name, limit, record.encoding) for name in (call.stdout, call.stderr))
+    out, err = (_read_kept(folder, name, limit, record.encoding) for name in (call.stdout, call.stderr))
     return (masking.text(out), masking.text(err)) if record.masked else (out, err)
 
 
-def command_output(record: Record) -> str:
+def read_command_output(record: Record) -> str:
     """The end of what the recorded command itself printed, without colours; nothing where that was not kept."""
-    text = _kept(Path(record.folder), layout.COMMAND_OUTPUT, MAX_TAIL, record.encoding)
+    text = _read_kept(Path(record.folder), COMMAND_OUTPUT_FILE, MAX_TAIL, record.encoding)
     return uncoloured(masking.text(text) if record.masked else text)
 
 
-def printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:
+def read_printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:
     """Both streams as one text to read: errors first come to stderr, what they are about is often on stdout."""
-    out, err = output(record, call, limit)
+    out, err = read_output(record, call, limit)
     return uncoloured(out + ("\n" if out and err and not out.endswith("\n") else "") + err)
 
 
-def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
+def _read_kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
     """Only a plain file of the record's own folder: a name in a record is anybody's word.
 
     `encoding`: of what is not UTF-8, as compilers on Windows print their messages.
@@ -94,10 +103,10 @@ def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
     if not name:
         return ""
     parts = name.split("/")
-    if len(parts) != 2 or parts[0] not in layout.FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
+    if len(parts) != 2 or parts[0] not in RECORD_FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
         return ""
     try:
-        with _plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
+        with _open_plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
             data = system_calls.read_up_to(file, limit)
     except (OSError, ValueError):
         return ""
@@ -106,7 +115,7 @@ def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
     return data.decode(encoding, errors="replace")
 
 
-def _encoding(value: object) -> str:
+def _known_encoding(value: object) -> str:
     """A code page of Windows that Python knows; anything else in a record is not taken for one."""
     if isinstance(value, str) and _CODE_PAGE.fullmatch(value):
         with contextlib.suppress(LookupError):
@@ -114,7 +123,7 @@ def _encoding(value: object) -> str:
     return "utf-8"
 
 
-def _plain(path: Path, flags: int = 0) -> BinaryIO:
+def _open_plain(path: Path, flags: int = 0) -> BinaryIO:
     """A pipe would keep us waiting, and a device has no end."""
     handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE | flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -123,24 +132,24 @@ def _plain(path: Path, flags: int = 0) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def _head(folder: Path) -> dict[str, Any]:
-    path = folder / layout.HEAD
+def _read_head(folder: Path) -> dict[str, Any]:
+    path = folder / HEAD_FILE
     if not path.is_file():
         raise UnreadableError(
             folder, "is not a record: it has no record.json", hint="make one with: cuwheel record -- COMMAND"
         )
-    head = _json(path, MAX_HEAD)
+    head = _read_json(path, MAX_HEAD)
     schema = _text(head.get("schema"))
     if not schema.startswith("cuwheel.calls/"):
         raise MalformedError(path, "is not a valid record.json", hint="make a record with: cuwheel record -- COMMAND")
-    if schema != layout.SCHEMA:
-        raise NewerSchemaError(path, schema, layout.SCHEMA)
+    if schema != SCHEMA:
+        raise NewerSchemaError(path, schema, SCHEMA)
     return head
 
 
-def _json(path: Path, limit: int) -> dict[str, Any]:
+def _read_json(path: Path, limit: int) -> dict[str, Any]:
     try:
-        with _plain(path) as file:
+        with _open_plain(path) as file:
             value = json.loads(system_calls.read_up_to(file, limit))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
@@ -166,11 +175,11 @@ class _Reading:
 
     def read(self) -> None:
         try:
-            with _plain(self._folder / layout.CALLS) as file:
+            with _open_plain(self._folder / CALLS_FILE) as file:
                 for line in _lines(file):
                     self._heed(line)
         except OSError as error:
-            raise UnreadableError.from_os(error, self._folder / layout.CALLS) from error
+            raise UnreadableError.from_os(error, self._folder / CALLS_FILE) from error
 
     def _heed(self, line: bytes | None) -> None:
         try:
@@ -228,7 +237,7 @@ class _Reading:
             id=id_,
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
-            program=program if event.get("searched") is True else quoting.join_foreign_paths(cwd, program),
+            program=program if event.get("searched") is True else foreign_paths.joined(cwd, program),
             words=tuple(map(self._text_of, _texts(event.get("words")))),
             ran=tuple(map(self._text_of, _texts(event.get("ran")))),
             cwd=cwd,
@@ -244,7 +253,7 @@ class _Reading:
             stdout=_text(event.get("stdout")),
             stderr=_text(event.get("stderr")),
             response_files=tuple(self._response_files(event.get("response_files"))),
-            phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else phases_inside(inner),
+            phases=tuple(parse_phases(_read_kept(self._folder, timed, MAX_PHASES))) if timed else phases_inside(inner),
             inner=inner,
             cache_hit=self._hit(id_, kind),
             memory=_integer(end.get("memory")),
@@ -281,7 +290,7 @@ class _Reading:
     def _hit(self, id_: str, kind: str) -> bool | None:
         if id_ in self._hits or kind != "cache":
             return self._hits.get(id_)
-        text = _kept(self._folder, f"cache/{id_}.txt", MAX_PHASES)
+        text = _read_kept(self._folder, f"cache/{id_}.txt", MAX_PHASES)
         if not text:
             return None
         return "direct_cache_hit" in text or "preprocessed_cache_hit" in text
@@ -341,3 +350,45 @@ def _integer(value: object) -> int | None:
 def _seconds(value: object) -> float | None:
     number = _integer(value)
     return None if number is None else number / _SECOND
+
+
+# `RECORD` and `RECORD:N`: which call of which record is meant.
+
+
+def split_target(target: str | Path) -> tuple[str, int | None]:
+    """`RECORD:N`: a folder's own name may end so too, and goes first."""
+    text = str(target)
+    folder, colon, number = text.rpartition(":")
+    if colon and folder and number.isascii() and number.isdecimal() and not Path(text).is_dir():
+        return folder, int(number[:9])
+    return text, None
+
+
+def read_target(target: str | Path) -> tuple[Record, int | None]:
+    folder, number = split_target(target)
+    return read_record(Path(folder)), number
+
+
+def chosen_call(record: Record, number: int | None) -> Call | None:
+    """The call of that number; without one, the first that failed and mattered."""
+    return numbered_call(record, number) if number is not None else calls.first_failure(record)
+
+
+def require_call(record: Record, number: int | None) -> Call:
+    if call := chosen_call(record, number):
+        return call
+    numbers = f":1 to :{len(record.calls)}" if record.calls else "none"
+    raise UsageError(f"no call of {record.folder} failed; choose one to run ({numbers})", hint=listing_command(record))
+
+
+def numbered_call(record: Record, number: int) -> Call:
+    found = next((call for call in record.calls if call.number == number), None)
+    if found is None:
+        count = len(record.calls)
+        raise UsageError(f"{record.folder} has no call {number}: it has {count}", hint=listing_command(record))
+    return found
+
+
+def listing_command(record: Record) -> str:
+    """The command that lists the calls."""
+    return quoting.here(("cuwheel", "replay", record.folder, "--list"))

@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import (
-    compilers,
-    culprits,
-    differences,
-    layout,
-    outputs,
-    remedies,
-    rerun,
-    statuses,
-    target,
-)
+from cuwheel.building.recording import calls, culprits, differences, options, reader, rerun
 from cuwheel.building.recording.calls import Call, Record
-from cuwheel.building.recording.differences import Differences
-from cuwheel.building.recording.remedies import Blame
+from cuwheel.building.recording.culprits import Blame
+from cuwheel.building.recording.differences import Differences, compiler_versions
 from cuwheel.building.recording.rerun import Prepared
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.support import log, process, quoting
@@ -31,6 +21,52 @@ from cuwheel.support import log, process, quoting
 if TYPE_CHECKING:
     from cuwheel.building.recording.rerun import Ready
     from cuwheel.support.quoting import Shell
+
+
+# How a program ended, in words: on Windows a crash is a status too, of 32 bits.
+
+_FIRST, _LAST = 0x8000_0000, 0xFFFF_FFFF  # of Windows' own
+# Microsoft, [MS-ERREF] 2.3.1 "NTSTATUS Values".
+_CRASHES = {
+    0x8000_0003: "a breakpoint",
+    0xC000_0005: "an access violation",
+    0xC000_0017: "no memory",
+    0xC000_001D: "an illegal instruction",
+    0xC000_0026: "an invalid exception",
+    0xC000_007B: "a DLL of another processor, or a damaged one",
+    0xC000_0094: "a division by zero",
+    0xC000_00FD: "a stack overflow",
+    0xC000_012D: "no memory: the paging file is too small",
+    0xC000_0135: "a DLL was not found",
+    0xC000_0138: "a DLL lacks a function by its number",
+    0xC000_0139: "a DLL lacks a function",
+    0xC000_013A: "Ctrl-C",
+    0xC000_0142: "a DLL could not be initialised",
+    0xC000_0374: "a damaged heap",
+    0xC000_0409: "it aborted, or found its stack damaged",
+    0xC000_041D: "an exception in a callback",
+}
+
+
+def crash_name(status: int) -> str:
+    """What a status of Windows' own means; empty for any other."""
+    return _CRASHES.get(status, "")
+
+
+def status_words(status: int | None) -> str:
+    """`1`, or `0xC0000135 (a DLL was not found)`."""
+    if status is None or not _FIRST <= status <= _LAST:
+        return str(status)
+    known = crash_name(status)
+    return f"0x{status:08X} ({known})" if known else f"0x{status:08X}"
+
+
+def shell_status(status: int) -> int:
+    """As a shell has it: 128+n where signal n ended it; Windows' own of 32 bits in the range of a C integer."""
+    if status < 0:
+        return 128 - status
+    return status - (1 << 32) if _FIRST <= status <= _LAST else status
+
 
 _SHORTEST_S = 60.0  # a run's time, whatever the recorded one took
 _LONGER = 10  # times as long as the recorded one
@@ -70,15 +106,15 @@ class Compared(Struct, frozen=True, kw_only=True):
     blame: Blame | None = None
 
 
-def choose(asked: str | Path, *, here: bool = False, directory: Path | None = None) -> Chosen:
+def choose_call(asked: str | Path, *, here: bool = False, directory: Path | None = None) -> Chosen:
     """`RECORD` or `RECORD:N`, in its environment or, with `here`, in the caller's."""
-    record, number = target.read(asked)
-    call = target.must_choose(record, number)
-    prepared = _moved((rerun.here if here else rerun.recorded)(record, call, os.environ), directory)
+    record, number = reader.read_target(asked)
+    call = reader.require_call(record, number)
+    prepared = _in_directory((rerun.here if here else rerun.recorded)(record, call, os.environ), directory)
     return Chosen(record=record, call=call, prepared=prepared, notes=prepared.notes)
 
 
-def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, as_recorded: bool) -> Ran:
+def run_call(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, as_recorded: bool) -> Ran:
     """`as_recorded`: in the same environment and folder, so that another end is worth a note."""
     call, prepared = chosen.call, chosen.prepared
     out: str | None = None
@@ -93,13 +129,13 @@ def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, a
             done = process.run(made.command, timeout=limit, check=False, env=made.environ, cwd=made.cwd)
             status, out, err = done.status, done.stdout, done.stderr
         seconds = time.monotonic() - began
-    unlike = _unlike(call, works=status == 0) if as_recorded else ()
+    unlike = _unlike_recorded(call, works=status == 0) if as_recorded else ()
     for note in unlike:
         log.info("note: %s", note)
     return Ran(
         chosen=replace(chosen, notes=(*chosen.notes, *unlike)),
         command=made.command,
-        written=made.written or tuple((path, path) for path in outputs.outputs(call.words, call.tool)),
+        written=made.written or tuple((path, path) for path in options.output_files(call.words, call.tool)),
         restored=made.restored,
         status=status,
         seconds=round(seconds, 3),
@@ -108,12 +144,12 @@ def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, a
     )
 
 
-def lines(chosen: Chosen, shell: Shell | None) -> tuple[str, ...]:
+def shell_lines(chosen: Chosen, shell: Shell | None) -> tuple[str, ...]:
     """To paste into a shell that has the caller's environment."""
     situation = chosen.prepared.situation
     names = [
         name
-        for name in differences.differing(situation.environ, os.environ)
+        for name in differences.differing_variables(situation.environ, os.environ)
         if differences.weight(name) != "session"  # a shell's own: nobody pastes another's
     ]
     script = quoting.Script(
@@ -125,7 +161,7 @@ def lines(chosen: Chosen, shell: Shell | None) -> tuple[str, ...]:
     return quoting.script(script, shell or quoting.shell_here())
 
 
-def compare(
+def compare_environments(
     asked: str | Path,
     other: str | Path | None = None,
     *,
@@ -135,52 +171,52 @@ def compare(
     timeout: float | None = None,
 ) -> Compared:
     """A call against the caller's environment, or another call; with `runs`, tried until what matters is found."""
-    chosen = choose(asked, directory=directory)
+    chosen = choose_call(asked, directory=directory)
     record, call = chosen.record, chosen.call
     if other:
-        against, notes = _other(other, asked, chosen)
+        against, notes = _prepare_other(other, asked, chosen)
     else:
-        against, notes = _moved(rerun.here(record, call, os.environ), directory), ()
+        against, notes = _in_directory(rerun.here(record, call, os.environ), directory), ()
     left, right = chosen.prepared.situation, against.situation
     origins = rerun.cargo_origins(record, left.environ)
     limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
-    found = differences.compare(left, right, origins)
+    found = differences.compare_situations(left, right, origins)
     if runs:
         for side in (left, right):
             rerun.refuse_impossible(side)
-        found = replace(found, versions=compilers.versions(left, right, limit))
+        found = replace(found, versions=compiler_versions(left, right, limit))
     elsewhere = (f"{right.label} worked in its own copy: files that its build made there make the difference",)
     if not runs or not found.any:
         notes = (*notes, *elsewhere) if notes and not found.any else notes
         return Compared(chosen=replace(chosen, notes=(*chosen.notes, *notes)), differences=found)
     worked = call.state == "succeeded"
-    traced = culprits.find(left, right, rerun.trial(chosen.prepared, limit), most=most, recorded=worked)
-    blamed = remedies.blame(traced, left, right, origins)
-    _keep(record, call, blamed)
+    traced = culprits.find_culprits(left, right, rerun.trial(chosen.prepared, limit), most=most, recorded=worked)
+    blamed = culprits.assign_blame(traced, left, right, origins)
+    _keep_blame(record, call, blamed)
     if notes and not traced.right.works:
         notes = (*notes, *elsewhere)
-    noted = replace(chosen, notes=(*chosen.notes, *notes, *_unlike(call, works=traced.left.works)))
+    noted = replace(chosen, notes=(*chosen.notes, *notes, *_unlike_recorded(call, works=traced.left.works)))
     return Compared(chosen=noted, differences=found, blame=blamed)
 
 
-def _keep(record: Record, call: Call, blamed: Blame) -> None:
+def _keep_blame(record: Record, call: Call, blamed: Blame) -> None:
     """Next to the record, for `explain`."""
     try:
-        layout.write(Path(record.folder), layout.blame(call.number), {"answer": blamed.answer})
+        calls.write_json(Path(record.folder), calls.blame_file(call.number), {"answer": blamed.answer})
     except (OSError, CuwheelError) as error:
         log.debug("%s: %s", record.folder, error)
 
 
-def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
+def _unlike_recorded(call: Call, *, works: bool) -> tuple[str, ...]:
     if call.state not in ("succeeded", "failed") or works == (call.state == "succeeded"):
         return ()
-    before = "worked" if call.state == "succeeded" else f"failed with status {statuses.words(call.status)}"
+    before = "worked" if call.state == "succeeded" else f"failed with status {status_words(call.status)}"
     now = "works" if works else "fails"
     reason = "its inputs have changed since, or it does not always behave the same"
     return (f"call {call.number} {before} when it was recorded, and {now} now in the same environment: {reason}",)
 
 
-def _other(other: str | Path, asked: str | Path, chosen: Chosen) -> tuple[Prepared, tuple[str, ...]]:
+def _prepare_other(other: str | Path, asked: str | Path, chosen: Chosen) -> tuple[Prepared, tuple[str, ...]]:
     """`RECORD:M`; `:M` of the same record; or a record, in which the call that did the same job is sought.
 
     With notes. A matrix removes the copy of the project in which a configuration succeeded: its call is then taken as
@@ -188,11 +224,11 @@ def _other(other: str | Path, asked: str | Path, chosen: Chosen) -> tuple[Prepar
     """
     call = chosen.call
     text = str(other)
-    same, _ = target.split(asked)
-    record, number = target.read(f"{same}{text}" if text.startswith(":") else other)
-    found = target.numbered(record, number) if number is not None else rerun.same_call(record, call)
+    same, _ = reader.split_target(asked)
+    record, number = reader.read_target(f"{same}{text}" if text.startswith(":") else other)
+    found = reader.numbered_call(record, number) if number is not None else rerun.same_call(record, call)
     if found is None:
-        hint = target.listing(record)
+        hint = reader.listing_command(record)
         raise UsageError(f"no call of {record.folder} does what call {call.number} does", hint=hint)
     prepared = rerun.recorded(record, found, os.environ)
     copy, its = rerun.copy_of(chosen.record), rerun.copy_of(record)
@@ -202,7 +238,7 @@ def _other(other: str | Path, asked: str | Path, chosen: Chosen) -> tuple[Prepar
     return moved, (f"{moved.situation.label} is run in {copy}: its own copy of the source was removed",)
 
 
-def _moved(prepared: Prepared, directory: Path | None) -> Prepared:
+def _in_directory(prepared: Prepared, directory: Path | None) -> Prepared:
     if directory is None:
         return prepared
     return replace(prepared, situation=replace(prepared.situation, cwd=str(directory.absolute())))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.recording import layout, options, outputs, words
+from cuwheel.building.recording import calls, options, words
 from cuwheel.building.recording.calls import ResponseFile
 from cuwheel.building.recording.culprits import Outcome
 from cuwheel.building.recording.differences import Situation
@@ -87,7 +87,7 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
                 environ[name] = caller[name]
     if any(masking.MASK in word for word in call.words):
         notes.append("an argument holds a masked secret, which cannot be restored")
-    if "-" in options.inputs(call.words, call.tool):
+    if "-" in options.input_files(call.words, call.tool):
         notes.append("it reads standard input, which a record does not contain")
     return Prepared(
         situation=Situation(
@@ -112,7 +112,7 @@ def _name(record: Record) -> str:
 
 def copy_of(record: Record) -> Path | None:
     """The copy of the project that a record of a matrix was made in. That of a configuration that succeeded is gone."""
-    copy = Path(os.path.realpath(record.folder)).parent / layout.COPY
+    copy = Path(os.path.realpath(record.folder)).parent / calls.COPIED_SOURCE
     try:
         inside = Path(os.path.realpath(record.cwd)).is_relative_to(copy)
     except ValueError:  # a record is anybody's: what it names may be no path here, by its encoding or a null in it
@@ -122,7 +122,7 @@ def copy_of(record: Record) -> Path | None:
 
 def moved_into(prepared: Prepared, copy: Path, record: Record) -> Prepared:
     """A call of a record that was made in another copy of the same project, as it would have been in this one."""
-    given = Path(record.folder).absolute().parent / layout.COPY  # a build may name it by a link
+    given = Path(record.folder).absolute().parent / calls.COPIED_SOURCE  # a build may name it by a link
     names = {re.escape(str(each)) for each in (given, copy_of(record)) if each}
     there = re.compile(f"(?:{'|'.join(names)})(?![\\w.-])")
     situation = prepared.situation
@@ -214,14 +214,14 @@ def _led_away(prepared: Prepared, folder: Path) -> Ready:
         given, restored = _with_response_files(situation, prepared.response_files, folder)
     place = folder / "out"
     place.mkdir()
-    led = outputs.redirected(given, situation.tool, str(place), situation.program)
+    led = options.redirect_outputs(given, situation.tool, str(place), situation.program)
     if led.leaks:
         raise UsageError(
             f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
             f"overwrite the build's files",
             hint="replay without --scratch overwrites them; --diff --no-runs only compares",
         )
-    for option in options.parse(led.words, situation.tool):
+    for option in options.parse_options(led.words, situation.tool):
         if option.name in ("--output-directory", "--keep-dir") and option.value:
             Path(option.value).mkdir(exist_ok=True)
     return Ready(
@@ -261,7 +261,7 @@ def _with_response_files(
             # A file may name another one of them.
             Path(places[file.path]).write_bytes(led(file.text).encode(file.encoding, _errors(file)))
     given = []
-    for option in options.parse(situation.words, situation.tool):
+    for option in options.parse_options(situation.words, situation.tool):
         if option.name == options.RESPONSE:
             given.append(led(option.words[0]))
         elif option.name == "--options-file" and option.value:
@@ -312,12 +312,12 @@ def sign(error: str) -> str:
 
 def same_call(record: Record, call: Call) -> Call | None:
     """The call of another record that did the same job: of the same tool, on the same inputs, or near to it."""
-    wanted = {file_name(path) for path in options.inputs(call.words, call.tool)}
+    wanted = {file_name(path) for path in options.input_files(call.words, call.tool)}
     best, likeness = None, 0.0
     for each in record.calls:
         if each.tool != call.tool:
             continue
-        inputs = {file_name(path) for path in options.inputs(each.words, each.tool)}
+        inputs = {file_name(path) for path in options.input_files(each.words, each.tool)}
         if not wanted & inputs:
             continue
         same = len(wanted & inputs) / len(wanted | inputs)

@@ -7,7 +7,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.building.recording import layout
+from cuwheel.building.recording import calls
 from cuwheel.errors import UnreadableError
 from cuwheel.support import files, masking
 
@@ -30,8 +30,8 @@ def mask(folder: Path, environ: Mapping[str, str]) -> None:
     secrets = masking.secrets(environ)
     hide = masking.hiding(secrets)
     escaped = any(set('"\\') & set(each) or not (each.isascii() and each.isprintable()) for each in secrets.values())
-    _change(folder / layout.CALLS, partial(_masked_events, hide, escaped))
-    for path in (path for name in layout.FOLDERS for path in (folder / name).glob("*")):
+    _change(folder / calls.CALLS_FILE, partial(_masked_events, hide, escaped))
+    for path in (path for name in calls.RECORD_FOLDERS for path in (folder / name).glob("*")):
         _change(path, partial(_masked_text, hide))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.building.recording import cachelog, instructions, layout, reader, sealing, session_folder, words
+from cuwheel.building.recording import cachelog, calls, instructions, reader, sealing, session_folder, words
 from cuwheel.building.recording.instructions import Orders, Wish
 from cuwheel.building.recording.means import choose
 from cuwheel.errors import UnreadableError, UsageError
@@ -73,18 +73,18 @@ class Session:
         self._finished = True
         end = {"event": "finish", "ended": time.perf_counter_ns() - self._began, "status": status}
         try:
-            layout.append(self.folder, end)
+            calls.append_event(self.folder, end)
         except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
             log.warning("%s: the record is incomplete: %s", self.folder, error.strerror)
             return
         cache_log, start = self._cache_log
         if cachelog.size(cache_log) > start:
-            record = reader.read(self.folder)
+            record = reader.read_record(self.folder)
             cachelog.mark(record, cachelog.hits(cache_log, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""
-        with contextlib.suppress(OSError), (self.folder / layout.CALLS).open("rb") as file:
+        with contextlib.suppress(OSError), (self.folder / calls.CALLS_FILE).open("rb") as file:
             file.seek(self._seen)
             for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
                 if not line.endswith(b"\n"):
@@ -189,17 +189,17 @@ def _begin(
 def _lay_out(
     folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish, means: Means
 ) -> None:
-    for name in layout.FOLDERS:
+    for name in calls.RECORD_FOLDERS:
         (folder / name).mkdir()
     variables = masking.variables(environ) if wish.masked else dict(environ)
     hide = partial(masking.known, environ=environ)
     shown_command = masking.words(command, hide) if wish.masked else list(command)
-    layout.write(folder, layout.ENVIRONMENT, variables)
-    layout.write(
+    calls.write_json(folder, calls.ENVIRONMENT_FILE, variables)
+    calls.write_json(
         folder,
-        layout.HEAD,
+        calls.HEAD_FILE,
         {
-            "schema": layout.SCHEMA,
+            "schema": calls.SCHEMA,
             "cuwheel": __version__,
             "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
             "command": shown_command,
@@ -210,4 +210,4 @@ def _lay_out(
             "encoding": system_calls.code_page(),
         },
     )
-    (folder / layout.CALLS).touch()
+    (folder / calls.CALLS_FILE).touch()

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import instructions, layout, sealing
+from cuwheel.building.recording import calls, instructions, sealing
 from cuwheel.support import scratch, system_calls
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _sweep(place: Path) -> None:
 def _seal(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         given = instructions.read(path)
-        if given.masked and (given.record / layout.HEAD).is_file():
+        if given.masked and (given.record / calls.HEAD_FILE).is_file():
             sealing.mask(given.record, given.environ)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.building.recording import layout, reader
+from cuwheel.building.recording import reader
+from cuwheel.building.recording.calls import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ def record(
 ) -> Record:
     (folder / "output").mkdir(parents=True)
     head = {
-        "schema": layout.SCHEMA, "command": ["make"], "cwd": str(cwd or folder.parent),
+        "schema": SCHEMA, "command": ["make"], "cwd": str(cwd or folder.parent),
         "began": "2026-01-02T03:04:05+00:00", "masked": masked,
     }  # fmt: skip
     (folder / "record.json").write_text(json.dumps(head))
@@ -52,4 +53,4 @@ def record(
             lines.append({"event": "end", "id": str(number), "ended": ended, "status": each["_status"]})
     lines.append({"event": "finish", "ended": 10**11, "status": status})
     (folder / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return reader.read(folder)
+    return reader.read_record(folder)

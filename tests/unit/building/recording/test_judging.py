@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building.recording import exports, failures, summary
-from cuwheel.building.recording.calls import Call, Phase, Record, ResponseFile
+from cuwheel.building.recording import exports
+from cuwheel.building.recording.calls import Call, Phase, Record, ResponseFile, first_failure, summarize
 from cuwheel.report import documents
 from cuwheel.report.record import Failure, Recorded
 
@@ -54,30 +54,30 @@ TRIALS: list[tuple[tuple[str, ...], str]] = [
 def test_trials_do_not_matter(words: tuple[str, ...], cwd: str) -> None:
     trial = call(1, *words, cwd=cwd, state="failed")
     real = call(2, "-c", "real.cu", state="failed")
-    assert failures.first(record(trial, call(3, "-c", "y.cu"))) is None
-    assert failures.first(record(trial, real)) == real
+    assert first_failure(record(trial, call(3, "-c", "y.cu"))) is None
+    assert first_failure(record(trial, real)) == real
 
 
 def test_the_last_trial_matters_where_the_build_ended_with_it() -> None:
     first, last = (call(number, *TRIALS[0][0], cwd=TRIALS[0][1], state="failed") for number in (1, 2))
-    assert failures.first(record(first, last)) == last
-    assert failures.first(record(first, last, status=0)) is None
+    assert first_failure(record(first, last)) == last
+    assert first_failure(record(first, last, status=0)) is None
 
 
 def test_the_first_to_fail_not_the_first_to_begin() -> None:
     slow = call(1, "-c", "slow.cu", state="failed", ended=9.0)
     quick = call(2, "-c", "quick.cu", state="signalled", signal=11)
-    assert failures.first(record(slow, quick)) == quick
+    assert first_failure(record(slow, quick)) == quick
 
 
 def test_what_was_tried_again_and_worked_does_not_matter() -> None:
     failed = call(1, "-c", "a.cu", "-o", "a.o", state="failed")
-    assert failures.first(record(failed, call(2, "-O1", "-c", "a.cu", "-o", "a.o"))) is None
-    assert failures.first(record(failed, call(2, "-c", "a.cu", "-o", "a.o", cwd="/other"))) == failed
+    assert first_failure(record(failed, call(2, "-O1", "-c", "a.cu", "-o", "a.o"))) is None
+    assert first_failure(record(failed, call(2, "-c", "a.cu", "-o", "a.o", cwd="/other"))) == failed
 
 
 def test_a_call_that_could_not_start_matters() -> None:
-    assert failures.first(record(call(1, "-c", "a.cu", state="not-started", ended=None, problem="no"))) is not None
+    assert first_failure(record(call(1, "-c", "a.cu", state="not-started", ended=None, problem="no"))) is not None
 
 
 def test_where_the_time_went() -> None:
@@ -91,7 +91,7 @@ def test_where_the_time_went() -> None:
         call(3, "a.o", "-o", "x.so"),
         call(4, "-c", "b.cu", state="started", ended=None),
     )
-    found = summary.of(record(*calls, status=0))
+    found = summarize(record(*calls, status=0))
     assert [(each.file, each.seconds, each.calls) for each in found.files] == [("a.cu", 3.5, 2), ("b.cu", 0.0, 1)]
     assert found.files[0].archs == ("sm_90", "compute_90", "sm_80", "compute_80")
     assert [(each.name, each.runs) for each in found.phases] == [("cicc", 2), ("ptxas", 1)]
@@ -149,7 +149,7 @@ def test_compile_commands(tmp_path: Path) -> None:
 
 
 def answer(failure: Failure | None, status: int) -> Recorded:
-    found = summary.of(record(call(1, "-c", "a.cu", state="failed" if failure else "succeeded"), status=status))
+    found = summarize(record(call(1, "-c", "a.cu", state="failed" if failure else "succeeded"), status=status))
     return Recorded(
         folder="/r",
         command=("make",),
@@ -206,16 +206,16 @@ def test_the_report_shows_the_first_error() -> None:
 def test_an_answer_is_no_reason_to_stop(words: tuple[str, ...], cwd: str) -> None:
     """Other trials worked: whoever asked this one decided what its failure means."""
     worked = call(1, "-c", "ok.cpp", cwd=TRIALS[0][1])
-    assert failures.first(record(worked, call(2, *words, cwd=cwd, state="failed"))) is None
+    assert first_failure(record(worked, call(2, *words, cwd=cwd, state="failed"))) is None
 
 
 def test_a_compiler_that_does_not_work_is_one() -> None:
     worked = call(1, "-c", "CMakeCXXCompilerId.cpp", cwd=TRIALS[2][1])
     broken = call(2, "-c", "/b/CMakeFiles/CMakeScratch/TryCompile-x/testCXXCompiler.cxx", state="failed")
-    assert failures.first(record(worked, broken)) == broken
+    assert first_failure(record(worked, broken)) == broken
 
 
 def test_what_a_response_file_names_is_compiled() -> None:
     files = (ResponseFile(path="x.rsp", text="-shared a.o b.o -o x.so"),)
     linked = call(1, "@x.rsp", state="failed", response_files=files)
-    assert failures.first(record(linked, call(2, "-c", "y.cu"))) == linked
+    assert first_failure(record(linked, call(2, "-c", "y.cu"))) == linked

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building.recording import matrix, matrix_run
+from cuwheel.building.recording import matrix
 from cuwheel.errors import ConfigurationError, UnreadableError
 from cuwheel.support import axes
 
@@ -48,7 +48,7 @@ features = "flash"
 def load(tmp_path: Path, text: str) -> matrix.Plan:
     path = tmp_path / "matrix.toml"
     path.write_text(text)
-    return matrix.load(path)
+    return matrix.load_matrix(path)
 
 
 def test_the_matrix_of_case_4(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_bad_files(text: str, told: str, tmp_path: Path) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        matrix.load(tmp_path / "nowhere.toml")
+        matrix.load_matrix(tmp_path / "nowhere.toml")
 
 
 def test_one_command_without_axes_is_a_matrix_of_one(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_paths_of_windows_keep_their_backslashes(monkeypatch: pytest.MonkeyPatch
 def test_a_resumed_run_is_the_same_only_if_everything_is(tmp_path: Path) -> None:
     plan = load(tmp_path, CASE_4)
     again = load(tmp_path, CASE_4)
-    prints = [matrix_run.fingerprint(plan, each) for each in plan.configurations]
+    prints = [matrix.fingerprint(plan, each) for each in plan.configurations]
     assert len(set(prints)) == len(prints)
-    assert prints == [matrix_run.fingerprint(again, each) for each in again.configurations]
+    assert prints == [matrix.fingerprint(again, each) for each in again.configurations]
     other = load(tmp_path, CASE_4.replace("1800", "1801"))
-    assert not set(prints) & {matrix_run.fingerprint(other, each) for each in other.configurations}
-    names = [matrix_run.folder_name(plan, each) for each in plan.configurations]
+    assert not set(prints) & {matrix.fingerprint(other, each) for each in other.configurations}
+    names = [matrix.folder_name(plan, each) for each in plan.configurations]
     assert len(set(names)) == len(names)
     assert names[0] == "001-12.8-off-cpu-debug"

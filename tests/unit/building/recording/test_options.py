@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import options, outputs
+from cuwheel.building.recording import options
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.calls import ToolKind
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_every_spelling_of_nvcc_is_one_option(words: list[str]) -> None:
-    (option,) = options.parse(words, "nvcc")
+    (option,) = options.parse_options(words, "nvcc")
     assert option.key == ("--gpu-architecture", "sm_90")
     assert list(option.words) == words
 
@@ -45,7 +45,7 @@ def test_every_spelling_of_nvcc_is_one_option(words: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_belongs_together(words: list[str], tool: ToolKind, keys: list[tuple[str, str | None]]) -> None:
-    parsed = options.parse(words, tool)
+    parsed = options.parse_options(words, tool)
     assert [option.key for option in parsed] == keys
     assert [word for option in parsed for word in option.words] == words
 
@@ -71,34 +71,34 @@ def test_what_belongs_together(words: list[str], tool: ToolKind, keys: list[tupl
 def test_everything_written_is_led_elsewhere(
     words: list[str], tool: ToolKind, expected: list[str], written: list[tuple[str, str]]
 ) -> None:
-    found = outputs.redirected(words, tool, "T")
+    found = options.redirect_outputs(words, tool, "T")
     assert list(found.words) == expected
     assert list(found.written) == written
     assert not found.leaks
 
 
 def test_what_cannot_be_led_elsewhere_is_said() -> None:
-    assert outputs.redirected(["-c", "a.c", "b.c"], "compiler", "T").leaks
-    assert outputs.redirected(["d", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
-    assert outputs.redirected(["rb", "b.o", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
-    assert outputs.redirected(["a.c"], "cache", "T", "/usr/bin/sccache").leaks
-    assert not outputs.redirected(["a.o", "-o", "a.so"], "linker", "T", "/usr/bin/ld.bfd").leaks
+    assert options.redirect_outputs(["-c", "a.c", "b.c"], "compiler", "T").leaks
+    assert options.redirect_outputs(["d", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
+    assert options.redirect_outputs(["rb", "b.o", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
+    assert options.redirect_outputs(["a.c"], "cache", "T", "/usr/bin/sccache").leaks
+    assert not options.redirect_outputs(["a.o", "-o", "a.so"], "linker", "T", "/usr/bin/ld.bfd").leaks
 
 
 def test_archives_are_made_elsewhere() -> None:
-    archived = outputs.redirected(["rcs", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/x86_64-linux-gnu-gcc-ar")
+    archived = options.redirect_outputs(["rcs", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/x86_64-linux-gnu-gcc-ar")
     assert archived.words == ("rcs", "T/liba.a", "a.o")
     assert not archived.leaks
-    assert not outputs.redirected(["t", "x/liba.a"], "linker", "T", "/usr/bin/ar").leaks
+    assert not options.redirect_outputs(["t", "x/liba.a"], "linker", "T", "/usr/bin/ar").leaks
 
 
 def test_what_is_kept_is_kept_elsewhere() -> None:
-    assert outputs.redirected(["-c", "a.cu", "-keep", "-o", "a.o"], "nvcc", "T").words[-2:] == ("--keep-dir", "T")
-    assert "-save-temps=obj" in outputs.redirected(["-c", "a.c", "-save-temps", "-v"], "compiler", "T").words
-    assert outputs.redirected(["-c", "a.c", "-v"], "compiler", "T").words[-2:] == ("-o", "T/a.o")
+    assert options.redirect_outputs(["-c", "a.cu", "-keep", "-o", "a.o"], "nvcc", "T").words[-2:] == ("--keep-dir", "T")
+    assert "-save-temps=obj" in options.redirect_outputs(["-c", "a.c", "-save-temps", "-v"], "compiler", "T").words
+    assert options.redirect_outputs(["-c", "a.c", "-v"], "compiler", "T").words[-2:] == ("-o", "T/a.o")
 
 
 def test_inputs_and_outputs() -> None:
     words = ["-c", "src/a.cu", "-o", "a.o", "-I", "inc", "@more.rsp", "b.o"]
-    assert options.inputs(words, "nvcc") == ("src/a.cu", "b.o")
-    assert outputs.outputs(words, "nvcc") == ("a.o",)
+    assert options.input_files(words, "nvcc") == ("src/a.cu", "b.o")
+    assert options.output_files(words, "nvcc") == ("a.o",)

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from cuwheel import api
-from cuwheel.building.recording import culprits, differences, remedies
+from cuwheel.building.recording import culprits, differences
 from cuwheel.building.recording.culprits import Outcome
 from cuwheel.cli import main
 from cuwheel.report import documents, schemas, terminal
@@ -146,8 +146,8 @@ def _answer(left: Situation, right: Situation, found: culprits.Culprits, **origi
     return Replay(
         action="diff",
         record="rec",
-        differences=differences.compare(left, right, origins),
-        blame=remedies.blame(found, left, right, origins),
+        differences=differences.compare_situations(left, right, origins),
+        blame=culprits.assign_blame(found, left, right, origins),
     )
 
 
@@ -167,7 +167,7 @@ def _find(left: Situation, right: Situation, fails: object, most: int = 60) -> c
         assert callable(fails)
         return Outcome(status=1, error="x.cu: error: no", sign="error: no") if fails(situation) else Outcome(status=0)
 
-    return culprits.find(left, right, run, most=most)
+    return culprits.find_culprits(left, right, run, most=most)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,9 @@ def test_no_variable_is_to_blame(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_steers_no_compiler_only_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     answer = Replay(
-        action="diff", record="rec", differences=differences.compare(with_(SHLVL="1", COLOURS="a" * 300), with_())
+        action="diff",
+        record="rec",
+        differences=differences.compare_situations(with_(SHLVL="1", COLOURS="a" * 300), with_()),
     )
     short, long = _shown(answer, capsys), _shown(answer, capsys, verbose=True)
     assert "2 more not known to affect compilers (--verbose): COLOURS, SHLVL" in short

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.building.recording import statuses
+from cuwheel.building.recording import replays
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,9 @@ from cuwheel.building.recording import statuses
     ],
 )
 def test_an_end_in_words_and_for_a_shell(status: int, words: str, shell: int) -> None:
-    assert statuses.words(status) == words
-    assert statuses.for_shell(status) == shell
+    assert replays.status_words(status) == words
+    assert replays.shell_status(status) == shell
 
 
 def test_an_end_that_is_not_known() -> None:
-    assert statuses.words(None) == "None"
+    assert replays.status_words(None) == "None"

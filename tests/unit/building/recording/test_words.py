@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cuwheel.building.recording import native, words
-from cuwheel.building.recording.calls import phases
+from cuwheel.building.recording.calls import parse_phases
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_phases_of_nvcc() -> None:
         "a.cu , ptxas , i , o , sm_90 , nvcc , -1 , ms\n"
         "cut , off"
     )
-    (phase,) = phases(text.replace("a,b.cu", "b.cu"))
+    (phase,) = parse_phases(text.replace("a,b.cu", "b.cu"))
     assert (phase.name, phase.file, phase.arch) == ("cicc", "b.cu", "compute_90")
     assert phase.seconds == pytest.approx(0.224119)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import config, pyproject, trees
-from cuwheel.building.recording import failures, matrix, reader, summary
+from cuwheel.building.recording import calls, matrix, reader
 from cuwheel.delivery import (
     attestations,
     candidates,
@@ -194,17 +194,17 @@ class World:
 
     def read_record(self, data: bytes) -> None:
         (self.record / "calls.jsonl").write_bytes(data)
-        found = reader.read(self.record)
-        summary.of(found)
+        found = reader.read_record(self.record)
+        calls.summarize(found)
         for call in found.calls[:50]:
-            reader.printed(found, call, 1000)
-        failures.first(found)
+            reader.read_printed(found, call, 1000)
+        calls.first_failure(found)
 
     def read_head(self, data: bytes) -> None:
         head = (self.record / "record.json").read_bytes()
         try:
             (self.record / "record.json").write_bytes(data)
-            reader.read(self.record)
+            reader.read_record(self.record)
         finally:
             (self.record / "record.json").write_bytes(head)
 
@@ -351,7 +351,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "project": lambda data: (world.file("pyproject.toml", data), pyproject.read(world.root, ["pyproject.toml"])),
         "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),
         "trials-journal": lambda data: analysis.read(world.file(trials_journal.NAME, data).parent),
-        "matrix": lambda data: matrix.load(world.file("matrix.toml", data)),
+        "matrix": lambda data: matrix.load_matrix(world.file("matrix.toml", data)),
         "proof": lambda data: proof.parse_proof(data, "fuzzed"),
         "calls": world.read_record,
         "head": world.read_head,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import DEBUG, by_kind_and_number, count_of_total, joined
-from cuwheel.building.recording import failures, summary
+from cuwheel.building.recording.calls import is_trial, parse_call, summarize_call
 from cuwheel.facts import packages, toolkits, versions
 from cuwheel.support.wording import file_name, first_few
 from cuwheel.verdicts.rule import Found, rule
@@ -120,14 +120,14 @@ def _nvcc_calls(wanted: GateRequest) -> Iterator[Call]:
 def _lists(wanted: GateRequest) -> Iterator[tuple[Call, set[str]]]:
     """Calls that compile or link device code of the project, with the architectures that each names."""
     for call in _nvcc_calls(wanted):
-        parsed = summary.parse(call)
-        if parsed.inputs and not _NO_WORK.intersection(call.words) and not failures.is_trial(call):
+        parsed = parse_call(call)
+        if parsed.inputs and not _NO_WORK.intersection(call.words) and not is_trial(call):
             yield call, set(parsed.archs)
 
 
 def _named(call: Call) -> str:
     """`call 12 (nvcc add.cu)`."""
-    return f"call {call.number} ({summary.summarised(call, summary.parse(call)).what})"
+    return f"call {call.number} ({summarize_call(call, parse_call(call)).what})"
 
 
 def _joined(archs: Iterable[str]) -> str:

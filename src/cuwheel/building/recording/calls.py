@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from cuwheel.building.recording import words
 from cuwheel.support import files, system_calls
-from cuwheel.support.units import file_name
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

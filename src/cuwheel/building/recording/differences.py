@@ -19,7 +19,7 @@ from cuwheel.building.recording.options import WRITTEN
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import compilers as host_compilers
 from cuwheel.machine import toolkits
-from cuwheel.machine.variables import NAMES
+from cuwheel.machine.variables import VARIABLE_NAMES
 from cuwheel.machine.world import World
 from cuwheel.support import masking, process
 
@@ -38,7 +38,7 @@ WEIGHTS: tuple[Weight, ...] = ("steers", "other", "session")
 # Beside CUDA's own: GCC's and Clang's manuals ("Environment Variables"), ld's, Microsoft's cl and link, make's.
 _STEERS = frozenset(
     {
-        *NAMES, "PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
+        *VARIABLE_NAMES, "PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
         "COMPILER_PATH", "GCC_EXEC_PREFIX", "GCC_SPECS", "LD_PRELOAD", "LD_RUN_PATH", "LDFLAGS", "CFLAGS", "CXXFLAGS",
         "CPPFLAGS", "CUDAFLAGS", "CCC_OVERRIDE_OPTIONS", "SDKROOT", "SOURCE_DATE_EPOCH", "TMPDIR", "TMP", "TEMP",
         "INCLUDE", "LIB", "LIBPATH", "CL", "_CL_", "LINK", "_LINK_", "EXTERNAL_INCLUDE", "VCINSTALLDIR",

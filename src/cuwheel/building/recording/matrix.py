@@ -25,7 +25,7 @@ from cuwheel.errors import (
 )
 from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.support import axes as named_axes
-from cuwheel.support import codec, decode, files, log, process, quoting
+from cuwheel.support import codec, files, log, process, quoting
 from cuwheel.toolchains import provide, settings
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
@@ -91,9 +91,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def load_matrix(path: Path) -> Plan:
     """All problems at once."""
-    data = decode.configuration(path, _HINT)
+    data = codec.read_configuration(path, _HINT)
     problems: list[str] = []
-    file = decode.convert(data, _File, "matrix", problems)
+    file = codec.convert_or_list_problems(data, _File, "matrix", problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
@@ -120,9 +120,9 @@ def load_matrix(path: Path) -> Plan:
 
 def _read_value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
     if isinstance(given, dict):
-        return decode.convert(given, Value, where, problems)
+        return codec.convert_or_list_problems(given, Value, where, problems)
     if isinstance(given, str):
-        return decode.convert(_short(axis, given), Value, where, problems)
+        return codec.convert_or_list_problems(_short(axis, given), Value, where, problems)
     problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
     return None
 

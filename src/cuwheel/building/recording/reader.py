@@ -33,8 +33,8 @@ from cuwheel.building.recording.calls import (
     phases_inside,
 )
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.support import foreign_paths, masking, quoting, system_calls
-from cuwheel.support.units import uncoloured
+from cuwheel.support import masking, quoting, system_calls
+from cuwheel.support.wording import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,7 +237,7 @@ class _Reading:
             id=id_,
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
-            program=program if event.get("searched") is True else foreign_paths.joined(cwd, program),
+            program=program if event.get("searched") is True else quoting.join_foreign_paths(cwd, program),
             words=tuple(map(self._text_of, _texts(event.get("words")))),
             ran=tuple(map(self._text_of, _texts(event.get("ran")))),
             cwd=cwd,

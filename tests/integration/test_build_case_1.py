@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.toolchains.settings import applied
+from cuwheel.toolchains.toolchain import apply_settings
 from tests.fixtures import cache
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
@@ -86,7 +86,7 @@ def asking(folder: Path, environment: str = "") -> Path:
 def led_astray(version: str) -> dict[str, str]:
     """The variables of somebody whose shell is set up for another toolkit."""
     made = api.toolchain(version, providers=["index"], cache=cache.folder() / "store")
-    return applied(made.settings, world.bare())
+    return apply_settings(made.settings, world.bare())
 
 
 def test_a_wrong_nvcc_first_on_path(here: World) -> None:

@@ -200,7 +200,7 @@ def test_python_is_started_for_modules_in_one_place() -> None:
         for path in root.rglob("*.py")
         if re.search(r'(executable|python|interpreter)\)?, "-m", ', path.read_text(encoding="utf-8"))
     }
-    container = {"building/requirements.py"}  # by name, inside
+    container = {"building/environment.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type
     assert said == container | told | {
         "proving/proving/proving/proving/proving/measuring/service.py"

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import MalformedError, UnavailableError, UsageError
-from cuwheel.toolchains import commands
+from cuwheel.toolchains import toolchain
 from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def test_nvidias_image(fake: Path, tmp_path: Path) -> None:
     assert (toolkit.root, toolkit.version) == ("/usr/local/cuda", "12.8.9")
     assert answer.host_compiler
     assert answer.host_compiler.version == "11.4.0"
-    words = commands.command(toolkit, ["make"], folders=[tmp_path], cwd=tmp_path, environ={"MAX_JOBS": "2"})
+    words = toolchain.command_where_toolkit_is(
+        toolkit, ["make"], folders=[tmp_path], cwd=tmp_path, environ={"MAX_JOBS": "2"}
+    )
     assert words[:4] == ("docker", "run", "--rm", "--init")
     assert words[-8:] == (
         "--volume", f"{tmp_path}:{tmp_path}", "--workdir", str(tmp_path), "--env", "MAX_JOBS=2", image, "make",
@@ -160,7 +162,7 @@ def test_an_image_without_a_toolkit_is_shown_one(fake: Path, tmp_path: Path) -> 
     (toolkit,) = answer.toolkits
     assert (toolkit.version, toolkit.root) == ("12.4.131", f"{toolkit.folder}/root")
     assert calls(log)[1] == ["pull", image]
-    words = commands.command(toolkit, [f"{toolkit.root}/bin/nvcc", "--version"])
+    words = toolchain.command_where_toolkit_is(toolkit, [f"{toolkit.root}/bin/nvcc", "--version"])
     assert words[-4:] == (f"{toolkit.root}:{toolkit.root}:ro", image, f"{toolkit.root}/bin/nvcc", "--version")
     with pytest.raises(UsageError, match="is in a container") as caught:
         api.toolchain_env("12.4")

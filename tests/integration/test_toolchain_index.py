@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchains import archives, settings
+from cuwheel.toolchains import archives, toolchain
 from tests.fixtures import cache
 from tests.integration import toolchain_site as site
 
@@ -88,7 +88,7 @@ def test_cmake_finds_it(tmp_path: Path) -> None:
     source.mkdir()
     (source / "CMakeLists.txt").write_text(CMAKE)
     (source / "demo.cu").write_text(KERNEL)
-    environ = settings.applied(made.settings, hidden(tmp_path))
+    environ = toolchain.apply_settings(made.settings, hidden(tmp_path))
     told = subprocess.run(
         ["cmake", "-S", source, "-B", tmp_path / "build"],
         env=environ, check=True, timeout=600, capture_output=True, text=True,
@@ -104,7 +104,7 @@ def test_cmake_finds_it(tmp_path: Path) -> None:
 def test_the_second_time_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     made = installed("13.0")
     monkeypatch.setenv("PATH", "/usr/bin")  # no uv; and pip, if any, would have to be started
-    monkeypatch.setattr(archives, "resolve", None)
+    monkeypatch.setattr(archives, "resolve_wheels", None)
     assert installed("13.0", offline=True).toolkits == made.toolkits
 
 

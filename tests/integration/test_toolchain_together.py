@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel import api
-from cuwheel.toolchains import downloads, lock
-from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains import lock
+from cuwheel.toolchains.archives import Supply, obtain_archives
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import Archive
 from tests.integration import index_server, toolchain_site
@@ -65,7 +65,7 @@ def test_downloads_are_not_removed_under_an_install(tmp_path: Path) -> None:
         kept = store.downloads / each.sha256[:16] / each.file
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(body)
-    using = downloads.obtain(archives, Supply(store=store, offline=True))
+    using = obtain_archives(archives, Supply(store=store, offline=True))
     first = next(using)
     freed: list[int] = []
     remover = threading.Thread(target=lambda: freed.append(store.remove_downloads()))

@@ -29,11 +29,11 @@ def build(request: BuildRequest) -> Build:
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
     from cuwheel.building import pipeline
     from cuwheel.diagnosis import failed_job
-    from cuwheel.report import build_files, build_made
+    from cuwheel.report import build_made
 
     made = pipeline.build(request, dict(os.environ))
     answer = build_made.answer_of(made, [failed_job.failure(each) for each in made.jobs])
-    return answer if request.dry_run else build_files.write(answer, request.output)
+    return answer if request.dry_run else build_made.write_beside_wheels(answer, request.output)
 
 
 def build_editable(request: BuildRequest, env: Path | None = None) -> Install:

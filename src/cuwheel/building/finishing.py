@@ -158,7 +158,7 @@ class _Finishing:
             sources=self.order.tree.sha256,
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
-            build=jobs.record(job, self.built.others),
+            build=jobs.build_record(job, self.built.others),
         )
         wish = stamp.Wish(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding

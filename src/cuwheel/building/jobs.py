@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,31 +14,176 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel.building import build_tools, nvcc_words, texts, variables, workspace
+from cuwheel.building import tables, workspace
 from cuwheel.building.request import Fit
 from cuwheel.building.values import Job
 from cuwheel.changes.graft import module_ids
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
-from cuwheel.facts import versions
+from cuwheel.facts import cmake, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.spellings import table as spellings
 from cuwheel.machine import resources
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, process
 from cuwheel.support.finding import Finding
-from cuwheel.toolchains import commands
+from cuwheel.toolchains.toolchain import command_where_toolkit_is
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from cuwheel.building.tables import Table
+    from cuwheel.building.tables import Naming, Table
     from cuwheel.building.values import BuildContext, Project, Tree
     from cuwheel.network.venvs import Python
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job as PlanJob
+
+
+# What nvcc is told of architectures where a build's own list does not count.
+
+_LIST = "__CUDA_ARCH_LIST__"
+_SEED = "-frandom-seed"
+_NVCC_HELP_S = 60.0
+_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+def gencode(archs: Iterable[Arch]) -> Iterator[str]:
+    for arch in archs:
+        yield from ("-gencode", f"arch=compute_{arch.number},code={arch}")
+
+
+def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
+    """The list as CUB and Thrust see it, whatever is compiled."""
+    numbers = sorted({arch.capability.number for arch in archs})
+    return f"-U{_LIST}", f"-D{_LIST}=" + r"\,".join(f"{number}0" for number in numbers)
+
+
+def as_if_at(folder: Path, other: str | None) -> tuple[str, ...]:
+    """Paths that `assert` and `__FILE__` put into code, as they are where the source is in another folder."""
+    # nvcc splits words at commas and runs a shell, and `other` was read from a wheel.
+    if not other or os.name == "nt" or not _PLAIN.fullmatch(f"{folder}{other}"):
+        return ()
+    return "-Xcompiler", f"-fmacro-prefix-map={folder}={other}"
+
+
+@cache
+def random_seed(root: str) -> tuple[str, ...]:
+    """Names that do not depend on the process number, where the nvcc of a toolkit can do that.
+
+    Relocatable code has such names where a file defines nothing that others see: two calls would not fit together.
+    """
+    try:
+        known = process.run([Path(root, "bin", "nvcc"), "--help"], timeout=_NVCC_HELP_S).stdout
+    except CuwheelError:
+        return ()
+    return (f"{_SEED}=cuwheel",) if _SEED in known else ()
+
+
+# How the names of wheels for several CUDA versions differ.
+
+
+def choose_naming(table: Table, cudas: Sequence[str]) -> Naming:
+    """As requested; else local versions if there are wheels for several CUDA versions.
+
+    A project that writes such a label itself is given the same one.
+    """
+    if table.merge:
+        return table.naming or "none"
+    return table.naming or ("local" if len(set(cudas)) > 1 else "none")
+
+
+def names_collide(table: Table, cudas: Sequence[str]) -> bool:
+    """Whether two of these CUDA versions would give wheels of the same name, and that matters."""
+    if table.merge:
+        return False
+    labels = {"suffix": [each.split(".")[0] for each in cudas], "local": list(cudas)}
+    return len(set(labels.get(table.naming or "none", [""]))) < len(set(cudas)) and not _labels_itself(table)
+
+
+def _labels_itself(table: Table) -> bool:
+    """The project makes its version of a variable that names the CUDA."""
+    return any("{cuda" in text for text in table.environment.values())
+
+
+def naming_finding(cudas: Sequence[str]) -> Finding:
+    digits = [each.replace(".", "") for each in cudas]
+    return Finding(
+        rule="naming-chosen",
+        severity="note",
+        message=f"wheels for {len(cudas)} CUDA versions: each is named in the local version, such as +cu{digits[0]}",
+        evidence=tuple(f"CUDA {cuda}: +cu{label}" for cuda, label in zip(cudas, digits, strict=True)),
+        fix="--naming suffix names them NAME-cuMAJOR instead, as public indexes require; --merge makes one wheel",
+    )
+
+
+# CMake and ninja for a job: the system's where they will do, else from the index into its environment.
+
+_TOOL_VERSION_S = 20.0
+_VERSION = re.compile(r"(\d+(?:\.\d+)+)")
+_MINIMUM = re.compile(r"^\s*cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)*)", re.IGNORECASE | re.MULTILINE)
+_WITH_CMAKE = ("cmake", "scikit-build-core")
+_WITH_NINJA = (*_WITH_CMAKE, "torch")
+
+
+def build_tool_requirements(
+    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, there: Mapping[str, str]
+) -> Iterator[str]:
+    """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
+    uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
+    if uses_cmake:
+        found = there.get("cmake")
+        least = _least(archs, minimum, found)
+        if found is None:
+            yield f"cmake>={least}" if least else "cmake"
+        elif least:
+            yield f"cmake>={least}"
+    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in there:
+        yield "ninja"
+
+
+def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
+    """The version that is asked for; empty where what was found will do."""
+    kinds = {each.suffix or "plain" for each in archs}
+    wanted = [cmake.find_spelling(kind).since for kind in kinds if found is None or not cmake.takes(found, kind)]
+    if minimum and not (found and versions.at_least(found, minimum)):
+        wanted.append(minimum)
+    return max(wanted, key=versions.key, default="")
+
+
+def minimum_cmake(folder: Path, files: Iterable[str]) -> str:
+    """The newest CMake that a CMakeLists.txt at the top or one folder below it asks for."""
+    found = []
+    for name in files:
+        if name.rpartition("/")[2] == "CMakeLists.txt" and name.count("/") <= 1:
+            try:
+                text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            found += _MINIMUM.findall(text)
+    return max(found, key=versions.key, default="")
+
+
+def versions_on_path(folders: Sequence[str], links: Mapping[str, str]) -> dict[str, str]:
+    """The versions of cmake and ninja on the path of a job."""
+
+    found = {}
+    for name in ("cmake", "ninja"):
+        places = [links[name]] if name in links else [str(Path(each, name)) for each in folders]
+        for place in places:
+            if version := _asked(place) if Path(place).is_file() else None:
+                found[name] = version
+                break
+    return found
+
+
+def _asked(program: str) -> str | None:
+    try:
+        match = _VERSION.search(process.run([program, "--version"], timeout=_TOOL_VERSION_S).stdout)
+    except CuwheelError:
+        return None
+    return match[1] if match else None
+
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
@@ -92,18 +241,18 @@ def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
     found = {}
     for each in toolchains:
         if each.prefix:
-            output = process.run(commands.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
+            output = process.run(command_where_toolkit_is(each.toolkit, ["env"]), timeout=_ASK_S).stdout
             paths = [line.partition("=")[2] for line in output.splitlines() if line.startswith("PATH=")]
-            found[each.identity] = tuple(paths[0].split(":")) if paths else variables.SYSTEM_PATH
+            found[each.identity] = tuple(paths[0].split(":")) if paths else workspace.SYSTEM_PATH
     return found
 
 
-def name(cuda: str, python: str) -> str:
+def job_name(cuda: str, python: str) -> str:
     """How a job is called."""
     return f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}"
 
 
-def make(
+def make_job(
     order: BuildContext,
     plan: PlanJob,
     toolchain: Toolchain,
@@ -115,10 +264,10 @@ def make(
     archs = (*plan.archs, *plan.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
     listed = ("shares",) if order.request.shares else archs
-    folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=listed, python=python)
-    chosen = variables.compiler_links(toolchain.host_compiler)
-    links = () if toolchain.prefix else (*variables.links(caller.get("PATH", "")), *chosen)
-    given = variables.Given(
+    folder = workspace.job_folder(order.store, name=order.project.name, cuda=plan.cuda, archs=listed, python=python)
+    chosen = workspace.compiler_links(toolchain.host_compiler)
+    links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
+    given = workspace.VariableInputs(
         table=order.table,
         plan=plan,
         toolchain=toolchain,
@@ -129,14 +278,14 @@ def make(
         epoch=order.tree.epoch,
         backend=order.project.backend,
         build_dir=order.project.build_dir,
-        path=order.images.get(toolchain.identity, variables.system_path(links)),
+        path=order.images.get(toolchain.identity, workspace.system_path(links)),
     )
-    values = variables.placeholders(given)
+    values = workspace.placeholders(given)
     fit = order.request.fit or Fit(archs=())
     only = tuple(map(Arch.parse, fit.archs))
     origin = module_ids.matched(fit.module_ids, order.tree.files)
     job = Job(
-        id=name(plan.cuda, python),
+        id=job_name(plan.cuda, python),
         cuda=plan.cuda,
         python=python,
         interpreter=interpreter,
@@ -144,12 +293,14 @@ def make(
         backend=order.project.backend,
         toolchain=toolchain,
         folder=folder,
-        settings=variables.settings(given),
-        before=tuple(texts.fill(each, values) for each in order.table.before),
+        settings=workspace.job_settings(given),
+        before=tuple(tables.fill_placeholders(each, values) for each in order.table.before),
         requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
         subdirectory=order.table.subdirectory,
-        config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
-        force_archs=(*_forced(order, plan, only), *nvcc_words.as_if_at(folder / "src", origin.folder_of(fit.paths))),
+        config_settings={
+            name: tables.fill_placeholders(each, values) for name, each in order.table.config_settings.items()
+        },
+        force_archs=(*_forced(order, plan, only), *as_if_at(folder / "src", origin.folder_of(fit.paths))),
         module_ids=origin.assigned(folder / "src"),
         links=links,
         notes=tuple(_notes(order, plan, toolchain)),
@@ -160,16 +311,16 @@ def make(
 def _forced(order: BuildContext, plan: PlanJob, only: tuple[Arch, ...]) -> tuple[str, ...]:
     """What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted."""
     if only:  # with the list of the others, which CUB and Thrust put into names
-        return (*nvcc_words.gencode(only), *nvcc_words.arch_list(plan.archs))
+        return (*gencode(only), *arch_list(plan.archs))
     return tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else ()
 
 
 def _requires(order: BuildContext, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
     yield from order.table.requires
-    there = {} if inside else build_tools.there(variables.SYSTEM_PATH, dict(links))
-    minimum = build_tools.minimum(*below(order.tree, order.table.subdirectory))
+    there = {} if inside else versions_on_path(workspace.SYSTEM_PATH, dict(links))
+    minimum = minimum_cmake(*below(order.tree, order.table.subdirectory))
     archs = (*plan.archs, *plan.ptx)
-    yield from build_tools.requirements(order.project.backend, order.table.before, archs, minimum, there)
+    yield from build_tool_requirements(order.project.backend, order.table.before, archs, minimum, there)
 
 
 def _notes(order: BuildContext, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
@@ -208,7 +359,7 @@ def _texts(table: Table) -> Iterable[str]:
     return (*table.environment.values(), *table.before, *table.config_settings.values())
 
 
-def record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
+def build_record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
     """What a wheel says of its build, so that code of another build can be held against it.
 
     Places are left out: the same build on another machine says the same. `installed`: versions, by name.
@@ -231,7 +382,7 @@ def _flags(job: Job) -> tuple[object, ...]:
 
 def variables_of(job: Job) -> list[tuple[str, str]]:
     """Those that say what comes out."""
-    passed = variables.passed_names(job.environ)
+    passed = workspace.passed_names(job.environ)
     return [(each.name, each.value) for each in job.settings if each.name not in _NO_INPUT | passed]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import finishing, jobs, on_worker, packing, share_choice, shares, trees
+from cuwheel.building import finishing, jobs, on_worker, shares, sources
 from cuwheel.building.on_worker import Given, MadeShare, Sources
 from cuwheel.building.values import Built, JobResult, Problem, WorkerSpan
 from cuwheel.clusters import blobs, engine, target
@@ -79,7 +79,7 @@ class OnCluster:
         """What can be done at once."""
         self._inputs = self._packed()
         capacity = self._capacity
-        chosen = share_choice.on_cluster(self._steps.request, self._planned, capacity.slots)
+        chosen = shares.choose_on_cluster(self._steps.request, self._planned, capacity.slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         first = [task for plan in self._planned for task in self._begun(plan, self._pythons[0])]
         if first:
@@ -88,14 +88,16 @@ class OnCluster:
         return first
 
     def ordered(self) -> tuple[JobResult, ...]:
-        return tuple(self.results[jobs.name(plan.cuda, python)] for plan in self._planned for python in self._pythons)
+        return tuple(
+            self.results[jobs.job_name(plan.cuda, python)] for plan in self._planned for python in self._pythons
+        )
 
     def _packed(self) -> dict[str, str]:
         """By content: a worker that has it is not sent it again."""
         request = self._steps.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
-            source = packing.pack(self._steps.tree, Path(scratch, on_worker.SOURCE))
+            source = sources.pack_source(self._steps.tree, Path(scratch, on_worker.SOURCE))
             inputs[on_worker.SOURCE] = blobs.add(source)
         if request.locked:
             inputs[on_worker.LOCK] = blobs.add(request.locked)
@@ -127,10 +129,10 @@ class OnCluster:
         given = self._given(plan, python)
         parts = shares.of_plan(plan) if self._by_shares else ()
         if len(parts) <= 1:
-            yield self._task(jobs.name(plan.cuda, python), "job", given)
+            yield self._task(jobs.job_name(plan.cuda, python), "job", given)
             return
         for part in parts:
-            name = f"{jobs.name(plan.cuda, python)} {part.name}"
+            name = f"{jobs.job_name(plan.cuda, python)} {part.name}"
             yield self._task(name, "share", replace(given, share=part.name))
 
     def _task(self, name: str, function: str, given: Given, more: dict[str, str] | None = None) -> Task:
@@ -151,7 +153,7 @@ class OnCluster:
     def follow_up(self, done: Done) -> Iterator[Task]:
         """What an answer makes possible: a job whose shares are all there, and other Pythons."""
         given = codec.decode(done.task.parameters, Given)
-        name = jobs.name(given.plan.cuda, given.python)
+        name = jobs.job_name(given.plan.cuda, given.python)
         failed = bool(done.problem)
         if done.task.function.endswith(":share"):
             made = None if done.problem else codec.decode(done.text, MadeShare)
@@ -200,7 +202,7 @@ class OnCluster:
         if first.wheel is None or not jobs.serves(first.wheel.path.name, python):
             return None
         return JobResult(
-            id=jobs.name(given.plan.cuda, python),
+            id=jobs.job_name(given.plan.cuda, python),
             python=python,
             plan=given.plan,
             outcome="skipped",
@@ -230,7 +232,9 @@ class OnCluster:
         record = ""
         if on_worker.RECORD in done.files:
             with contextlib.suppress(CuwheelError):
-                record = str(trees.unpacked(done.files[on_worker.RECORD], self._steps.store.folder / "cluster/records"))
+                record = str(
+                    sources.unpacked(done.files[on_worker.RECORD], self._steps.store.folder / "cluster/records")
+                )
         built = made.built and replace(made.built, log=str(done.files.get(on_worker.LOG, "")), record=record)
         result = replace(made, built=built, record=finishing.record_of(built) if built else None)
         if made.wheel is None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import packing, shares, workspace
+from cuwheel.building import shares, workspace
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import Kept
+from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.steps import Decided, Steps
 from cuwheel.building.tables import Table
 from cuwheel.building.values import JobResult, Phase, Problem, Project, Tree
@@ -78,7 +79,7 @@ def job(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str,
             )
         shares.accept(share, made, steps.order, inputs[f"{share.name}.whl"], each.kept)
     if task.fresh:
-        workspace.forget(made.folder)
+        workspace.forget_result(made.folder)
     result = steps.one(made)
     found = {LOCK: work / LOCK} if given.locking and (work / LOCK).exists() else {}
     if result.wheel:
@@ -95,8 +96,8 @@ def share(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[st
     order = steps.order
     (wanted,) = [each for each in shares.of_plan(given.plan) if each.name == given.share]
     key = shares.key(wanted, made, order)
-    with workspace.held(made.folder):
-        kept = None if task.fresh else shares.there(wanted, made, order)
+    with workspace.hold_folder(made.folder):
+        kept = None if task.fresh else shares.cached_share(wanted, made, order)
         if kept:
             answer = MadeShare(name=wanted.name, key=key, kept=kept)
             return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
@@ -112,7 +113,7 @@ def share(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[st
 
 def _prepared(task: Task, given: Given, inputs: dict[str, Path], work: Path) -> tuple[Steps, Job]:
     store = open_store()
-    tree = packing.unpack(inputs[SOURCE], given.tree, store)
+    tree = unpack_packed(inputs[SOURCE], given.tree, store)
     lock = files.copy(inputs[LOCK], work / LOCK) if LOCK in inputs else work / LOCK
     sources = given.sources
     request = BuildRequest(
@@ -146,7 +147,7 @@ def _log_and_record(built: Built, work: Path) -> dict[str, Path]:
     if built.log and Path(built.log).is_file():
         found[LOG] = files.copy(Path(built.log), work / LOG)
     if built.record and Path(built.record).is_dir():
-        found[RECORD] = packing.folder(Path(built.record), work / RECORD, "record")
+        found[RECORD] = pack_folder(Path(built.record), work / RECORD, "record")
     return found
 
 

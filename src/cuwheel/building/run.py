@@ -5,33 +5,95 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.building import cache as cache_
-from cuwheel.building import frontend, trees, workspace
-from cuwheel.building.recording import session
-from cuwheel.building.requirements import Installer
-from cuwheel.building.shell import Shell
-from cuwheel.building.values import Built, Phase, Problem
+from cuwheel.building import environment, sources, workspace
+from cuwheel.building.environment import Installer, Shell
+from cuwheel.building.recording import cache_server, session
+from cuwheel.building.values import Built, Cached, Phase, Problem
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import codec, files, log, wording
+from cuwheel.support import codec, files, log, process, units
 from cuwheel.toolchains import store as store_
+from cuwheel.toolchains import toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.building.values import Job
+
+
+# A compiler cache for a job: tried with the job's nvcc before anything relies on it.
+
+_TRIAL_S = 300.0
+_TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
+
+
+class CompilerCache(Struct, frozen=True, kw_only=True):
+    """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
+
+    launcher: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    behind: cache_server.Server | None = None
+
+    def counted(self) -> Cached:
+        """What it did so far."""
+        hits, misses = (self.behind.counted() if self.behind else None) or (0, 0)
+        return Cached(hits=hits, misses=misses, problem=self.problem)
+
+
+@contextlib.contextmanager
+def compiler_cache(job: Job, folder: Path) -> Iterator[CompilerCache]:
+    """`folder`: where results are kept, for all jobs. A cache that does not work must not stop the build."""
+    if job.toolchain.prefix:
+        yield CompilerCache(problem="the compiler cache does not work inside a container")
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            log = job.folder / "logs" / "sccache.txt"
+            made = stack.enter_context(cache_server.serving(folder, log, job.environ))
+            problem = _try_cache(job, made)
+        except CuwheelError as error:
+            problem = f"{error.message}: {error.hint}" if error.hint else error.message
+        yield (
+            CompilerCache(problem=problem)
+            if problem
+            else CompilerCache(launcher=(made.client,), environ=made.environ, behind=made)
+        )
+
+
+def _try_cache(job: Job, made: cache_server.Server) -> str:
+    """Whether it takes this nvcc: asked with a kernel of one line, for a version of either may be new to the other."""
+    nvcc = toolchain.nvcc_of(job.toolchain.toolkit)
+    with tempfile.TemporaryDirectory(dir=job.folder / "tmp") as place:
+        Path(place, "trial.cu").write_text(_TRIAL, encoding="utf-8")
+        words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]
+        done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
+        if done.status or not Path(place, "trial.o").exists():
+            output = (done.stderr or done.stdout).strip().splitlines()
+            return f"sccache does not accept this nvcc: {output[-1] if output else f'status {done.status}'}"
+    if not sum(made.counted() or ()):
+        return "sccache does not know this nvcc and does not cache it"
+    made.forget()
+    return ""
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from typing import TypeAlias
 
-    from cuwheel.building.cache import Server
+    from cuwheel.building.environment import PackageSource
     from cuwheel.building.recording.session import Session
-    from cuwheel.building.requirements import Source
     from cuwheel.building.values import BuildContext, Job
 
-    Build: TypeAlias = Callable[[Job, BuildContext, Source], Built]
+    Build: TypeAlias = Callable[[Job, BuildContext, PackageSource], Built]
 
 _REFRESH_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
@@ -40,28 +102,28 @@ _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
 @contextlib.contextmanager
-def executed(job: Job, order: BuildContext, requirements: Source, build: Build) -> Iterator[Built]:
+def execute_job(job: Job, order: BuildContext, requirements: PackageSource, build: Build) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
 
     `build`: how it is built where it must be, as `worked` does it.
     """
-    with workspace.held(job.folder):
+    with workspace.hold_folder(job.folder):
         job = replace(job, key=_key(job, requirements))
-        there = None if order.request.rebuild else workspace.earlier(job.folder, job.key)
+        there = None if order.request.rebuild else workspace.earlier_result(job.folder, job.key)
         if there and (there.requirements or not requirements.kept):
             log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
             yield replace(there, resumed=True)
             return
-        workspace.forget(job.folder)
+        workspace.forget_result(job.folder)
         built = build(job, order, requirements)
         if built.wheel:
-            workspace.note(job.folder, built)
+            workspace.note_result(job.folder, built)
         yield built
         if built.wheel and not order.request.keep:
             workspace.release(job.folder)
 
 
-def worked(job: Job, order: BuildContext, requirements: Source) -> Built:
+def build_job(job: Job, order: BuildContext, requirements: PackageSource) -> Built:
     """A job built from nothing, in its folder, which the caller holds."""
     workspace.clean(job.folder)
     try:
@@ -70,7 +132,7 @@ def worked(job: Job, order: BuildContext, requirements: Source) -> Built:
         workspace.end_leftovers(job.folder)
 
 
-def _key(job: Job, requirements: Source) -> str:
+def _key(job: Job, requirements: PackageSource) -> str:
     """With the files of a lock, where one says what is installed: another lock may give another wheel."""
     if requirements.locked is None:
         return job.key
@@ -80,7 +142,7 @@ def _key(job: Job, requirements: Source) -> str:
 class _Work:
     """The phases of one job, timed."""
 
-    def __init__(self, job: Job, order: BuildContext, requirements: Source) -> None:
+    def __init__(self, job: Job, order: BuildContext, requirements: PackageSource) -> None:
         self.job, self.order, self.requirements = job, order, requirements
         self.log = workspace.new_log(job.folder)
         self.log.touch()
@@ -89,7 +151,7 @@ class _Work:
         self.phase = ""
         self.recorded = 0.0
         self.others: dict[str, str] = {}
-        self.server: Server | None = None
+        self.server: CompilerCache | None = None
         self.session: Session | None = None
         self.step = ""
         self.installer: Installer | None = None
@@ -127,30 +189,30 @@ class _Work:
     def _phases(self, stack: contextlib.ExitStack) -> Path:
         job = self.job
         with self._timed("source"):
-            trees.copy(self.order.tree, job.copy)
+            sources.copy_tree(self.order.tree, job.copy)
         with self._timed("environment"):
             shell = self._shell(job.environ)
             for name, place in job.links if os.name == "posix" else ():  # elsewhere their folders are on PATH
                 (job.folder / "bin" / name).symlink_to(place)
             offline = self.order.request.offline
-            interpreter = frontend.make_environment(job, shell, offline=offline)
-            made = frontend.builder(job, shell, interpreter)
+            interpreter = environment.make_environment(job, shell, offline=offline)
+            made = environment.project_builder(job, shell, interpreter)
             self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
             if self.order.table.cache:
-                self.server = stack.enter_context(cache_.server(job, self.order.store.folder / "sccache"))
+                self.server = stack.enter_context(compiler_cache(job, self.order.store.folder / "sccache"))
             self.session = stack.enter_context(_recorded(job, self.server))
             self.recorded = time.monotonic() - self.began
             if self.session:
                 shell.environ = dict(self.session.environ)
-            self.installer.install(interpreter, frontend.backend_requires(made, job))
-            self.others = frontend.installed(job.folder / "venv")
+            self.installer.install(interpreter, environment.backend_requires(made, job))
+            self.others = environment.installed_versions(job.folder / "venv")
         if job.before:
             with self._timed("before"):
                 for command in job.before:
                     shell.run(["sh", "-ec", command], cwd=job.source)
         with self._timed("build"):
-            return frontend.keep(frontend.wheel(made, job), job.folder / "wheel")
+            return environment.keep(environment.build_wheel(made, job), job.folder / "wheel")
 
     def _shell(self, environ: dict[str, str]) -> Shell:
         return Shell(
@@ -205,8 +267,8 @@ class _Work:
             now = self.session.progress()
             if now.calls_ended and not self.step:
                 parts[0] += f" {now.calls_ended} compiler calls"
-            parts += wording.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {wording.duration(each[1])}")
-        return f"{wording.duration(round(since))}: {', '.join(parts)}"
+            parts += units.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {units.lasted(each[1])}")
+        return f"{units.lasted(round(since))}: {', '.join(parts)}"
 
     def _problem_of(self, error: CuwheelError) -> Problem:
         if isinstance(error, ToolTimeoutError):
@@ -223,7 +285,7 @@ class _Work:
 
 
 @contextlib.contextmanager
-def _recorded(job: Job, cache: Server | None) -> Iterator[Session | None]:
+def _recorded(job: Job, cache: CompilerCache | None) -> Iterator[Session | None]:
     """Every compiler call, and its progress. Nothing is recorded inside a container."""
     if job.toolchain.prefix:
         yield None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import jobs, nvcc_words, run
+from cuwheel.building import jobs, run
 from cuwheel.building.recording import archs as arch_flags
 from cuwheel.building.recording import reader
 from cuwheel.building.values import Built, Phase, Problem
@@ -33,10 +33,12 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.requirements import Source
+    from cuwheel.building.environment import PackageSource
+    from cuwheel.building.request import BuildRequest
     from cuwheel.building.values import BuildContext, Job
     from cuwheel.facts.arch import Arch
     from cuwheel.verdicts.planning.plan import Job as PlanJob
+
 
 _NOTE = "share.json"
 
@@ -68,7 +70,7 @@ def of_plan(plan: PlanJob) -> tuple[Share, ...]:
     for arch in (*plan.archs, *plan.ptx):
         groups.setdefault((arch.capability, arch.suffix), []).append(arch)
     return tuple(
-        Share(archs=tuple(map(str, group)), words=(*nvcc_words.gencode(group), *whole_list(plan.cuda)))
+        Share(archs=tuple(map(str, group)), words=(*jobs.gencode(group), *whole_list(plan.cuda)))
         for group in groups.values()
     )
 
@@ -78,7 +80,7 @@ def whole_list(cuda: str) -> tuple[str, ...]:
 
     A list of the job's own architectures would change with each one that is added, and no share would fit any more.
     """
-    return nvcc_words.arch_list(toolkits.find_toolkit(cuda).archs)
+    return jobs.arch_list(toolkits.find_toolkit(cuda).archs)
 
 
 def key(share: Share, job: Job, order: BuildContext) -> str:
@@ -98,7 +100,7 @@ def key(share: Share, job: Job, order: BuildContext) -> str:
     return files.sha256_of(codec.encode(parts))
 
 
-def built(job: Job, order: BuildContext, requirements: Source, fresh: frozenset[str] = frozenset()) -> Built:
+def built(job: Job, order: BuildContext, requirements: PackageSource, fresh: frozenset[str] = frozenset()) -> Built:
     """All shares, those of the cache first, as one wheel. The job's folder is held by the caller.
 
     `fresh`: shares that were compiled in this run.
@@ -129,17 +131,17 @@ def built(job: Job, order: BuildContext, requirements: Source, fresh: frozenset[
     return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
 
 
-def compiled(share: Share, job: Job, order: BuildContext, requirements: Source) -> tuple[Built, Kept | None]:
+def compiled(share: Share, job: Job, order: BuildContext, requirements: PackageSource) -> tuple[Built, Kept | None]:
     """One share, which is kept; None where it failed."""
     log.info("%s: compiling the share for %s", job.id, share.name)
-    words = (*share.words, *nvcc_words.seed(job.toolchain.root))
-    made = run.worked(replace(job, force_archs=words), order, requirements)
+    words = (*share.words, *jobs.random_seed(job.toolchain.root))
+    made = run.build_job(replace(job, force_archs=words), order, requirements)
     named = tuple(replace(phase, name=f"{phase.name} {share.name}") for phase in made.phases)
     kept = None if made.problem else _keep(_place(share, job, order), made, job)
     return replace(made, phases=named), kept
 
 
-def there(share: Share, job: Job, order: BuildContext) -> Kept | None:
+def cached_share(share: Share, job: Job, order: BuildContext) -> Kept | None:
     """A share of the cache."""
     return _kept(_place(share, job, order))
 
@@ -159,7 +161,7 @@ def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     began = time.monotonic()
-    record = jobs.record(job, used[shares[0].name].others)
+    record = jobs.build_record(job, used[shares[0].name].others)
     about = Description(cuda=job.cuda, archs=(), sources=job.key, build=record)
     try:
         wheel = _grafted(first, others, to, Known(about))
@@ -248,3 +250,45 @@ def _inside(word: str, cwd: str, job: Job) -> bool:
     """Whether a file is of the source: what CMake tries in a folder of its own is not."""
     path = Path(cwd, word)
     return job.copy in path.parents and "CMakeFiles" not in path.parts
+
+
+# Whether jobs are compiled in shares: where that pays, and why. Pure.
+
+
+class ShareChoice(Struct, frozen=True, kw_only=True):
+    by_shares: bool
+    findings: tuple[Finding, ...] = ()
+
+
+def choose_on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: int) -> ShareChoice:
+    """`slots`: builds that the workers can run at once."""
+    most = max((len(of_plan(each)) for each in planned), default=0)
+    if request.shares is not None:
+        return ShareChoice(by_shares=request.shares)
+    if "container" in request.providers:
+        return ShareChoice(by_shares=False)
+    count = len(planned)
+    if most <= 1 or slots <= count:
+        wheels = "1 wheel keeps" if count == 1 else f"{count} wheels keep"
+        workers = "the only worker" if slots == 1 else f"{slots} workers"
+        why = "one architecture each" if most <= 1 else f"{wheels} {workers} busy as they are"
+        return ShareChoice(by_shares=False, findings=(_choice_finding(f"each wheel is compiled whole: {why}"),))
+    why = f"{count} {'wheel' if count == 1 else 'wheels'} would leave {slots - count} of {slots} workers idle"
+    return ShareChoice(by_shares=True, findings=(_choice_finding(f"compiled by architecture: {why}"),))
+
+
+def choose_here(request: BuildRequest, names: Sequence[str], kept: Sequence[str]) -> ShareChoice:
+    """On this machine. `names`: of the shares of a job, `kept`: those that the cache has.
+
+    Without a cache nvcc's own threads are as good, and one build for all is less work.
+    """
+    if request.shares is not None:
+        return ShareChoice(by_shares=request.shares)
+    if len(names) > 1 and len(kept) * 2 > len(names):
+        why = f"{len(kept)} of {len(names)} architectures are in the cache"
+        return ShareChoice(by_shares=True, findings=(_choice_finding(f"compiled by architecture: {why}"),))
+    return ShareChoice(by_shares=False)
+
+
+def _choice_finding(message: str) -> Finding:
+    return Finding(rule="shares-chosen", severity="note", message=message)

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import (
-    config,
-    finishing,
-    frontend,
-    jobs,
-    naming,
-    pyproject,
-    recipes,
-    run,
-    share_choice,
-    shares,
-    source,
-    workspace,
-)
-from cuwheel.building.requirements import Source, torch_release
+from cuwheel.building import config, environment, finishing, jobs, pyproject, recipes, run, shares, sources, workspace
+from cuwheel.building.environment import PackageSource, torch_release
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, JobResult, Problem, Project, Tree
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -33,7 +20,7 @@ from cuwheel.facts import toolkits
 from cuwheel.machine import fleet
 from cuwheel.support import log
 from cuwheel.toolchains import lock, provide
-from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.request import toolkit_from
 from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plans
@@ -64,7 +51,7 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 def decided(request: BuildRequest, store: Store) -> Decided:
     asked = str(request.source)
-    tree = source.obtain(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
+    tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
     found = config.find(tree.folder, request.config, request.overrides)
     table = found.table
     project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)
@@ -97,7 +84,7 @@ class Steps:
         self.failed: list[JobResult] = []
         self.placed = finishing.Placed()
         self.unserved: tuple[NotServed, ...] = ()
-        self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
+        self.findings: tuple[Finding, ...] = tuple(sources.findings(self.tree))
 
     @property
     def order(self) -> BuildContext:
@@ -117,7 +104,7 @@ class Steps:
     def prepare(self, planned: Sequence[PlanJob], wanted: Sequence[str], caller: Mapping[str, str]) -> None:
         """The jobs of a plan on this machine. `wanted`: versions of Python."""
         if not self.request.dry_run:
-            frontend.require_tools(repairs=self.table.repair.enabled is not False)
+            environment.require_tools(repairs=self.table.repair.enabled is not False)
         images = "container" in self.request.providers  # which have interpreters of their own
         interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
         toolchains = self._toolchains(planned, wanted)
@@ -130,10 +117,10 @@ class Steps:
                 continue
             for python in wanted:
                 found = None if toolchain.prefix else interpreters[python]
-                made = jobs.make(order, plan, toolchain, python, found, caller)
+                made = jobs.make_job(order, plan, toolchain, python, found, caller)
                 if self.request.shares is None and not toolchain.prefix:
                     asked = dataclasses.replace(self.request, shares=True)  # noqa: TID251 - a request
-                    divided = jobs.make(replace(order, request=asked), plan, toolchain, python, found, caller)
+                    divided = jobs.make_job(replace(order, request=asked), plan, toolchain, python, found, caller)
                     made = self._chosen(made, divided)
                 self.jobs.append(made)
         log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
@@ -181,11 +168,11 @@ class Steps:
             raise UsageError(
                 "--merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
             )
-        chosen = naming.choose(table, cudas)
+        chosen = jobs.choose_naming(table, cudas)
         if table.naming is None and chosen == "local":
-            self.findings = (*self.findings, naming.finding(cudas))
+            self.findings = (*self.findings, jobs.naming_finding(cudas))
         self.table = replace(table, naming=chosen)
-        if naming.collide(self.table, cudas):
+        if jobs.names_collide(self.table, cudas):
             raise UsageError(
                 f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
                 hint="--naming local gives each its own name: 1.0+cu130",
@@ -224,8 +211,8 @@ class Steps:
     def _chosen(self, whole: Job, divided: Job) -> Job:
         """The job by shares, where the cache has most of them."""
         parts = shares.of_plan(whole.plan)
-        kept = [each.name for each in parts if shares.there(each, divided, self.order)]
-        choice = share_choice.here(self.request, [each.name for each in parts], kept)
+        kept = [each.name for each in parts if shares.cached_share(each, divided, self.order)]
+        choice = shares.choose_here(self.request, [each.name for each in parts], kept)
         if not choice.by_shares:
             return whole
         self.divided.add(divided.id)
@@ -267,20 +254,20 @@ class Steps:
                     workspace.end_leftovers(job.folder)
                 raise
 
-    def requirements(self, job: Job) -> Source:
+    def requirements(self, job: Job) -> PackageSource:
         """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
         request, toolkit = self.request, job.toolchain.toolkit
         supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
         if request.locked or request.fetched:
             there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
-            return Source(supply=supply, locked=there)
-        return Source(supply=supply, kept=request.lock is not None)
+            return PackageSource(supply=supply, locked=there)
+        return PackageSource(supply=supply, kept=request.lock is not None)
 
     def one(self, job: Job) -> JobResult:
         order = self.order
         log.info("%s: started", job.id)
-        build = shares.built if self.request.shares or job.id in self.divided else run.worked
-        with run.executed(job, order, self.requirements(job), build) as done:
+        build = shares.built if self.request.shares or job.id in self.divided else run.build_job
+        with run.execute_job(job, order, self.requirements(job), build) as done:
             made = finishing.finished(order, job, done, self.placed)
         if self.request.lock and done.requirements:
             used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
@@ -292,7 +279,7 @@ class Steps:
 
 def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
     problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
-    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
+    return JobResult(id=jobs.job_name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
 
 
 def _served(job: Job, first: JobResult) -> JobResult | None:

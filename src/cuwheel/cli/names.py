@@ -116,9 +116,9 @@ def provider(text: str) -> str:
 
 def allowed(text: str) -> str:
     """An architecture that a wheel may have beside those of the plan."""
-    from cuwheel.building import rules
+    from cuwheel.building import tables
 
-    if not rules.may_be_allowed(text):
+    if not tables.may_be_allowed(text):
         raise option_values.wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
     return text
 

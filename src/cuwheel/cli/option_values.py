@@ -225,7 +225,7 @@ def cmake(text: str) -> str:
 
 def label(text: str) -> str:
     """What stands behind the `+` of a version."""
-    from cuwheel.building.rules import VERSION_LABEL
+    from cuwheel.building.tables import VERSION_LABEL
 
     if not VERSION_LABEL.fullmatch(text) or len(text) > _LONGEST_LABEL:
         raise wrong(text, "a label of a version: lower-case letters, digits and dots, such as 42.1 or g12ab34c")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import variables
+from cuwheel.building import workspace
 from cuwheel.building.steps import Steps
 from cuwheel.delivery import choosing, environment_changes, installing
 from cuwheel.delivery.installing import EditablePlan, Installed, broken_requirements, place_of
@@ -114,7 +114,7 @@ def _with_gpu(machines: Sequence[Machine]) -> tuple[Machine, ...]:
 
 def _environ(job: Job, place: Place, caller: Mapping[str, str], tools: Path) -> dict[str, str]:
     """A build's variables, with the person's own home, temporary files and environment."""
-    own = {variables.MARK, "SOURCE_DATE_EPOCH", "SKBUILD_BUILD_DIR", *system_calls.home_variables(Path(), Path())}
+    own = {workspace.MARK, "SOURCE_DATE_EPOCH", "SKBUILD_BUILD_DIR", *system_calls.home_variables(Path(), Path())}
     made = {name: value for name, value in job.environ.items() if name not in own}
     made |= {name: caller[name] for name in own if name in caller}
     made["VIRTUAL_ENV"] = str(place.prefix)

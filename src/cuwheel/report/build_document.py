@@ -2,37 +2,262 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.report import build_details, build_timeline, variants
-from cuwheel.report.build import GOOD
+from cuwheel.building.recording import failures, summary
+from cuwheel.report import variants
+from cuwheel.report.build import GOOD, Calls, Piece, Span
 from cuwheel.report.document import (
     Amount,
+    Bar,
     Column,
     Document,
     Facts,
     Findings,
     Heading,
+    HeatMap,
     Mark,
     Matrix,
     Paragraph,
     Row,
     Table,
+    Timeline,
     Verbatim,
+    ticks,
 )
-from cuwheel.support.wording import a_few, duration, file_name, size
+from cuwheel.report.inspect_summary import arch_order
+from cuwheel.support.units import file_name, lasted, size, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.building.values import Outcome
-    from cuwheel.report.build import Build, Job, Merged, Tools
+    from cuwheel.building.recording.calls import Call, Record
+    from cuwheel.building.values import Outcome, WorkerSpan
+    from cuwheel.report.build import Build, Job, Merged, Tools, Wheel
     from cuwheel.report.document import Block, Look
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Served
+
+
+# What the page of a build tells of each job, and a dry run of what is to come: settings, sizes, times, hashes.
+
+_SLOWEST = 10
+
+
+def settings(job: Job) -> Iterator[Block]:
+    if job.commands:
+        yield Paragraph("Commands:")
+        yield Verbatim(tuple(f"  {each}" for each in job.commands))
+    if job.settings:
+        yield Paragraph("Every setting:")
+        shown = (
+            Row(each.name, each.value, origin="prepended to the existing value" if each.how == "prepend" else "")
+            for each in job.settings
+        )
+        yield Facts(tuple(shown))
+        if job.tools and job.tools.provider != "container":  # in an image nothing is recorded
+            yield Paragraph("plus LD_PRELOAD and CUWHEEL_RECORD, which record the compiler calls")
+
+
+def sizes(wheel: Wheel) -> Iterator[Block]:
+    with_code = [library for library in wheel.libraries if library.archs]
+    if not with_code:
+        return
+    columns = tuple(sorted({each.arch for library in with_code for each in library.archs}, key=arch_order))
+    largest = max(each.bytes for library in with_code for each in library.archs) or 1
+    unplanned = sorted(
+        {each.arch for library in with_code for each in library.archs if not each.planned}, key=arch_order
+    )
+    stored = [{each.arch: each.bytes for each in library.archs} for library in with_code]
+    yield HeatMap(
+        caption="Bytes of device code for each architecture"
+        + (f"; not planned: {' '.join(unplanned)}" if unplanned else ""),
+        columns=columns,
+        rows=tuple(library.path for library in with_code),
+        cells=tuple(
+            tuple(
+                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
+                for arch in columns
+            )
+            for each in stored
+        ),
+    )
+
+
+def slowest(job: Job) -> Table:
+    ended = [span for span in job.calls.spans if span.ended is not None]
+    slowest = sorted(ended, key=lambda span: (span.began - (span.ended or 0), span.number))[:_SLOWEST]
+    longest = max(((span.ended or 0) - span.began for span in slowest), default=0.0) or 1.0
+    columns = (
+        Column("slowest calls", numeric=True),
+        Column("tool", wrap=False),
+        Column("file"),
+        Column("seconds", numeric=True),
+    )
+    return Table(
+        columns,
+        tuple(
+            (
+                Amount(f"{span.number}", span.number),
+                span.name + (" (cached)" if span.cache_hit else ""),
+                file_name(span.file),
+                Amount(lasted(took := (span.ended or 0) - span.began), took, took / longest),
+            )
+            for span in slowest
+        ),
+    )
+
+
+def archives(tools: Tools) -> Table:
+    columns = (Column("toolkit"), Column("version", wrap=False), Column("sha256"))
+    return Table(columns, tuple((each.name, each.version, each.sha256) for each in tools.archives))
+
+
+# The compiler calls of a job in time: from its record to spans, from spans to the drawing on the page.
+
+_MOST_SPANS = 5000  # a page of more would not open; the record has them all
+_MOST_ROWS = 32
+_PROGRAMS = {"cicc": "cicc", "ptxas": "ptxas", "gcc": "host", "g++": "host", "cudafe++": "host", "cl": "host"}
+_LEGEND = (
+    ("phase", "steps of the job"),
+    ("nvcc", "nvcc"),
+    ("compiler", "host compiler"),
+    ("linker", "linker"),
+    ("hit", "from the cache"),
+    ("failed", "failed"),
+)
+_INSIDE = (("cicc", "inside nvcc: cicc"), ("ptxas", "ptxas"), ("host", "host compiler and cudafe++"))
+
+
+def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int] | None = None) -> Calls:
+    """What a record holds; `offset`: when it began, in seconds since its job did. See `build_made`."""
+    calls = sorted(record.calls if record else (), key=lambda call: call.number)
+    known_hits = [call.cache_hit for call in calls if call.cache_hit is not None]
+    hits, misses = cached or ((known_hits.count(True), known_hits.count(False)) if known_hits else (None, None))
+    took = [call.ended - call.began for call in calls if call.ended is not None]
+    return Calls(
+        total=len(calls),
+        compiled=len({(call.cwd, file) for call in calls if (file := failures.source_of(call))}),
+        failed=sum(call.failed for call in calls),
+        seconds=round(sum(took), 3),
+        hits=hits,
+        misses=misses,
+        spans=tuple(_span(call, offset) for call in calls[:_MOST_SPANS]),
+    )
+
+
+def _span(call: Call, offset: float) -> Span:
+    pieces: dict[tuple[str, str], float] = defaultdict(float)
+    for phase in call.phases:
+        pieces[phase.name, phase.arch] += phase.seconds
+    return Span(
+        number=call.number,
+        tool=call.tool,
+        name=call.name,
+        file=failures.source_of(call) or output_of(call),
+        began=round(call.began + offset, 3),
+        ended=None if call.ended is None else round(call.ended + offset, 3),
+        state=call.state,
+        cache_hit=call.cache_hit,
+        pieces=tuple(Piece(name=name, arch=arch, seconds=round(took, 3)) for (name, arch), took in pieces.items()),
+    )
+
+
+def output_of(call: Call) -> str:
+    return summary.parse(call).output
+
+
+def blocks(job: Job) -> Iterator[Timeline]:
+    """The steps of the job above, what ran at the same time in as many rows below."""
+    bars = [_bar(span, job.seconds) for span in job.calls.spans]
+    end = max([job.seconds, *(bar.began + bar.seconds for bar in bars)]) or 1.0
+    phases = tuple(
+        Bar(each.name, each.began, each.seconds, "phase", f"{each.name}: {each.seconds:.1f} s") for each in job.phases
+    )
+    lanes = _lanes(bars)
+    kinds = {bar.kind for bar in bars} | ({"phase"} if phases else set())
+    inner = {kind for bar in bars for kind, _ in bar.parts}
+    hidden = sum(map(len, lanes[_MOST_ROWS:]))
+    yield Timeline(
+        caption=f"{job.id}: compiler calls in time, at most {len(lanes)} at once"
+        + (f"; {hidden} are not drawn" if hidden else ""),
+        seconds=end,
+        rows=(*((phases,) if phases else ()), *map(tuple, lanes[:_MOST_ROWS])),
+        legend=(
+            *(each for each in _LEGEND if each[0] in kinds),
+            *(each for each in _INSIDE if each[0] in inner),
+        ),
+        ticks=ticks(end),
+    )
+
+
+def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
+    """A row for each worker of a cluster; two where it did two things at once."""
+    names = sorted({span.worker for span in spans})
+    rows: list[tuple[Bar, ...]] = []
+    for name in names[:_MOST_ROWS]:
+        own = [span for span in spans if span.worker == name]
+        bars = [
+            Bar(
+                span.name,
+                span.began,
+                span.ended - span.began,
+                "failed" if span.failed else "phase",
+                f"{name}: {span.name}\n{span.ended - span.began:.1f} s",
+            )
+            for span in own
+        ]
+        rows += map(tuple, _lanes(bars))
+    end = max((span.ended for span in spans), default=1.0) or 1.0
+    used = sum(span.ended - span.began for span in spans) / (end * max(len(names), 1))
+    yield Timeline(
+        caption=f"{len(names)} workers, at work for {used:.0%} of the time: {', '.join(names)}",
+        seconds=end,
+        rows=tuple(rows),
+        legend=(("phase", "a share or a job"), ("failed", "failed")),
+        ticks=ticks(end),
+    )
+
+
+def _bar(span: Span, end: float) -> Bar:
+    ended = span.ended if span.ended is not None else max(end, span.began)
+    took = max(ended - span.began, 0.0)
+    failed = span.state not in ("succeeded", "started")
+    kind = "failed" if failed else "hit" if span.cache_hit else span.tool
+    tip = f"{span.number}: {span.name} {span.file}\n{took:.2f} s, {span.state}" + (", cached" if span.cache_hit else "")
+    shown = sorted(span.pieces, key=lambda piece: -piece.seconds)
+    tip += "".join(f"\n  {piece.name} {piece.arch} {piece.seconds:.2f} s" for piece in shown[:12])
+    return Bar(file_name(span.file) or span.name, span.began, took, kind, tip, _parts(span.pieces))
+
+
+def _parts(pieces: Iterable[Piece]) -> tuple[tuple[str, float], ...]:
+    """Shares of the time that nvcc itself measured; its own start-up is in none of them."""
+    listed = list(pieces)
+    total = sum(piece.seconds for piece in listed)
+    if not total:
+        return ()
+    return tuple(
+        (next((kind for name, kind in _PROGRAMS.items() if name in piece.name), "other"), piece.seconds / total)
+        for piece in listed
+    )
+
+
+def _lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
+    """Each bar in the first row that is free when it begins."""
+    lanes: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda each: each.began):
+        for lane in lanes:
+            if lane[-1].began + lane[-1].seconds <= bar.began:
+                lane.append(bar)
+                break
+        else:
+            lanes.append([bar])
+    return lanes
+
 
 _LOOKS: dict[Outcome, Look] = {
     "built": "good",
@@ -53,7 +278,7 @@ def document(answer: Build, *, verbose: bool) -> Document:
     if findings := _findings(answer, verbose=verbose):
         blocks += [Heading("Findings"), Findings(findings)]
     if answer.workers:
-        blocks += [Heading("Workers"), *build_timeline.over_workers(answer.workers), _on_workers(answer)]
+        blocks += [Heading("Workers"), *over_workers(answer.workers), _on_workers(answer)]
     for job in answer.jobs:
         blocks += _job(answer, job, verbose=verbose)
     for each in answer.merged:
@@ -68,7 +293,7 @@ def document(answer: Build, *, verbose: bool) -> Document:
 
 def _on_workers(answer: Build) -> Table:
     rows = tuple(
-        (each.worker, each.name, Amount(duration(each.ended - each.began), each.ended)) for each in answer.workers
+        (each.worker, each.name, Amount(lasted(each.ended - each.began), each.ended)) for each in answer.workers
     )
     return Table((Column("worker", wrap=False), Column("did"), Column("time", numeric=True)), rows)
 
@@ -84,7 +309,7 @@ def _headline(answer: Build) -> str:
     counted = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
         return f"{_name(answer)}: {counted} would be built (--dry-run)"
-    return f"{_name(answer)}: {counted} in {duration(answer.seconds)}"
+    return f"{_name(answer)}: {counted} in {lasted(answer.seconds)}"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -111,7 +336,7 @@ def _line(job: Job) -> tuple[str | Amount, ...]:
         job.outcome,
         Amount(size(job.wheel.size), job.wheel.size) if job.wheel else Amount("", 0),
         Amount(str(compiled) if compiled else "", compiled),
-        Amount(duration(job.seconds) if job.seconds else "", job.seconds),
+        Amount(lasted(job.seconds) if job.seconds else "", job.seconds),
     )
 
 
@@ -180,14 +405,14 @@ def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:
     if rows := tuple(_job_facts(answer, job, verbose=verbose)):
         yield Facts(rows)
     if verbose and job.wheel:
-        yield from build_details.sizes(job.wheel)
+        yield from sizes(job.wheel)
     if verbose and job.calls.spans:
-        yield from build_timeline.blocks(job)
-        yield build_details.slowest(job)
+        yield from blocks(job)
+        yield slowest(job)
     if answer.dry_run or verbose:
-        yield from build_details.settings(job)
+        yield from settings(job)
     if verbose and job.tools and job.tools.archives:
-        yield build_details.archives(job.tools)
+        yield archives(job.tools)
 
 
 def _merged(answer: Build, merged: Merged) -> Iterator[Block]:
@@ -217,7 +442,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.calls.total:
         yield Row("compilers", _calls(job))
     if job.phases:
-        yield Row("took", ", ".join(f"{each.name} {duration(each.seconds)}" for each in job.phases))
+        yield Row("took", ", ".join(f"{each.name} {lasted(each.seconds)}" for each in job.phases))
     for each in job.listed:
         origin = f"{_counted(each.containers, 'container')}, {size(each.bytes)}"
         yield Row(
@@ -235,7 +460,7 @@ def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
     for each in coverage:
         alike.setdefault((each.capability, each.how, each.by), []).append(each.machine)
     for (capability, how, by), names in alike.items():
-        yield f"{a_few(names, _NAMED)} ({capability}): {how}, {by}"
+        yield f"{some(names, _NAMED)} ({capability}): {how}, {by}"
 
 
 def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:
@@ -254,7 +479,7 @@ def _counted(count: int, noun: str) -> str:
 def _calls(job: Job) -> str:
     calls = job.calls
     summary = (
-        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {duration(calls.seconds)} in all"
+        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
     )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)

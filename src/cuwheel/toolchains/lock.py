@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, locking, system_calls
-from cuwheel.toolchains import downloads
+from cuwheel.support import codec, decode, files, locking, system_calls
+from cuwheel.toolchains.archives import join_address, text_of
 from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def read(path: Path) -> Lock:
     try:
-        return _checked(codec.read_toml(path), str(path))
+        return _checked(decode.toml_file(path), str(path))
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a {NAME}: {error}") from error
     except OSError as error:
@@ -149,7 +149,7 @@ def read(path: Path) -> Lock:
 
 def parse(data: bytes, name: str) -> Lock:
     try:
-        found = codec.parse_toml(data)
+        found = decode.toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError(name, f"is not a {NAME}: {error}") from error
     return _checked(found, name)
@@ -161,7 +161,7 @@ def _checked(found: dict[str, Any], name: str) -> Lock:
     if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
         raise NewerSchemaError(name, schema, SCHEMA)
     problems: list[str] = []
-    result = codec.convert_or_list_problems(found, Lock, NAME, problems)
+    result = decode.convert(found, Lock, NAME, problems)
     if result is None:
         raise ConfigurationError(name, problems)
     rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)
@@ -196,8 +196,8 @@ def recipe_for(wanted: Wanted, source: str | None, path: Path | None) -> Recipe:
 
 def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:
     if source:
-        name = downloads.join(source, NAME)
-        return name, parse(downloads.text_of(source, NAME, offline=offline), name)
+        name = join_address(source, NAME)
+        return name, parse(text_of(source, NAME, offline=offline), name)
     path = path or Path(NAME)
     return str(path), read(path)
 

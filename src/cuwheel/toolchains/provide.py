@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,12 @@ from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
-from cuwheel.support import log
-from cuwheel.toolchains import archives, host_compiler, lock, msvc, providers, settings
-from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.from_archives import Workplace
+from cuwheel.support import log, quoting
+from cuwheel.toolchains import archives, host_compiler, lock, providers, toolchain
+from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import open_store
-from cuwheel.toolchains.surroundings import Surroundings
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe, Toolchain, Wanted
+from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import ProviderName
+
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)
 _SYSTEMS: dict[str, OperatingSystem] = {"linux": "linux", "win32": "windows"}
@@ -90,9 +91,9 @@ def _complete(
     machine: World, toolkit: Installed, compiler: HostCompiler | None, trail: tuple[Attempt, ...]
 ) -> Toolchain:
     compiler = toolkit.host_compiler or compiler
-    chosen = settings.settings(toolkit, compiler)
+    chosen = toolchain.settings_for(toolkit, compiler)
     if compiler and compiler.kind == "msvc":
-        chosen = (*chosen, *msvc.settings(machine, compiler))
+        chosen = (*chosen, *host_compiler.msvc_settings(machine, compiler))
     return Toolchain(toolkit=toolkit, host_compiler=compiler, settings=chosen, trail=trail)
 
 
@@ -204,7 +205,7 @@ def _cpu(around: Surroundings) -> str:
 def _compiler(request: ToolchainRequest, chosen: Recipe | Installed) -> HostCompiler | None:
     if request.host_compiler == "" or chosen.provider in ("conda", "container"):  # none is wanted, or they bring one
         return None
-    return host_compiler.choose(World.here(), toolkits.find_toolkit(chosen.cuda), request.host_compiler)
+    return host_compiler.choose_host_compiler(World.here(), toolkits.find_toolkit(chosen.cuda), request.host_compiler)
 
 
 def installed_like(request: ToolchainRequest) -> tuple[Installed, ...]:
@@ -234,3 +235,38 @@ def remove(
     for each in doomed:
         store.remove(each)
     return doomed, sum(each.size for each in doomed) + (store.remove_downloads() if downloads else 0)
+
+
+# Archives into a folder, to be carried to a machine without a network.
+
+# A toolkit of the system, of conda or in an image is not a set of archives.
+_IN_ARCHIVES = ("index", "redist", "debian")
+
+
+def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, ...]]:
+    chosen = tuple(name for name in request.providers or providers.ORDER if name in _IN_ARCHIVES)
+    if not chosen:
+        words = ("cuwheel", "toolchain", "fetch", request.version, "--provider", ",".join(_IN_ARCHIVES))
+        raise UnavailableError(
+            f"{', '.join(request.providers)} cannot be fetched into a folder",
+            hint=quoting.here([*words, "--to", str(folder)]),
+        )
+    decision = decide(dataclasses.replace(request, providers=chosen))  # noqa: TID251 - a request
+    recipe = _recipe_with_addresses(decision.chosen)
+    if request.dry_run:
+        return recipe, ()
+    files = archives.copy_to(folder, recipe.archives, decision.supply)
+    sized = zip(recipe.archives, files, strict=True)
+    recipe = replace(recipe, archives=tuple(replace(each, size=path.stat().st_size) for each, path in sized))
+    more = lock.all_requirements(recipe.cuda, recipe.platform, request.locked)
+    for each in more:
+        wanted = archives.with_addresses(each.archive, offline=request.offline)
+        files += archives.copy_to(folder, wanted, decision.supply)
+    lock.update(folder / lock.NAME, lock.locked(recipe), *more)
+    return recipe, tuple(dict.fromkeys(files))
+
+
+def _recipe_with_addresses(chosen: Recipe | Installed) -> Recipe:
+    if isinstance(chosen, Recipe):
+        return chosen
+    return replace(lock.locked(chosen).recipe(), archives=chosen.archives)  # with addresses on this machine, too

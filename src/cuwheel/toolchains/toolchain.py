@@ -1,18 +1,28 @@
-"""What the providers decide and what the store keeps: frozen values."""
+"""A toolchain: what the providers decide and the store keeps, its variables, its commands, and what to know of it."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from cuwheel.errors import UsageError
+from cuwheel.facts import toolchains, toolkits
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
+from cuwheel.machine.world import World
 from cuwheel.network import addresses
-from cuwheel.support import codec, files
+from cuwheel.support import codec, files, quoting
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
@@ -155,3 +165,136 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     @property
     def prefix(self) -> tuple[str, ...]:
         return self.toolkit.prefix
+
+
+# The variables by which build systems find a toolkit and its host compiler.
+
+_ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
+_COMPILERS = ("NVCC_CCBIN", "CUDAHOSTCXX")
+
+
+def settings_for(toolkit: Installed, compiler: HostCompiler | None) -> tuple[Setting, ...]:
+    return tuple(_settings_for(toolkit, compiler))
+
+
+def _settings_for(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Setting]:
+    yield from (Setting(name=name, value=toolkit.root) for name in _ROOTS)
+    windows = toolkit.platform.startswith("windows")
+    yield Setting(name="CUDACXX", value=nvcc_of(toolkit))
+    if windows:
+        folders = [f"{toolkit.root}\\bin", f"{toolkit.root}\\bin\\x86_64"]  # the second holds the libraries of wheels
+        yield Setting(name="PATH", value=";".join(folders), how="prepend")
+    else:
+        yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
+    if compiler:
+        yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
+        if not toolchains.reads_ccbin(toolkit.cuda):
+            yield from (
+                Setting(name=name, value=value) for name, value in toolchains.ccbin(toolkit.cuda, compiler.path).items()
+            )
+    if stubs := _stubs(toolkit):
+        yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")
+
+
+def nvcc_of(toolkit: Installed) -> str:
+    """The program."""
+    windows = toolkit.platform.startswith("windows")
+    return f"{toolkit.root}\\bin\\nvcc.exe" if windows else f"{toolkit.root}/bin/nvcc"
+
+
+def _stubs(toolkit: Installed) -> str | None:
+    """The folder with a libcuda.so to link with. What is in an image cannot be looked at, and has one."""
+    if toolkit.prefix and not toolkit.archives:
+        return f"{toolkit.root}/lib64/stubs"
+    places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
+    return next((str(place) for place in places if (place / "libcuda.so").exists()), None)
+
+
+def must_be_outside(made: Toolchain) -> None:
+    """A shell's variables do not lead into a container."""
+    if made.prefix:
+        hint = "run inside: " + " ".join(made.prefix)
+        raise UsageError(f"this CUDA {made.toolkit.cuda} is in a container", hint=hint)
+
+
+def shell_lines(chosen: Iterable[Setting]) -> tuple[str, ...]:
+    """For the shell that cuwheel was started from to eval."""
+    shell = quoting.shell_here()
+    return tuple(
+        quoting.set_variables({each.name: each.value}, shell, prepend=(each.name,) if each.how == "prepend" else ())
+        for each in chosen
+    )
+
+
+def apply_settings(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment with these settings in it."""
+    result = dict(environ)
+    for each in chosen:
+        before = result.get(each.name) if each.how == "prepend" else None
+        result[each.name] = f"{each.value}{os.pathsep}{before}" if before else each.value
+    return result
+
+
+def variables_inside(chosen: Iterable[Setting]) -> dict[str, str]:
+    """For a container, whose own PATH is kept: the compilers are named in full."""
+    return {each.name: each.value for each in chosen if each.name != "PATH"}
+
+
+# Commands where the toolkit is: as they are, or inside a container that sees the folders of the build.
+
+
+def command_where_toolkit_is(
+    toolkit: Installed,
+    words: Sequence[str | Path],
+    *,
+    folders: Sequence[Path] = (),
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """`words` to hand to `process.run`. `folders` are seen inside under the same path, and `environ` is set there."""
+    plain = tuple(str(word) for word in words)
+    if not toolkit.prefix:
+        return plain
+    *run, image = toolkit.prefix
+    mounts = [word for folder in folders for word in ("--volume", f"{folder}:{folder}")]
+    place = ["--workdir", str(cwd)] if cwd else []
+    variables = [word for name, value in (environ or {}).items() for word in ("--env", f"{name}={value}")]
+    return (*run, *mounts, *place, *variables, image, *plain)
+
+
+def run_as_caller() -> tuple[str, ...]:
+    """So that written files belong to the user who started the build."""
+    return ("--user", f"{os.getuid()}:{os.getgid()}")
+
+
+# What to know of a toolchain that is there and may still not do.
+
+
+def examine_toolchain(toolchain: Toolchain) -> tuple[Finding, ...]:
+    return tuple(finding for note in NOTES for finding in note(toolchain))
+
+
+def _glibc(toolchain: Toolchain) -> Iterator[Finding]:
+    here = World.here().libc_version
+    row = toolkits.find_toolkit(toolchain.toolkit.cuda)
+    if here and not toolchain.prefix and toolchain.provider != "conda" and (clash := toolkits.glibc_clash(row, here)):
+        yield Finding(
+            rule="glibc-too-new",
+            severity="warning",
+            message=f"CUDA {row.version}'s headers do not compile with glibc {here}: both declare {clash.symbols[0]}",
+            evidence=(f"from glibc {clash.glibc} on, up to CUDA {clash.last_broken}",),
+            fix=f"cuwheel toolchain install {row.version} --provider conda,container",
+        )
+
+
+def _no_compiler(toolchain: Toolchain) -> Iterator[Finding]:
+    if toolchain.host_compiler is None and not toolchain.prefix:
+        yield Finding(
+            rule="host-compiler-missing",
+            severity="warning",
+            message="no host compiler was chosen: nvcc uses what it finds",
+            fix=f"cuwheel toolchain install {toolchain.toolkit.cuda}",
+        )
+
+
+NOTES: tuple[Callable[[Toolchain], Iterator[Finding]], ...] = (_glibc, _no_compiler)

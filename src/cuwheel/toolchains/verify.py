@@ -14,7 +14,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.support import process
-from cuwheel.toolchains import commands, settings
+from cuwheel.toolchains.toolchain import apply_settings, command_where_toolkit_is, nvcc_of, variables_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ class _Bench:
 
     def __init__(self, toolchain: Toolchain, folder: Path) -> None:
         self.toolchain, self.folder = toolchain, folder
-        self.environ = settings.applied(toolchain.settings, _plain_environment())
+        self.environ = apply_settings(toolchain.settings, _plain_environment())
         self.seconds = 0.0
         self.claimed: tuple[Arch, ...] = ()
         self.found: tuple[Arch, ...] = ()
@@ -101,12 +101,12 @@ class _Bench:
         )
 
     def nvcc(self, *arguments: str) -> str:
-        command = commands.command(
+        command = command_where_toolkit_is(
             self.toolchain.toolkit,
-            [settings.nvcc(self.toolchain.toolkit), *arguments],
+            [nvcc_of(self.toolchain.toolkit), *arguments],
             folders=[self.folder],
             cwd=self.folder,
-            environ=settings.inside(self.toolchain.settings),
+            environ=variables_inside(self.toolchain.settings),
         )
         done = process.run(command, timeout=_COMPILE_S, env=self.environ, cwd=self.folder)
         self.seconds += done.seconds

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuwheel import api
-from cuwheel.building import jobs, variables
+from cuwheel.building import jobs, workspace
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, Project, Tree
 from cuwheel.machine.resources import Share
 from cuwheel.network.venvs import Python
-from cuwheel.toolchains import settings
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain
+from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,10 +44,10 @@ def toolchain(*, root: str = "/store/kit", prefix: tuple[str, ...] = (), compone
         prefix=prefix,
     )
     compiler = HostCompiler(kind="gcc", version="12.2.0", path="g++" if prefix else "/usr/bin/g++-12", found_via="test")
-    return Toolchain(toolkit=kit, host_compiler=compiler, settings=settings.settings(kit, compiler))
+    return Toolchain(toolkit=kit, host_compiler=compiler, settings=settings_for(kit, compiler))
 
 
-def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: Any) -> variables.Given:
+def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: Any) -> workspace.VariableInputs:
     values: dict[str, Any] = {
         "table": Table(),
         "plan": plan(),
@@ -59,7 +58,7 @@ def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: A
         "caller": caller or {},
         "epoch": 1000000000,
     }
-    return variables.Given(**(values | changes))
+    return workspace.VariableInputs(**(values | changes))
 
 
 def order(folder: Path, table: Table | None = None, **changes: Any) -> BuildContext:
@@ -77,6 +76,6 @@ def job(folder: Path, table: Table | None = None, *, made_by: Toolchain | None =
     inside = bool(made_by and made_by.prefix)
     planned = changes.pop("plan", None) or plan()
     caller = changes.pop("caller", {})
-    return jobs.make(
+    return jobs.make_job(
         order(folder, table, **changes), planned, made_by or toolchain(), "3.11", None if inside else PYTHON, caller
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.building import build_tools, jobs, workspace
+from cuwheel.building import jobs, workspace
 from cuwheel.building.tables import Table
 from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
@@ -26,7 +26,7 @@ def spelling(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_tools, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
+    monkeypatch.setattr(jobs, "versions_on_path", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
 
 
 def test_a_job_is_decided_whole(tmp_path: Path) -> None:
@@ -125,14 +125,14 @@ def test_the_oldest_python_comes_first_and_those_that_the_project_refuses_are_to
 def test_cmake_and_ninja_come_from_the_index_where_the_systems_will_not_do(
     backend: str, before: tuple[str, ...], archs: list[str], minimum: str, there: dict[str, str], expected: list[str]
 ) -> None:
-    assert list(build_tools.requirements(backend, before, map(Arch.parse, archs), minimum, there)) == expected
+    assert list(jobs.build_tool_requirements(backend, before, map(Arch.parse, archs), minimum, there)) == expected
 
 
 def test_the_newest_minimum_of_the_sources_counts(tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required( VERSION 3.22.1...3.30)\n")
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc" / "CMakeLists.txt").write_text("# x\n  CMAKE_MINIMUM_REQUIRED(VERSION 3.26 FATAL_ERROR)\n")
-    assert build_tools.minimum(tmp_path, ["CMakeLists.txt", "csrc/CMakeLists.txt", "gone/CMakeLists.txt"]) == "3.26"
+    assert jobs.minimum_cmake(tmp_path, ["CMakeLists.txt", "csrc/CMakeLists.txt", "gone/CMakeLists.txt"]) == "3.26"
 
 
 @pytest.mark.parametrize(
@@ -157,19 +157,19 @@ def test_as_much_at_once_as_cores_and_memory_allow(
 def test_only_the_same_inputs_are_resumed_and_only_an_unchanged_wheel(tmp_path: Path) -> None:
     wheel = tmp_path / "x.whl"
     wheel.write_bytes(b"wheel")
-    workspace.note(tmp_path, Built(key="k", wheel=str(wheel), sha256=files.sha256(wheel)))
-    assert workspace.earlier(tmp_path, "other") is None
-    found = workspace.earlier(tmp_path, "k")
+    workspace.note_result(tmp_path, Built(key="k", wheel=str(wheel), sha256=files.sha256(wheel)))
+    assert workspace.earlier_result(tmp_path, "other") is None
+    found = workspace.earlier_result(tmp_path, "k")
     assert found
     assert found.wheel == str(wheel)
     wheel.write_bytes(b"changed")
-    assert workspace.earlier(tmp_path, "k") is None
+    assert workspace.earlier_result(tmp_path, "k") is None
     (tmp_path / "done.json").write_text('{"key": "k"')
-    assert workspace.earlier(tmp_path, "k") is None
+    assert workspace.earlier_result(tmp_path, "k") is None
 
 
 def test_a_job_starts_clean_and_keeps_its_logs(tmp_path: Path) -> None:
-    folder = workspace.place(Store(tmp_path), name="Demo", cuda="13.0", archs=("sm_90",), python="3.11")
+    folder = workspace.job_folder(Store(tmp_path), name="Demo", cuda="13.0", archs=("sm_90",), python="3.11")
     locked = folder / "src" / "locked"
     locked.mkdir(parents=True)
     (locked / "file").touch()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building import share_choice
+from cuwheel.building import shares
 from cuwheel.building.request import BuildRequest
 from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import Wishes
@@ -28,21 +28,21 @@ ONE = plans.plan_for(["9.0"], ("13.0",), Wishes(native=True, ptx=False)).jobs
     ],
 )
 def test_on_a_cluster(plan: tuple[Job, ...], slots: int, by_shares: bool, why: str) -> None:  # noqa: FBT001
-    found = share_choice.on_cluster(BuildRequest("."), plan, slots)
+    found = shares.choose_on_cluster(BuildRequest("."), plan, slots)
     assert found.by_shares is by_shares
     assert why in found.findings[0].message
 
 
 def test_here_it_needs_a_cache_that_has_most_of_them() -> None:
     names = ["sm_80", "sm_89", "sm_90"]
-    assert share_choice.here(BuildRequest("."), names, names[:2]).by_shares
-    assert not share_choice.here(BuildRequest("."), names, names[:1]).by_shares
-    assert not share_choice.here(BuildRequest("."), names[:1], names[:1]).by_shares
+    assert shares.choose_here(BuildRequest("."), names, names[:2]).by_shares
+    assert not shares.choose_here(BuildRequest("."), names, names[:1]).by_shares
+    assert not shares.choose_here(BuildRequest("."), names[:1], names[:1]).by_shares
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_what_somebody_says_is_done(said: bool) -> None:  # noqa: FBT001
     request = BuildRequest(".", shares=said)
-    assert share_choice.here(request, ["a", "b"], []).by_shares is said
-    assert share_choice.on_cluster(request, THREE, 1).by_shares is said
-    assert share_choice.on_cluster(BuildRequest(".", providers=["container"]), THREE, 9).by_shares is False
+    assert shares.choose_here(request, ["a", "b"], []).by_shares is said
+    assert shares.choose_on_cluster(request, THREE, 1).by_shares is said
+    assert shares.choose_on_cluster(BuildRequest(".", providers=["container"]), THREE, 9).by_shares is False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building import pyproject, source, trees
+from cuwheel.building import pyproject, sources
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from tests.fixtures import systems
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_git", lambda *_: None)
+    monkeypatch.setattr(sources, "_git", lambda *_: None)
 
 
 def fill(folder: Path, *names: str, text: str = "x") -> Path:
@@ -34,7 +34,7 @@ def test_what_builds_and_environments_leave_behind_is_no_source(tmp_path: Path) 
     fill(tmp_path, "pyproject.toml", "pkg/build/__init__.py", "pkg/dist/a.py", "setup.cfg")
     fill(tmp_path, "build/x.o", "dist/x.whl", ".git/HEAD", "pkg/__pycache__/a.pyc", "x.egg-info/PKG-INFO", "out/a.whl")
     fill(tmp_path, "env/pyvenv.cfg", "env/bin/python", "target/CACHEDIR.TAG", "target/x.so", ".tox/a")
-    found = source.survey(tmp_path, ".", [tmp_path / "out"])
+    found = sources.survey_source(tmp_path, ".", [tmp_path / "out"])
     assert found.files == ("pkg/build/__init__.py", "pkg/dist/a.py", "pyproject.toml", "setup.cfg")
 
 
@@ -45,7 +45,7 @@ def test_links_that_lead_out_are_left_and_told(tmp_path: Path) -> None:
     (folder / "out.cu").symlink_to("../secret")
     (folder / "absolute").symlink_to(folder / "pkg")
     (folder / "folder").symlink_to("pkg")
-    found = source.survey(folder, ".", [])
+    found = sources.survey_source(folder, ".", [])
     assert found.files == ("folder", "in.cu", "pkg/a.cu", "pyproject.toml")
     assert found.left_out == ("absolute", "out.cu")
 
@@ -55,9 +55,9 @@ def test_a_copy_is_the_same_and_hashes_the_same(tmp_path: Path) -> None:
     (folder / "run.sh").chmod(0o755)
     (folder / "in.cu").symlink_to("pkg/a.cu")
     os.utime(folder / "pkg" / "a.cu", (1000, 1000))
-    found = source.survey(folder, ".", [])
-    trees.copy(found, tmp_path / "copy")
-    again = source.survey(tmp_path / "copy", ".", [])
+    found = sources.survey_source(folder, ".", [])
+    sources.copy_tree(found, tmp_path / "copy")
+    again = sources.survey_source(tmp_path / "copy", ".", [])
     assert (again.files, again.sha256) == (found.files, found.sha256)
     assert (tmp_path / "copy" / "pkg" / "a.cu").stat().st_mtime == 1000
     assert os.access(tmp_path / "copy" / "run.sh", os.X_OK)
@@ -68,9 +68,9 @@ def test_a_copy_is_the_same_and_hashes_the_same(tmp_path: Path) -> None:
 def test_the_hash_is_of_names_contents_and_run_bits(tmp_path: Path, change: str) -> None:
     folder = fill(tmp_path, "pyproject.toml", "a.cu", "b.cu")
     (folder / "l").symlink_to("a.cu")
-    before = source.survey(folder, ".", []).sha256
+    before = sources.survey_source(folder, ".", []).sha256
     os.utime(folder / "a.cu", (5, 5))
-    assert source.survey(folder, ".", []).sha256 == before
+    assert sources.survey_source(folder, ".", []).sha256 == before
     if change == "text":
         (folder / "a.cu").write_text("y")
     elif change == "name":
@@ -80,7 +80,7 @@ def test_the_hash_is_of_names_contents_and_run_bits(tmp_path: Path, change: str)
     else:
         (folder / "l").unlink()
         (folder / "l").symlink_to("b.cu")
-    assert source.survey(folder, ".", []).sha256 != before
+    assert sources.survey_source(folder, ".", []).sha256 != before
 
 
 def test_no_room_for_a_copy_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_no_room_for_a_copy_is_told_with_the_way_out(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("shutil.copy2", full)
     with pytest.raises(UnreadableError, match="No space left") as caught:
-        trees.copy(source.survey(folder, ".", []), tmp_path / "copy")
+        sources.copy_tree(sources.survey_source(folder, ".", []), tmp_path / "copy")
     assert "CUWHEEL_CACHE" in caught.value.hint
 
 
@@ -111,15 +111,15 @@ def archive(path: Path, members: dict[str, Any]) -> Path:
 @systems.NO_LINKS
 def test_an_sdist_is_unpacked_once(tmp_path: Path) -> None:
     path = archive(tmp_path / "x-1.0.tar.gz", {"x-1.0/pyproject.toml": b"", "x-1.0/l": (tarfile.SYMTYPE, "a.cu")})
-    found = source.obtain(str(path), tmp_path / "cache")
+    found = sources.obtain_source(str(path), tmp_path / "cache")
     assert found.files == ("l", "pyproject.toml")
-    assert found.folder == source.obtain(str(path), tmp_path / "cache").folder
+    assert found.folder == sources.obtain_source(str(path), tmp_path / "cache").folder
 
 
 def test_a_zip_is_a_source_too(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x-1.0.zip", "w") as file:
         file.writestr("x-1.0/setup.py", "")
-    assert source.obtain(str(tmp_path / "x-1.0.zip"), tmp_path / "cache").files == ("setup.py",)
+    assert sources.obtain_source(str(tmp_path / "x-1.0.zip"), tmp_path / "cache").files == ("setup.py",)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_zip_is_a_source_too(tmp_path: Path) -> None:
 def test_archives_that_are_no_sources_leave_nothing(tmp_path: Path, members: dict[str, Any]) -> None:
     path = archive(tmp_path / "x-1.0.tar.gz", members)
     with pytest.raises(MalformedError):
-        source.obtain(str(path), tmp_path / "cache")
+        sources.obtain_source(str(path), tmp_path / "cache")
     assert list((tmp_path / "cache" / "sources").iterdir()) == []
     assert not (tmp_path / "out").exists()
 
@@ -148,7 +148,7 @@ def test_archives_that_are_no_sources_leave_nothing(tmp_path: Path, members: dic
 def test_what_is_no_archive_is_said_so(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar.gz").write_bytes(content)
     with pytest.raises(MalformedError):
-        source.obtain(str(tmp_path / "x.tar.gz"), tmp_path / "cache")
+        sources.obtain_source(str(tmp_path / "x.tar.gz"), tmp_path / "cache")
 
 
 @pytest.mark.parametrize("mode", ["gz", "xz"])
@@ -164,17 +164,17 @@ def test_an_archive_that_is_damaged_in_its_midst(tmp_path: Path, mode: str) -> N
     data[middle : middle + 5000] = b"\xff" * 5000
     path.write_bytes(data)
     with pytest.raises(MalformedError, match="cannot be unpacked"):
-        source.obtain(str(path), tmp_path / "cache")
+        sources.obtain_source(str(path), tmp_path / "cache")
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        source.obtain(str(tmp_path / "nowhere"), tmp_path)
+        sources.obtain_source(str(tmp_path / "nowhere"), tmp_path)
     (tmp_path / "x-1-py3-none-any.whl").touch()
     with pytest.raises(UsageError, match="already built"):
-        source.obtain(str(tmp_path / "x-1-py3-none-any.whl"), tmp_path)
+        sources.obtain_source(str(tmp_path / "x-1-py3-none-any.whl"), tmp_path)
     with pytest.raises(CuwheelError, match="--offline"):
-        source.obtain("demo==1.0", tmp_path, offline=True)
+        sources.obtain_source("demo==1.0", tmp_path, offline=True)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path)
     folder = fill(tmp_path / "source", "pyproject.toml")
     (folder / "circle").symlink_to("circle")
     (folder / "nowhere").symlink_to("gone")
-    found = source.survey(folder, ".", [])
-    trees.copy(found, tmp_path / "copy")
+    found = sources.survey_source(folder, ".", [])
+    sources.copy_tree(found, tmp_path / "copy")
     assert found.files == ("circle", "nowhere", "pyproject.toml")
     assert (tmp_path / "copy" / "circle").readlink().name == "circle"
 
@@ -277,17 +277,17 @@ def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path)
 def test_a_copy_of_what_may_not_be_written_can_be(tmp_path: Path) -> None:
     folder = fill(tmp_path / "source", "pyproject.toml", "run.sh")
     (folder / "run.sh").chmod(0o555)
-    found = source.survey(folder, ".", [])
-    trees.copy(found, tmp_path / "copy")
+    found = sources.survey_source(folder, ".", [])
+    sources.copy_tree(found, tmp_path / "copy")
     assert (tmp_path / "copy" / "run.sh").stat().st_mode & 0o777 == 0o755
-    assert source.survey(tmp_path / "copy", ".", []).sha256 == found.sha256
+    assert sources.survey_source(tmp_path / "copy", ".", []).sha256 == found.sha256
 
 
 def test_a_source_that_holds_more_than_sources_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_LARGE", 100)
+    monkeypatch.setattr(sources, "_LARGE", 100)
     fill(tmp_path, "pyproject.toml")
-    assert not list(source.findings(source.survey(tmp_path, ".", [])))
+    assert not list(sources.findings(sources.survey_source(tmp_path, ".", [])))
     fill(tmp_path, "data/train.bin", text="x" * 200)
-    (told,) = source.findings(source.survey(tmp_path, ".", []))
+    (told,) = sources.findings(sources.survey_source(tmp_path, ".", []))
     assert told.rule == "large-source"
     assert told.evidence[0].startswith("data/train.bin: 200")

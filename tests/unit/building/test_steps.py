@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.building import build_tools, finishing, source
+from cuwheel.building import finishing, jobs, sources
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.steps import Steps
 from cuwheel.building.values import MadeWheel
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_git", lambda *_: None)
-    monkeypatch.setattr(build_tools, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
+    monkeypatch.setattr(sources, "_git", lambda *_: None)
+    monkeypatch.setattr(jobs, "versions_on_path", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
     monkeypatch.setattr("cuwheel.network.venvs.find_python", _python)
     monkeypatch.setattr(provide, "provide", _provide)
 

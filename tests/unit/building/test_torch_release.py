@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.building.requirements import torch_release
+from cuwheel.building.environment import torch_release
 from cuwheel.facts import torch
 from cuwheel.facts.arch import Arch
 from cuwheel.verdicts.planning import plans

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building import variables
+from cuwheel.building import workspace
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
 from cuwheel.network import venvs
@@ -22,8 +22,8 @@ NAMED = (
 )
 
 
-def seen(given: variables.Given) -> dict[str, str]:
-    return {each.name: each.value for each in variables.settings(given)}
+def seen(given: workspace.VariableInputs) -> dict[str, str]:
+    return {each.name: each.value for each in workspace.job_settings(given)}
 
 
 def test_everything_that_matters_is_set(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_indexes_proxies_and_what_is_asked_for_pass(tmp_path: Path) -> None:
 def test_the_toolkit_comes_before_every_other_nvcc_and_the_environment_before_all(tmp_path: Path) -> None:
     folders = seen(world.given(tmp_path))["PATH"].split(os.pathsep)
     assert folders[:2] == [str(venvs.interpreter(tmp_path / "venv").parent), "/store/kit/bin"]
-    assert folders[-1] == variables.SYSTEM_PATH[-1]
+    assert folders[-1] == workspace.SYSTEM_PATH[-1]
 
 
 def test_what_lies_in_the_users_home_is_still_found(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_parts_of_the_toolkit_are_named_as_projects_ask_for_them(tmp_path: Path)
     ],
 )
 def test_the_c_compiler_beside_a_cxx_one(tmp_path: Path, cxx: str, cc: str) -> None:
-    assert variables.c_compiler(str(tmp_path / cxx)) == ""
+    assert workspace.c_compiler(str(tmp_path / cxx)) == ""
     (tmp_path / cc).touch()
-    assert variables.c_compiler(str(tmp_path / cxx)) == str(tmp_path / cc)
-    assert variables.c_compiler(cxx) == cc  # by name alone: it is in an image
+    assert workspace.c_compiler(str(tmp_path / cxx)) == str(tmp_path / cc)
+    assert workspace.c_compiler(cxx) == cc  # by name alone: it is in an image
 
 
 @systems.NO_MODES
@@ -133,6 +133,6 @@ def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o755)
     (tmp_path / "rustc").chmod(0o644)
-    found = dict(variables.links(f"{tmp_path}:/usr/bin"))
+    found = dict(workspace.tool_links(f"{tmp_path}:/usr/bin"))
     assert found.get("cargo") == str(tmp_path / "cargo")
     assert {"gcc", "nvcc", "rustc"}.isdisjoint(found)

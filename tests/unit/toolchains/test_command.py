@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.cli import main
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.toolchains import host_compiler, settings
+from cuwheel.toolchains import host_compiler, toolchain
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Setting
 from tests.fixtures import systems
@@ -27,7 +27,7 @@ COMPILER = HostCompiler(kind="gcc", version="12.2.0", path="/opt/my gcc/g++", fo
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / ("a-folder-with-quite-a-long-name-" * 2) / "it's here"
     monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
-    monkeypatch.setattr(host_compiler, "choose", lambda *_: COMPILER)
+    monkeypatch.setattr(host_compiler, "choose_host_compiler", lambda *_: COMPILER)
     components = ("nvcc", "cudart", "cccl", "nvvm")
 
     def whole(scratch: Path, final: Path) -> Installed:
@@ -117,9 +117,9 @@ def test_mistakes(words: list[str], code: int, message: str, hint: str, capsys: 
 @systems.LINUX_PATHS
 def test_settings_are_applied() -> None:
     chosen = (Setting(name="A", value="1"), Setting(name="PATH", value="/t/bin", how="prepend"))
-    assert settings.applied(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}
-    assert settings.applied(chosen, {}) == {"PATH": "/t/bin", "A": "1"}
-    assert settings.lines(chosen) == ('export A="1"', 'export PATH="/t/bin:$PATH"')
+    assert toolchain.apply_settings(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}
+    assert toolchain.apply_settings(chosen, {}) == {"PATH": "/t/bin", "A": "1"}
+    assert toolchain.shell_lines(chosen) == ('export A="1"', 'export PATH="/t/bin:$PATH"')
 
 
 def test_of_several_the_one_without_what_was_not_asked_for(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

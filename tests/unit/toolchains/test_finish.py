@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.toolchains import debian_layout, finish
+from cuwheel.toolchains import archives, workplace
 
 INDEX = ("bin/nvcc", "nvvm/bin/cicc", "include/cuda.h", "lib/libcudart.so.13", "lib/libx.so.9", "lib/libx.so.10.2")
 
@@ -20,7 +20,7 @@ def files(root: Path, *names: str) -> Path:
 def root(tmp_path: Path) -> Path:
     root = files(tmp_path / "root", *INDEX)
     (root / "lib" / "libgone.so").symlink_to("libgone.so.1")
-    finish.finish(root, "x86_64")
+    workplace.complete_toolkit(root, "x86_64")
     return root
 
 
@@ -35,19 +35,19 @@ def test_what_wheels_lack_is_put_right(root: Path) -> None:
 
 
 def test_nothing_is_done_twice(root: Path) -> None:
-    finish.finish(root, "x86_64")
+    workplace.complete_toolkit(root, "x86_64")
     assert len(list((root / "lib").iterdir())) == 6
 
 
 def test_nvidias_own_stub_is_kept(tmp_path: Path) -> None:
     root = files(tmp_path / "root", *INDEX, "lib/stubs/libcuda.so")
-    finish.finish(root, "x86_64")
+    workplace.complete_toolkit(root, "x86_64")
     assert b"ELF" not in (root / "lib" / "stubs" / "libcuda.so").read_bytes()
 
 
 def test_version() -> None:
-    assert finish.version_in("Cuda compilation tools, release 12.4, V12.4.131\nBuild x") == "12.4.131"
-    assert finish.version_in("command not found") is None
+    assert workplace.version_in("Cuda compilation tools, release 12.4, V12.4.131\nBuild x") == "12.4.131"
+    assert workplace.version_in("command not found") is None
 
 
 def test_debians_places(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_debians_places(tmp_path: Path) -> None:
     )  # fmt: skip
     (unpacked / "usr/lib/nvidia-cuda-toolkit/bin/nvcc").write_text("the real one")
     root = tmp_path / "root"
-    debian_layout.arrange(unpacked, root)
+    archives.arrange_debian_files(unpacked, root)
     found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     assert found == {
         "bin/nvcc", "bin/nvcc.profile", "bin/ptxas", "bin/crt/link.stub", "nvvm/bin/cicc",

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolkits
+from cuwheel.facts import toolchains, toolkits
 from cuwheel.machine.world import World
 from cuwheel.network import venvs
 from cuwheel.support import process
@@ -16,8 +16,8 @@ from cuwheel.toolchains import archives, provide, providers
 from cuwheel.toolchains.providers import index, redist, system
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.surroundings import Surroundings
 from cuwheel.toolchains.toolchain import Archive, Wanted
+from cuwheel.toolchains.workplace import Surroundings
 from tests.fixtures import systems
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST = Wanted(
-    toolkit=toolkits.find_toolkit("12.4"), components=toolkits.with_base([]), providers=("redist",), cpu="x86_64"
+    toolkit=toolkits.find_toolkit("12.4"), components=toolchains.with_base([]), providers=("redist",), cpu="x86_64"
 )
 NEW = replace(REQUEST, toolkit=toolkits.find_toolkit("13.0"))
 
@@ -129,9 +129,9 @@ class TestRedist:
             asked.extend(requirements)
             return (Archive(kind="wheel", name="nvidia-nccl-cu12", version="2", file="n.whl", sha256="b" * 64),)
 
-        monkeypatch.setattr(archives, "resolve", resolve)
+        monkeypatch.setattr(archives, "resolve_wheels", resolve)
         place = mirror(tmp_path / "m", "12.4.1", **whole())
-        request = replace(REQUEST, redist_url=place, components=toolkits.with_base(["nccl"]))
+        request = replace(REQUEST, redist_url=place, components=toolchains.with_base(["nccl"]))
         assert redist.decide(request, around).archives[-1].name == "nvidia-nccl-cu12"
         assert asked == ["nvidia-nccl-cu12"]
 
@@ -151,8 +151,8 @@ class TestIndex:
                 Archive(kind="wheel", name=name, version=version, file="f", sha256="") for name, version in names
             )
 
-        monkeypatch.setattr(archives, "resolve", resolve)
-        request = replace(NEW, components=toolkits.with_base(["cudnn"]))
+        monkeypatch.setattr(archives, "resolve_wheels", resolve)
+        request = replace(NEW, components=toolchains.with_base(["cudnn"]))
         found = index.decide(request, around)
         assert asked == ["cuda-toolkit[nvcc,cudart,cccl,nvvm,crt,cublas]==13.0.*", "nvidia-cudnn-cu13"]
         assert found.release == "13.0.3.0"
@@ -169,7 +169,7 @@ class TestIndex:
                 raise UnavailableError("no such version")
             return (Archive(kind="wheel", name="cuda-toolkit", version="13.0.3.0", file="f", sha256=""),)
 
-        monkeypatch.setattr(archives, "resolve", resolve)
+        monkeypatch.setattr(archives, "resolve_wheels", resolve)
         assert index.release_with("13.0.88") == "13.0.3"
         assert asked == ["cuda-toolkit[nvcc]==13.0.*", "nvidia-cuda-nvcc==13.0.88.*"]
         assert index.release_with("13.0.99") is None
@@ -218,10 +218,10 @@ wheels = [
         monkeypatch.setattr(venvs, "pip", lambda: ["pip"])
         monkeypatch.setattr(venvs, "uv", lambda: "uv")
         fails = False
-        (by_pip,) = archives.resolve(["nvidia-nvvm"], offline=True)
+        (by_pip,) = archives.resolve_wheels(["nvidia-nvvm"], offline=True)
         assert "--no-index" in calls[0]
         fails = True
-        (by_uv,) = archives.resolve(["nvidia-nvvm"], dependencies=False)
+        (by_uv,) = archives.resolve_wheels(["nvidia-nvvm"], dependencies=False)
         assert "--no-deps" in calls[-1]
         assert replace(by_uv, size=None) == replace(by_pip, url=by_uv.url)
         assert by_pip.sha256 == "a" * 64
@@ -231,14 +231,14 @@ wheels = [
         monkeypatch.setattr(venvs, "pip", lambda: None)
         monkeypatch.setattr(venvs, "uv", lambda: None)
         with pytest.raises(UnavailableError, match="neither pip nor uv was found"):
-            archives.resolve(["x"])
+            archives.resolve_wheels(["x"])
 
     def test_addresses_of_what_a_lock_only_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
         named = Archive(kind="wheel", name="a", version="1", file="a.whl", sha256="a" * 64)
         changed = replace(named, name="b", sha256="b" * 64)
         monkeypatch.setattr(
             archives,
-            "resolve",
+            "resolve_wheels",
             lambda *_, **__: (replace(named, url="https://x/a"), replace(changed, sha256="c" * 64, url="https://x/b")),
         )
         assert [each.url for each in archives.with_addresses([named, changed])] == ["https://x/a", ""]
@@ -256,9 +256,9 @@ class TestSystem:
         return root
 
     def test_what_is_missing_is_named(self, root: Path) -> None:
-        components = toolkits.with_base(["cublas", "nvtx"])
+        components = toolchains.with_base(["cublas", "nvtx"])
         assert list(system.missing(root, components)) == ["cublas_v2.h", "libcublas.so", "nvtx3/nvToolsExt.h"]
-        assert list(system.missing(root, toolkits.with_base([]))) == []
+        assert list(system.missing(root, toolchains.with_base([]))) == []
 
     def test_another_version_is_not_taken(self, root: Path, around: Surroundings) -> None:
         assert root.is_dir()
@@ -279,7 +279,7 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
         return Nothing()
 
     monkeypatch.setattr(providers, "provider", unavailable)
-    request = replace(REQUEST, providers=providers.ORDER, components=toolkits.with_base(["cublas"]))
+    request = replace(REQUEST, providers=providers.ORDER, components=toolchains.with_base(["cublas"]))
     with pytest.raises(UnavailableError) as caught:
         providers.decide(request, around, lambda _name: None)
     told = caught.value.message

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from cuwheel.errors import MalformedError
-from cuwheel.toolchains import unpack
+from cuwheel.toolchains import archives
 from cuwheel.toolchains.toolchain import Archive
 from tests.fixtures import systems
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def unpacked(kind: ArchiveKind, path: Path, root: Path) -> dict[str, bytes]:
     root.mkdir(exist_ok=True)
-    unpack.unpack(Archive(kind=kind, name="x", version="1", file=path.name, sha256=""), path, root.resolve())
+    archives.unpack(Archive(kind=kind, name="x", version="1", file=path.name, sha256=""), path, root.resolve())
     return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(root.rglob("*")) if each.is_file()}
 
 
@@ -119,7 +119,7 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, data: bytes) -> N
     ],
 )
 def test_where_files_of_a_wheel_go(name: str, place: str | None) -> None:
-    assert unpack._place_in_wheel(name) == place
+    assert archives._place_in_wheel(name) == place
 
 
 def test_a_wheel_cannot_leave_the_toolkit(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_wheel_cannot_leave_the_toolkit(tmp_path: Path) -> None:
 
 
 def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "_LEAST", 1000)
+    monkeypatch.setattr(archives, "_LEAST", 1000)
     bomb = bytes(20_000_000)
     with tarfile.open(tmp_path / "a.tar.xz", "w:xz") as archive:
         info = tarfile.TarInfo("top/lib/bomb")
@@ -147,7 +147,7 @@ def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_more_files_than_a_toolkit_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "_MOST_FILES", 2)
+    monkeypatch.setattr(archives, "_MOST_FILES", 2)
     path = tar(tmp_path / "a.tar.xz", *((f"top/{number}", FILE, "") for number in range(3)))
     with pytest.raises(MalformedError, match="more than 2 files"):
         unpacked("tar", path, tmp_path / "root")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.building import pipeline, repository
+from cuwheel.building import pipeline, sources
 from cuwheel.building.request import BuildRequest
 from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.proving.measuring import campaign, execution, gpu_samples, journal, measured_environments, sequential
@@ -91,8 +91,8 @@ def _commits(span: Span) -> tuple[str, ...]:
     source = span.source or Path()
     try:
         good, bad = (_commit(source, each) for each in (span.good, span.bad))
-        listed = repository.git(source, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").split()
-        repository.git(source, "merge-base", "--is-ancestor", good, bad)
+        listed = sources.git(source, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").split()
+        sources.git(source, "merge-base", "--is-ancestor", good, bad)
     except ToolError as error:
         reason = (error.output.strip().splitlines() or ["git says no more"])[-1]
         raise UsageError(
@@ -103,7 +103,7 @@ def _commits(span: Span) -> tuple[str, ...]:
 
 
 def _commit(source: Path, text: str) -> str:
-    return repository.git(source, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}").strip()
+    return sources.git(source, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}").strip()
 
 
 def run(plan: Plan, folder: Path, wish: Wish, span: Span, odds: Odds, releases_of: Releases) -> Bisected:
@@ -219,7 +219,7 @@ def _checked_out(source: Path, name: str, to: Path) -> Path:
         to.mkdir(parents=True, exist_ok=True)
         unfinished = to / f".{name}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        repository.git(source, "clone", "--quiet", "--shared", "--no-checkout", source.absolute(), unfinished)
-        repository.git(unfinished, "checkout", "--quiet", "--detach", name)
+        sources.git(source, "clone", "--quiet", "--shared", "--no-checkout", source.absolute(), unfinished)
+        sources.git(unfinished, "checkout", "--quiet", "--detach", name)
         system_calls.rename_over(unfinished, place)
     return place

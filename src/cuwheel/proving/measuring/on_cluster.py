@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import packing, source
+from cuwheel.building import sources
 from cuwheel.building.values import Tree
 from cuwheel.clusters import blobs, engine, target
 from cuwheel.clusters.task import Task
@@ -54,7 +54,7 @@ def run(plan: Plan, folder: Path, wish: Wish, cluster: str) -> None:
         if found.unfinished:
             campaign.settle(writer, found.unfinished, header.mark)
         turns = [each for each in campaign.order(chosen, header.repeats, header.seed) if each not in found.results]
-        tree = source.survey(Path(plan.folder), plan.file, [folder])
+        tree = sources.survey_source(Path(plan.folder), plan.file, [folder])
         notes = _Notes(writer, found.last)
         with engine.opened(target.parse(cluster), files.cache_folder() / "cluster") as machine:
             done = machine.run(_tasks(plan, tree, turns), notes.add)
@@ -66,7 +66,7 @@ def run(plan: Plan, folder: Path, wish: Wish, cluster: str) -> None:
 
 def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
     with tempfile.TemporaryDirectory() as scratch:
-        packed = blobs.add(packing.pack(tree, Path(scratch, _FILES)))
+        packed = blobs.add(sources.pack_source(tree, Path(scratch, _FILES)))
     sent = replace(tree, folder=Path(), asked="")
     for turn in turns:
         given = Given(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)
@@ -111,7 +111,7 @@ def trial(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[st
     """On a worker: one trial, with the warm-ups that it needs. Environments and caches stay for the next one."""
     given = codec.decode(task.parameters, Given)
     store = open_store()
-    tree = packing.unpack(inputs[_FILES], given.tree, store)
+    tree = sources.unpack_packed(inputs[_FILES], given.tree, store)
     plan = trials_file.load(tree.folder / given.file)
     own = store.folder / "cluster" / "trials" / tree.sha256[:16]
     with store.locked("trials"), journal.opened(work) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:

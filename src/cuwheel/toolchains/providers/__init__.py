@@ -12,9 +12,8 @@ from cuwheel.toolchains.toolchain import ProviderName
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cuwheel.toolchains.from_archives import Workplace
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Recipe, Wanted
+    from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
 _ON_WINDOWS: tuple[ProviderName, ...] = ("system", "index")

@@ -12,18 +12,17 @@ from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, process
-from cuwheel.toolchains import finish
-from cuwheel.toolchains import from_archives as _workplace
+from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.store import size_of
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe
+from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.from_archives import Workplace
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
+    from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 _TOOLS = ("micromamba", "mamba", "conda")
 _CREATE_S = 3600.0
@@ -75,12 +74,12 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
         (root / "lib64").symlink_to("lib")
     headers = next((path.parent.parent for path in root.glob("targets/*/include/cuda.h")), root)
     if not any(root.glob("**/stubs/libcuda.so")):
-        finish.write_stub(headers, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+        write_stub(headers, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
     noted = _workplace.installed(
         recipe,
         workplace,
         root=root,
-        version=finish.nvcc_version(root / "bin" / "nvcc"),
+        version=nvcc_version(root / "bin" / "nvcc"),
         host_compiler=_compiler(root),
     )
     return replace(noted, archives=archives, size=size_of(root))

@@ -11,16 +11,15 @@ from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import process
-from cuwheel.toolchains import commands
-from cuwheel.toolchains import from_archives as _workplace
-from cuwheel.toolchains.finish import version_in
+from cuwheel.toolchains import toolchain
+from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.providers import index, redist
 from cuwheel.toolchains.toolchain import HostCompiler, Recipe
+from cuwheel.toolchains.workplace import version_in
 
 if TYPE_CHECKING:
-    from cuwheel.toolchains.from_archives import Workplace
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
+    from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 _ENGINES = ("docker", "podman")
 _ASK_S = 60.0
@@ -38,7 +37,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
         platform=f"linux-{wanted.cpu}",
         components=tuple(row.name for row in wanted.components),
         commands=((engine, "pull", image),),
-        prefix=(engine, "run", "--rm", "--init", *commands.user(), image),
+        prefix=(engine, "run", "--rm", "--init", *toolchain.run_as_caller(), image),
         place=tables().toolchains.container.root,
         found_via=f"{engine}, image {image}",
     )
@@ -81,14 +80,14 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     for command in recipe.commands:
         process.run(command, timeout=_PULL_S)
     if recipe.archives:
-        mounted = replace(_workplace.from_archives(recipe, workplace), prefix=recipe.prefix)
+        mounted = replace(_workplace.install_archives(recipe, workplace), prefix=recipe.prefix)
         mount = ("--volume", f"{mounted.root}:{mounted.root}:ro")
         # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
         compiler = _compiler(mounted)
         return replace(mounted, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
     noted = _workplace.installed(recipe, workplace, root=Path(recipe.place), version="", prefix=recipe.prefix)
     nvcc = f"{recipe.place}/bin/nvcc"
-    output = process.run(commands.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
+    output = process.run(toolchain.command_where_toolkit_is(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
     version = version_in(output)
     if version is None or not version.startswith(f"{recipe.cuda}."):
         raise MalformedError(recipe.prefix[-1], f"its nvcc is {version or 'none'}, not {recipe.cuda}")
@@ -96,6 +95,6 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
 
 
 def _compiler(noted: Installed) -> HostCompiler:
-    words = commands.command(noted, ["g++", "-dumpfullversion", "-dumpversion"])
+    words = toolchain.command_where_toolkit_is(noted, ["g++", "-dumpfullversion", "-dumpversion"])
     version = process.run(words, timeout=_ASK_S).stdout.strip()
     return HostCompiler(kind="gcc", version=version, path="g++", found_via="the image's own")

@@ -15,7 +15,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
 from cuwheel.support import process
-from cuwheel.toolchains import archives, from_archives
+from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.facts.rows.toolchains import DebianSuite
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Wanted
+    from cuwheel.toolchains.workplace import Surroundings
 
 _UPDATE_S = 300.0
 _PROGRAMS = ("apt-get",)
@@ -134,4 +134,4 @@ def _release(found: list[Archive], row: DebianSuite) -> str:
     return match[1]
 
 
-make = from_archives.from_archives
+make = workplace.install_archives

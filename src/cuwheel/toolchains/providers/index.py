@@ -8,15 +8,15 @@ from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
-from cuwheel.toolchains import archives, from_archives
+from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.toolchain import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Archive, Wanted
+    from cuwheel.toolchains.workplace import Surroundings
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
@@ -24,7 +24,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
     requirements = tuple(_requirements(wanted, wanted.components))
-    found = archives.resolve(requirements, offline=wanted.offline)
+    found = archives.resolve_wheels(requirements, offline=wanted.offline)
     meta = tables().toolchains.index.package
     release = next((each.version for each in found if each.name == meta), wanted.asked)
     return Recipe(
@@ -44,7 +44,7 @@ def release_with(compiler: str) -> str | None:
     if not toolkits.nvcc_on_index(minor):
         return None
     try:
-        found = archives.resolve((f"{row.package}[nvcc]=={minor}.*", f"{row.compiler}=={compiler}.*"))
+        found = archives.resolve_wheels((f"{row.package}[nvcc]=={minor}.*", f"{row.compiler}=={compiler}.*"))
     except CuwheelError as error:
         log.debug("the index has no CUDA %s with nvcc %s: %s", minor, compiler, error.message)
         return None
@@ -56,7 +56,7 @@ def libraries(wanted: Wanted, components: Iterable[Component]) -> tuple[Archive,
     """Wheels of single components for toolkits of other providers."""
     requirements = tuple(_requirements(wanted, components))
     meta = tables().toolchains.index.package
-    found = archives.resolve(requirements, offline=wanted.offline) if requirements else ()
+    found = archives.resolve_wheels(requirements, offline=wanted.offline) if requirements else ()
     return tuple(each for each in found if each.name != meta)
 
 
@@ -69,4 +69,4 @@ def _requirements(wanted: Wanted, components: Iterable[Component]) -> Iterator[s
     yield from (row.package.format(major=major) for row in rows if row.package)
 
 
-make = from_archives.from_archives
+make = workplace.install_archives

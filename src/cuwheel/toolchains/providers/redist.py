@@ -13,7 +13,7 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
 from cuwheel.support import codec
-from cuwheel.toolchains import archives, downloads, from_archives
+from cuwheel.toolchains import archives, workplace
 from cuwheel.toolchains.providers import index
 from cuwheel.toolchains.toolchain import Archive, Recipe
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Wanted
+    from cuwheel.toolchains.workplace import Surroundings
 
 _LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -67,7 +67,7 @@ def _listed(base: str, *, offline: bool) -> list[str]:
     if local := addresses.local_path(base):
         return [match[1] for path in local.glob("redistrib_*.json") if (match := _LISTED.fullmatch(path.name))]
     try:
-        page = downloads.text_of(base, "", offline=offline).decode(errors="replace")
+        page = archives.text_of(base, "", offline=offline).decode(errors="replace")
     except CuwheelError:
         return []
     return _LISTED.findall(page)
@@ -75,11 +75,11 @@ def _listed(base: str, *, offline: bool) -> list[str]:
 
 def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
     try:
-        found = codec.decode(downloads.text_of(base, name, offline=offline))
+        found = codec.decode(archives.text_of(base, name, offline=offline))
     except msgspec.DecodeError as error:
-        raise MalformedError(downloads.join(base, name), f"is not a manifest: {error}") from error
+        raise MalformedError(archives.join_address(base, name), f"is not a manifest: {error}") from error
     if not isinstance(found, dict):
-        raise MalformedError(downloads.join(base, name), "is not a manifest: it has no components")
+        raise MalformedError(archives.join_address(base, name), "is not a manifest: it has no components")
     return found
 
 
@@ -114,10 +114,10 @@ def _archive(key: str, version: str, given: Any, base: str) -> Archive:  # noqa:
         name=key,
         version=version,
         file=addresses.file_name(path),
-        url=downloads.join(base, path),
+        url=archives.join_address(base, path),
         sha256=sha256,
         size=int(size) if size.isdigit() else None,
     )
 
 
-make = from_archives.from_archives
+make = workplace.install_archives

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
 from cuwheel.machine import python_environment, toolkits
-from cuwheel.toolchains import finish
-from cuwheel.toolchains import from_archives as _workplace
+from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.toolchain import Recipe
+from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
-    from cuwheel.toolchains.from_archives import Workplace
-    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
+    from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
@@ -77,6 +76,6 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     """Nothing but a note of where it is, and a libcuda to link with where it has none."""
     root = Path(recipe.place)
     if not any((root / folder / "libcuda.so").exists() for folder in ("lib64/stubs", "lib/stubs")):
-        finish.write_stub(root, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
-    version = finish.nvcc_version(root / "bin" / "nvcc")
+        write_stub(root, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+    version = nvcc_version(root / "bin" / "nvcc")
     return _workplace.installed(recipe, workplace, root=root, version=version)

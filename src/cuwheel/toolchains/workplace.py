@@ -1,19 +1,47 @@
-"""What packages leave out of a toolkit, put right: links, run bits, a libcuda to link with."""
+"""Where a toolkit is made: what providers may look at, archives unpacked, and what packages leave out put right."""
 
 from __future__ import annotations
 
 import re
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
-from cuwheel.support import process
-from cuwheel.toolchains import stub
+from cuwheel.machine.world import World
+from cuwheel.support import log, process
+from cuwheel.toolchains import archives, store, stub
+from cuwheel.toolchains.archives import Supply
+from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.toolchain import Installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from cuwheel.machine.profile import Attempt
+    from cuwheel.toolchains.toolchain import HostCompiler, Recipe
+
+
+# What providers may look at: the machine, and the store.
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    machine: World
+    store: Store
+
+    @classmethod
+    def here(cls, store: Store) -> Surroundings:
+        return cls(machine=World.here(), store=store)
+
+    @property
+    def trail(self) -> list[Attempt]:
+        return self.machine.trail
+
+
+# What packages leave out of a toolkit, put right: links, run bits, a libcuda to link with.
 
 _RELEASE = re.compile(r"release \d+\.\d+, V(\d+\.\d+\.\d+)")
 _VERSION_S = 60.0
@@ -21,7 +49,7 @@ _PROGRAM_FOLDERS = ("bin", "nvvm/bin")
 _VERSIONED = re.compile(r"(lib.+?\.so)\.(\d[\d.]*)")
 
 
-def finish(root: Path, cpu: str) -> None:
+def complete_toolkit(root: Path, cpu: str) -> None:
     """Make a folder of unpacked packages a toolkit that CMake, torch and a plain nvcc can use.
 
     Those for Windows need none of it: their libraries have no versions in their names, and cuda.lib is there.
@@ -92,3 +120,51 @@ def _link_libraries(root: Path) -> None:
 
 
 STEPS: tuple[Callable[[Path], None], ...] = (_let_run, _drop_dangling, _link_folders, _link_libraries)
+
+
+# Workplace a toolkit from archives: what index, redist and debian share.
+
+
+class Workplace(Struct, frozen=True, kw_only=True):
+    """`scratch` is filled, and then becomes `final`."""
+
+    scratch: Path
+    final: Path
+    supply: Supply
+
+
+def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
+    root = workplace.scratch.resolve() / "root"
+    root.mkdir()
+    for archive, path in zip(recipe.archives, archives.obtain_archives(recipe.archives, workplace.supply), strict=True):
+        archives.unpack(archive, path, root)
+    complete_toolkit(root, recipe.platform.rpartition("-")[2])
+    log.debug("asking the new nvcc for its version")
+    return installed(recipe, workplace, root=workplace.final / "root", version=nvcc_version(root / "bin" / "nvcc"))
+
+
+def installed(
+    recipe: Recipe,
+    workplace: Workplace,
+    *,
+    root: Path,
+    version: str,
+    host_compiler: HostCompiler | None = None,
+    prefix: tuple[str, ...] = (),
+) -> Installed:
+    return Installed(
+        identity=recipe.identity,
+        provider=recipe.provider,
+        cuda=recipe.cuda,
+        release=recipe.release,
+        version=version,
+        platform=recipe.platform,
+        components=recipe.components,
+        folder=str(workplace.final),
+        root=str(root),
+        size=store.size_of(workplace.scratch),
+        archives=recipe.archives,
+        prefix=prefix,
+        host_compiler=host_compiler,
+        found_via=recipe.found_via,
+    )

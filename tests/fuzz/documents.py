@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import config, pyproject, trees
+from cuwheel.building import config, pyproject, sources
 from cuwheel.building.recording import calls, matrix, reader
 from cuwheel.delivery import (
     attestations,
@@ -35,7 +35,7 @@ from cuwheel.proving import proof
 from cuwheel.proving.measuring import analysis, trials_file
 from cuwheel.proving.measuring import journal as trials_journal
 from cuwheel.support import zstd
-from cuwheel.toolchains import lock, stub, unpack
+from cuwheel.toolchains import archives, lock, stub
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, traced
@@ -247,7 +247,7 @@ class World:
         place.mkdir()
         archive = Archive(kind=kind, name="x", version="1", file="x", sha256="0" * 64)
         try:
-            unpack.unpack(archive, self.file("archive", data[1:]), place)
+            archives.unpack(archive, self.file("archive", data[1:]), place)
         except OSError as error:  # the store says so; of damage it must not be
             if error.errno == errno.EINVAL:
                 raise
@@ -258,7 +258,7 @@ class World:
         cache = self.root / "sources"
         shutil.rmtree(cache, ignore_errors=True)
         try:
-            trees.unpacked(self.file("archive", data[1:]), cache)
+            sources.unpacked(self.file("archive", data[1:]), cache)
         finally:
             self.untouched()
 

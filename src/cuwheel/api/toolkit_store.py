@@ -10,10 +10,11 @@ from cuwheel.report import cache as cache_report
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.support.request_fields import takes_request
-from cuwheel.toolchains import fetch, kept, provide, settings
+from cuwheel.toolchains import kept, provide
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 from cuwheel.toolchains.store import open_store
+from cuwheel.toolchains.toolchain import must_be_outside, shell_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +42,8 @@ def toolchains(*, cache: Path | None = None) -> Toolchain:
 def toolchain_env(request: ToolchainRequest) -> Toolchain:
     """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
     made = provide.find(request)
-    settings.must_be_outside(made)
-    return replace(report.ready("env", made, open_store(request.cache)), lines=settings.lines(made.settings))
+    must_be_outside(made)
+    return replace(report.ready("env", made, open_store(request.cache)), lines=shell_lines(made.settings))
 
 
 @takes_request(ToolchainRequest)
@@ -54,7 +55,7 @@ def toolchain_verify(request: ToolchainRequest) -> Toolchain:
 
 def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
     """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
-    return report.fetched(*fetch.fetch(request, to), to, open_store(request.cache))
+    return report.fetched(*provide.fetch(request, to), to, open_store(request.cache))
 
 
 def toolchain_remove(

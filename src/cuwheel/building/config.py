@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UsageError
-from cuwheel.support import codec, decode, log
+from cuwheel.support import codec, log
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     problems: list[str] = []
     named = _by_field(data, Table, where, problems)
     overriding = _by_override(overrides)
-    decode.convert(named, Table, where, problems)
+    codec.convert_or_list_problems(named, Table, where, problems)
     own = [
         f"{where}.{each}" if where else each
         for each in tables.problems_of_table(codec.convert(_readable(named), Table))
@@ -90,7 +90,7 @@ def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
 def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     """What a recipe says, by field names and checked as every configuration is."""
     named = _by_field(data, Table, where, problems)
-    decode.convert(named, Table, where, problems)
+    codec.convert_or_list_problems(named, Table, where, problems)
     problems += [f"{where}.{each}" for each in tables.problems_of_table(codec.convert(_readable(named), Table))]
     return named
 
@@ -102,13 +102,13 @@ def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # n
     for key, value in named.items():
         if (hint := hints.get(key)) is None:
             continue  # an unknown key, which was reported
-        if decode.is_value(hint) and isinstance(value, dict):
+        if codec.is_value(hint) and isinstance(value, dict):
             good[key] = _readable(value, hint)
         elif typing.get_origin(hint) is dict and isinstance(value, dict):
             good[key] = {name: each for name, each in value.items() if isinstance(each, str)}
         elif key in _LISTS and isinstance(value, list):
             good[key] = [each for each in value if isinstance(each, str)]
-        elif decode.convert({key: value}, type_, "", []) is not None:
+        elif codec.convert_or_list_problems({key: value}, type_, "", []) is not None:
             good[key] = value
     return good
 
@@ -125,7 +125,7 @@ def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | No
         return _from(file)
     for folder in dict.fromkeys((source / below, source)) if source else ():
         own, project = folder / FILE, folder / PYPROJECT
-        also = project.is_file() and _tool(decode.configuration(project)) is not None
+        also = project.is_file() and _tool(codec.read_configuration(project)) is not None
         if own.is_file():
             if also:
                 log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
@@ -136,7 +136,7 @@ def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | No
 
 
 def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
-    data = decode.configuration(path)
+    data = codec.read_configuration(path)
     own = _tool(data)
     if own is not None or path.name == PYPROJECT:
         if not isinstance(own, dict | None):
@@ -153,7 +153,7 @@ def _tool(data: dict[str, Any]) -> Any:  # noqa: ANN401 - a person wrote it
 def _by_override(overrides: Mapping[str, object]) -> dict[str, Any]:
     problems: list[str] = []
     named: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
-    decode.convert(codec.builtins(named), Table, "", problems)
+    codec.convert_or_list_problems(codec.builtins(named), Table, "", problems)
     if problems:
         raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
     return named
@@ -181,13 +181,13 @@ def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str])
 def _value(value: Any, hint: Any, name: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
     if hint is GuardTable and value == _INJECT:
         return {"inject": True}
-    if decode.is_value(hint) and isinstance(value, dict):
+    if codec.is_value(hint) and isinstance(value, dict):
         return _by_field(value, hint, where, problems)
     item = _item(hint)
     if isinstance(value, str) and item is str:
         return [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else [value]
     if isinstance(value, list | tuple):
-        rows = decode.is_value(item)
+        rows = codec.is_value(item)
         return [
             _by_field(each, item, f"{where}[{index}]", problems) if rows and isinstance(each, dict) else each
             for index, each in enumerate(value)
@@ -219,7 +219,7 @@ def _tables() -> Iterator[Any]:
         table = waiting.pop()
         yield table
         hints = typing.get_type_hints(table).values()
-        waiting += [each for hint in hints for each in (hint, _item(hint)) if decode.is_value(each)]
+        waiting += [each for hint in hints for each in (hint, _item(hint)) if codec.is_value(each)]
 
 
 def _as_written(problem: str) -> str:

@@ -25,7 +25,7 @@ from cuwheel.support import extras, files, masking, process
 from cuwheel.toolchains import archives, toolchain
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.toolchain import Archive
-from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.metadata import distributions, site_packages
 from cuwheel.wheel.requirements import checked, parse
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from cuwheel.building.values import Job
 from cuwheel.changes.graft import module_ids
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
-from cuwheel.facts import cmake, versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.spellings import table as spellings
 from cuwheel.machine import resources
@@ -145,7 +145,11 @@ def build_tool_requirements(
 def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
     """The version that is asked for; empty where what was found will do."""
     kinds = {each.suffix or "plain" for each in archs}
-    wanted = [cmake.find_spelling(kind).since for kind in kinds if found is None or not cmake.takes(found, kind)]
+    wanted = [
+        toolkits.find_cmake_spelling(kind).since
+        for kind in kinds
+        if found is None or not toolkits.cmake_takes(found, kind)
+    ]
     if minimum and not (found and versions.at_least(found, minimum)):
         wanted.append(minimum)
     return max(wanted, key=versions.key, default="")

@@ -19,7 +19,7 @@ from cuwheel.building.environment import Installer, Shell
 from cuwheel.building.recording import cache_server, session
 from cuwheel.building.values import Built, Cached, Phase, Problem
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import codec, files, log, process, units
+from cuwheel.support import codec, files, log, process, wording
 from cuwheel.toolchains import store as store_
 from cuwheel.toolchains import toolchain
 
@@ -267,8 +267,8 @@ class _Work:
             now = self.session.progress()
             if now.calls_ended and not self.step:
                 parts[0] += f" {now.calls_ended} compiler calls"
-            parts += units.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {units.lasted(each[1])}")
-        return f"{units.lasted(round(since))}: {', '.join(parts)}"
+            parts += wording.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {wording.duration(each[1])}")
+        return f"{wording.duration(round(since))}: {', '.join(parts)}"
 
     def _problem_of(self, error: CuwheelError) -> Problem:
         if isinstance(error, ToolTimeoutError):

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building.values import Tree
-from cuwheel.device_code.pinned import is_pinned
+from cuwheel.device_code.target import is_pinned
 from cuwheel.errors import (
     CuwheelError,
     MalformedError,
@@ -29,7 +29,7 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.network import addresses, resolver, transfer, venvs
-from cuwheel.support import files, log, process, system_calls, units
+from cuwheel.support import files, log, process, system_calls, wording
 from cuwheel.support.confined import place_of_member, unpack_member
 from cuwheel.support.finding import Finding
 from cuwheel.toolchains import archives, store
@@ -302,8 +302,8 @@ def findings(tree: Tree) -> Iterator[Finding]:
         yield Finding(
             rule="large-source",
             severity="warning",
-            message=f"the source is {units.size(total)} large, and each wheel is built in a copy of it",
-            evidence=tuple(f"{name}: {units.size(size)}" for size, name in sizes[:_SHOWN]),
+            message=f"the source is {wording.size(total)} large, and each wheel is built in a copy of it",
+            evidence=tuple(f"{name}: {wording.size(size)}" for size, name in sizes[:_SHOWN]),
             fix="move what is not source out of it, or list it in .gitignore",
         )
 

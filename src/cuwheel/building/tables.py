@@ -11,10 +11,10 @@ from msgspec import Struct, field
 from packaging.requirements import InvalidRequirement
 
 from cuwheel.errors import UnknownNameError, UsageError
-from cuwheel.facts import ci, toolchains
+from cuwheel.facts import services, toolkits
 from cuwheel.facts.spellings import table
-from cuwheel.support import units
-from cuwheel.verdicts.planning.settings import Wishes
+from cuwheel.support import wording
+from cuwheel.verdicts.planning.plan import Wishes
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def problems_of_table(table: Table) -> Iterator[str]:
 def _components(names: tuple[str, ...]) -> Iterator[str]:
     for each in names:
         try:
-            toolchains.find_components(each)
+            toolkits.find_components(each)
         except UnknownNameError as error:
             yield f"components: {error.message}"
 
@@ -309,7 +309,7 @@ def _gate_and_repair(table: Table) -> Iterator[str]:
         for each in table.gate.allow
         if not may_be_allowed(each)
     )
-    if table.gate.size is not None and not units.read_size(table.gate.size):
+    if table.gate.size is not None and not wording.read_size(table.gate.size):
         yield f"gate.size: {table.gate.size!r} is not a size such as 100 MB"
     if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):
         yield f"gate.glibc: {table.gate.glibc!r} is not a version such as 2.28"
@@ -331,7 +331,7 @@ def _check(check: CheckTable) -> Iterator[str]:
         yield f"it must have exactly one of command, python and import, but has {named}"
     if not 0 < check.timeout < float("inf"):
         yield f"timeout: {check.timeout:g} is not a positive number of seconds"
-    if not units.read_size(check.memory):
+    if not wording.read_size(check.memory):
         yield f"memory: {check.memory!r} is not a size such as 8 GB"
     if check.tolerance < 0:
         yield f"tolerance: {check.tolerance:g} must not be negative"
@@ -342,8 +342,8 @@ def _check(check: CheckTable) -> Iterator[str]:
 
 def _ci(table: CiTable) -> Iterator[str]:
     """All of it is written into files that a service runs with rights of its own."""
-    known = ", ".join(ci.runners())
-    yield from (f"cpus: {each!r} is not one of {known}" for each in table.cpus if each not in ci.runners())
+    known = ", ".join(services.linux_runners())
+    yield from (f"cpus: {each!r} is not one of {known}" for each in table.cpus if each not in services.linux_runners())
     if not table.cpus:
         yield f"cpus: must name one of {known}"
     yield from (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building.recording import failures, summary
+from cuwheel.building.recording.calls import parse_call, source_of
 from cuwheel.report import variants
 from cuwheel.report.build import GOOD, Calls, Piece, Span
 from cuwheel.report.document import (
@@ -29,8 +29,8 @@ from cuwheel.report.document import (
     Verbatim,
     ticks,
 )
-from cuwheel.report.inspect_summary import arch_order
-from cuwheel.support.units import file_name, lasted, size, some
+from cuwheel.report.inspect_document import arch_order
+from cuwheel.support.wording import a_few, duration, file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -105,7 +105,7 @@ def slowest(job: Job) -> Table:
                 Amount(f"{span.number}", span.number),
                 span.name + (" (cached)" if span.cache_hit else ""),
                 file_name(span.file),
-                Amount(lasted(took := (span.ended or 0) - span.began), took, took / longest),
+                Amount(duration(took := (span.ended or 0) - span.began), took, took / longest),
             )
             for span in slowest
         ),
@@ -141,7 +141,7 @@ def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int]
     took = [call.ended - call.began for call in calls if call.ended is not None]
     return Calls(
         total=len(calls),
-        compiled=len({(call.cwd, file) for call in calls if (file := failures.source_of(call))}),
+        compiled=len({(call.cwd, file) for call in calls if (file := source_of(call))}),
         failed=sum(call.failed for call in calls),
         seconds=round(sum(took), 3),
         hits=hits,
@@ -158,7 +158,7 @@ def _span(call: Call, offset: float) -> Span:
         number=call.number,
         tool=call.tool,
         name=call.name,
-        file=failures.source_of(call) or output_of(call),
+        file=source_of(call) or output_of(call),
         began=round(call.began + offset, 3),
         ended=None if call.ended is None else round(call.ended + offset, 3),
         state=call.state,
@@ -168,7 +168,7 @@ def _span(call: Call, offset: float) -> Span:
 
 
 def output_of(call: Call) -> str:
-    return summary.parse(call).output
+    return parse_call(call).output
 
 
 def blocks(job: Job) -> Iterator[Timeline]:
@@ -293,7 +293,7 @@ def document(answer: Build, *, verbose: bool) -> Document:
 
 def _on_workers(answer: Build) -> Table:
     rows = tuple(
-        (each.worker, each.name, Amount(lasted(each.ended - each.began), each.ended)) for each in answer.workers
+        (each.worker, each.name, Amount(duration(each.ended - each.began), each.ended)) for each in answer.workers
     )
     return Table((Column("worker", wrap=False), Column("did"), Column("time", numeric=True)), rows)
 
@@ -309,7 +309,7 @@ def _headline(answer: Build) -> str:
     counted = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
         return f"{_name(answer)}: {counted} would be built (--dry-run)"
-    return f"{_name(answer)}: {counted} in {lasted(answer.seconds)}"
+    return f"{_name(answer)}: {counted} in {duration(answer.seconds)}"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -336,7 +336,7 @@ def _line(job: Job) -> tuple[str | Amount, ...]:
         job.outcome,
         Amount(size(job.wheel.size), job.wheel.size) if job.wheel else Amount("", 0),
         Amount(str(compiled) if compiled else "", compiled),
-        Amount(lasted(job.seconds) if job.seconds else "", job.seconds),
+        Amount(duration(job.seconds) if job.seconds else "", job.seconds),
     )
 
 
@@ -442,7 +442,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.calls.total:
         yield Row("compilers", _calls(job))
     if job.phases:
-        yield Row("took", ", ".join(f"{each.name} {lasted(each.seconds)}" for each in job.phases))
+        yield Row("took", ", ".join(f"{each.name} {duration(each.seconds)}" for each in job.phases))
     for each in job.listed:
         origin = f"{_counted(each.containers, 'container')}, {size(each.bytes)}"
         yield Row(
@@ -460,7 +460,7 @@ def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
     for each in coverage:
         alike.setdefault((each.capability, each.how, each.by), []).append(each.machine)
     for (capability, how, by), names in alike.items():
-        yield f"{some(names, _NAMED)} ({capability}): {how}, {by}"
+        yield f"{a_few(names, _NAMED)} ({capability}): {how}, {by}"
 
 
 def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:
@@ -479,7 +479,7 @@ def _counted(count: int, noun: str) -> str:
 def _calls(job: Job) -> str:
     calls = job.calls
     summary = (
-        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
+        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {duration(calls.seconds)} in all"
     )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)

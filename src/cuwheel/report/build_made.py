@@ -15,7 +15,7 @@ from cuwheel.errors import UnreadableError
 from cuwheel.report import build_document, html
 from cuwheel.report.answer import to_json
 from cuwheel.report.build import ArchBytes, Build, Job, LibraryBytes, Merged, Recipe, Source, Tools, Wheel
-from cuwheel.report.inspect_summary import arch_order
+from cuwheel.report.inspect_document import arch_order
 from cuwheel.support import files, masking
 from cuwheel.version import __version__
 

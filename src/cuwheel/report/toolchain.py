@@ -12,7 +12,7 @@ from cuwheel.report.document import Amount, Column, Document, Facts, Findings, H
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
-from cuwheel.toolchains import lock, notes
+from cuwheel.toolchains import lock, toolchain
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification
 
@@ -72,7 +72,7 @@ def ready(action: Action, made: toolchains.Toolchain, store: Store) -> Toolchain
         host_compiler=made.host_compiler,
         settings=made.settings,
         trail=made.trail,
-        findings=() if action == "env" else notes.examine(made),
+        findings=() if action == "env" else toolchain.examine_toolchain(made),
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
-from cuwheel.support import codec, decode, files, locking, system_calls
+from cuwheel.support import codec, files, locking, system_calls
 from cuwheel.toolchains.archives import join_address, text_of
 from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
 
@@ -139,7 +139,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def read(path: Path) -> Lock:
     try:
-        return _checked(decode.toml_file(path), str(path))
+        return _checked(codec.read_toml(path), str(path))
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a {NAME}: {error}") from error
     except OSError as error:
@@ -149,7 +149,7 @@ def read(path: Path) -> Lock:
 
 def parse(data: bytes, name: str) -> Lock:
     try:
-        found = decode.toml(data)
+        found = codec.parse_toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError(name, f"is not a {NAME}: {error}") from error
     return _checked(found, name)
@@ -161,7 +161,7 @@ def _checked(found: dict[str, Any], name: str) -> Lock:
     if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
         raise NewerSchemaError(name, schema, SCHEMA)
     problems: list[str] = []
-    result = decode.convert(found, Lock, NAME, problems)
+    result = codec.convert_or_list_problems(found, Lock, NAME, problems)
     if result is None:
         raise ConfigurationError(name, problems)
     rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)

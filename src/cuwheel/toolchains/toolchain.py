@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts import toolkits
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
@@ -188,9 +188,10 @@ def _settings_for(toolkit: Installed, compiler: HostCompiler | None) -> Iterator
         yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
     if compiler:
         yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
-        if not toolchains.reads_ccbin(toolkit.cuda):
+        if not toolkits.reads_ccbin(toolkit.cuda):
             yield from (
-                Setting(name=name, value=value) for name, value in toolchains.ccbin(toolkit.cuda, compiler.path).items()
+                Setting(name=name, value=value)
+                for name, value in toolkits.ccbin_variable(toolkit.cuda, compiler.path).items()
             )
     if stubs := _stubs(toolkit):
         yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from cuwheel.building.recording.calls import Phase
 from cuwheel.diagnosis.failed_job import described as failure_of
 from cuwheel.errors import UnreadableError
-from cuwheel.report import build_files, documents, html, terminal
+from cuwheel.report import build_made, documents, html, terminal
 from cuwheel.report.build import Build, Calls
-from cuwheel.report.build_timeline import blocks, calls_of
+from cuwheel.report.build_document import blocks, calls_of
 from cuwheel.support import codec, wording
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
@@ -153,7 +153,7 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
         digest = hashlib.sha256(name.encode()).hexdigest()
         made.append(replace(wheel(), path=str(tmp_path / name), sha256=digest))
     jobs = (job(wheel=made[0]), job(wheel=made[1]), job(outcome="skipped", wheel=made[1]), FAILED, REFUSED)
-    answer = build_files.write(build(*jobs, written=()), tmp_path)
+    answer = build_made.write_beside_wheels(build(*jobs, written=()), tmp_path)
     sums = (tmp_path / "SHA256SUMS").read_text()
     assert sums == f"{made[1].sha256}  {Path(made[1].path).name}\n{made[0].sha256}  {Path(made[0].path).name}\n"
     assert [Path(each).name for each in answer.written] == ["SHA256SUMS", "build.html", "build.json"]
@@ -165,7 +165,7 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
 
 
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
-    answer = build_files.write(build(job(), FAILED, REFUSED), tmp_path)
+    answer = build_made.write_beside_wheels(build(job(), FAILED, REFUSED), tmp_path)
     assert codec.decode((tmp_path / "build.json").read_bytes(), Build) == answer
 
 
@@ -180,22 +180,24 @@ def test_checksums_of_wheels_that_are_still_there_stay(tmp_path: Path) -> None:
     ]
     (tmp_path / "SHA256SUMS").write_text("\n".join(lines))
     (tmp_path / "new.whl").write_bytes(b"new")
-    build_files.write(build(job(wheel=replace(wheel(), path=str(tmp_path / "new.whl"), sha256="5" * 64))), tmp_path)
+    build_made.write_beside_wheels(
+        build(job(wheel=replace(wheel(), path=str(tmp_path / "new.whl"), sha256="5" * 64))), tmp_path
+    )
     assert (tmp_path / "SHA256SUMS").read_text() == f"{'5' * 64}  new.whl\n{'1' * 64}  old.whl\n"
 
 
 def test_no_wheels_no_checksums(tmp_path: Path) -> None:
-    answer = build_files.write(build(FAILED), tmp_path / "new")
+    answer = build_made.write_beside_wheels(build(FAILED), tmp_path / "new")
     assert [Path(each).name for each in answer.written] == ["build.html", "build.json"]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnreadableError):
-        build_files.write(build(job()), tmp_path / "file")
+        build_made.write_beside_wheels(build(job()), tmp_path / "file")
     (tmp_path / "out" / "build.json").mkdir(parents=True)
     with pytest.raises(UnreadableError):
-        build_files.write(build(job()), tmp_path / "out")
+        build_made.write_beside_wheels(build(job()), tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.part"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts import toolkits
 from cuwheel.machine.world import World
 from cuwheel.network import venvs
 from cuwheel.support import process
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST = Wanted(
-    toolkit=toolkits.find_toolkit("12.4"), components=toolchains.with_base([]), providers=("redist",), cpu="x86_64"
+    toolkit=toolkits.find_toolkit("12.4"), components=toolkits.with_base([]), providers=("redist",), cpu="x86_64"
 )
 NEW = replace(REQUEST, toolkit=toolkits.find_toolkit("13.0"))
 
@@ -131,7 +131,7 @@ class TestRedist:
 
         monkeypatch.setattr(archives, "resolve_wheels", resolve)
         place = mirror(tmp_path / "m", "12.4.1", **whole())
-        request = replace(REQUEST, redist_url=place, components=toolchains.with_base(["nccl"]))
+        request = replace(REQUEST, redist_url=place, components=toolkits.with_base(["nccl"]))
         assert redist.decide(request, around).archives[-1].name == "nvidia-nccl-cu12"
         assert asked == ["nvidia-nccl-cu12"]
 
@@ -152,7 +152,7 @@ class TestIndex:
             )
 
         monkeypatch.setattr(archives, "resolve_wheels", resolve)
-        request = replace(NEW, components=toolchains.with_base(["cudnn"]))
+        request = replace(NEW, components=toolkits.with_base(["cudnn"]))
         found = index.decide(request, around)
         assert asked == ["cuda-toolkit[nvcc,cudart,cccl,nvvm,crt,cublas]==13.0.*", "nvidia-cudnn-cu13"]
         assert found.release == "13.0.3.0"
@@ -256,9 +256,9 @@ class TestSystem:
         return root
 
     def test_what_is_missing_is_named(self, root: Path) -> None:
-        components = toolchains.with_base(["cublas", "nvtx"])
+        components = toolkits.with_base(["cublas", "nvtx"])
         assert list(system.missing(root, components)) == ["cublas_v2.h", "libcublas.so", "nvtx3/nvToolsExt.h"]
-        assert list(system.missing(root, toolchains.with_base([]))) == []
+        assert list(system.missing(root, toolkits.with_base([]))) == []
 
     def test_another_version_is_not_taken(self, root: Path, around: Surroundings) -> None:
         assert root.is_dir()
@@ -279,7 +279,7 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
         return Nothing()
 
     monkeypatch.setattr(providers, "provider", unavailable)
-    request = replace(REQUEST, providers=providers.ORDER, components=toolchains.with_base(["cublas"]))
+    request = replace(REQUEST, providers=providers.ORDER, components=toolkits.with_base(["cublas"]))
     with pytest.raises(UnavailableError) as caught:
         providers.decide(request, around, lambda _name: None)
     told = caught.value.message

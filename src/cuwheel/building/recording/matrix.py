@@ -26,7 +26,7 @@ from cuwheel.errors import (
 from cuwheel.machine.toolkits import nvcc_in
 from cuwheel.support import axes as named_axes
 from cuwheel.support import codec, files, log, process, quoting
-from cuwheel.toolchains import provide, settings
+from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
 
@@ -329,7 +329,7 @@ def _record_command(
 def _environment(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, str]:
     setting = {name: value for name, value in environ.items() if name not in configuration.unset}
     if configuration.toolkit:
-        setting = settings.applied(_toolkit_settings(configuration.toolkit), setting)
+        setting = toolchain.apply_settings(_toolkit_settings(configuration.toolkit), setting)
     if configuration.cache == "off":
         setting |= _NO_CACHE
     return setting | configuration.environment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
-from cuwheel.building import config, pyproject, source
+from cuwheel.building import config, pyproject, sources
 from cuwheel.delivery.workflows import rendering
 from cuwheel.delivery.workflows.problems import (
     differences_of_pipeline,
@@ -131,7 +131,7 @@ def _own_place(source: Path, name: str) -> Path:
 def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
     # A farm builds the source of others, which is not here.
     is_here = table.gate.device_code and not table.ci.upstream and request.source.is_dir()
-    if is_here and not pyproject.has_cuda(request.source, list(source.walked(request.source, set()))):
+    if is_here and not pyproject.has_cuda(request.source, list(sources.walked(request.source, set()))):
         yield Finding(
             rule=_NO_CUDA,
             severity="warning",

@@ -203,7 +203,7 @@ def test_python_is_started_for_modules_in_one_place() -> None:
     container = {"building/environment.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type
     assert said == container | told | {
-        "proving/proving/proving/proving/proving/proving/measuring/service.py"
+        "proving/proving/proving/proving/proving/proving/proving/measuring/service.py"
     }  # a unit, which people read, with a folder of its own
 
 

@@ -113,8 +113,8 @@ def test_killed_in_the_middle(server: str, behaviour: site.Behaviour, cache: Pat
 def test_killed_while_unpacking(mirror: Path, cache: Path) -> None:
     """At the worst moment: all files are there, and nothing says that they are complete."""
     code = (
-        "import os, signal\nfrom cuwheel.toolchains import finish\n"
-        "finish.nvcc_version = lambda _nvcc: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal\nfrom cuwheel.toolchains import workplace\n"
+        "workplace.nvcc_version = lambda _nvcc: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from cuwheel.cli import main\n"
         f"main(['toolchain', 'install', '13.0', '--provider', 'redist', '--redist-url', {str(mirror)!r}])\n"
     )

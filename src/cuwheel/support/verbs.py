@@ -208,7 +208,7 @@ _ROWS = (
         "FILE:NAME",
         ("measurements.bench",),
         ("bench.Bench",),
-        "proving.measuring.BenchRequest",
+        "proving.BenchRequest",
     ),
     Verb(
         "cluster",

@@ -205,7 +205,7 @@ def test_the_size_to_expect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = surveyed(library([code("sm_80", bytes=4_000_000), code("sm_90", bytes=6_000_000)], toolkits=("12.8.93",)))
-    monkeypatch.setattr("cuwheel.api.fleets.survey", lambda _target: old)
+    monkeypatch.setattr("cuwheel.api.fleets.survey_target", lambda _target: old)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.whl").touch()
     words = ["--for", "h100", "--cuda", "12.8", "--like", "old.whl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -146,8 +147,11 @@ class _Reader:
         name, _, value = words[0].partition("=") if words[0].startswith("--") else (words[0][:2], "", words[0][2:])
         value = value or (words[1] if len(words) > 1 else "")
         if name in _PLACES and value:
-            place = path.parent / value if _PLACES[name] == "links" and (path.parent / value).exists() else value
-            self.places[_PLACES[name]].append(str(place))
+            place = value
+            if _PLACES[name] == "links":
+                with contextlib.suppress(OSError, ValueError):  # what no file can be called is no folder of links
+                    place = str(path.parent / value) if (path.parent / value).exists() else value
+            self.places[_PLACES[name]].append(place)
         elif name in _FILES and value:
             other = path.parent / value
             if _FILES[name] == "requirement":

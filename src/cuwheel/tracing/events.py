@@ -7,10 +7,10 @@ what it should be is counted and left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cuwheel.facts import toolkits
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 1 << 18
 _MOST_EVENTS = 1_000_000  # of one process; torch with every operator has some thousands
 _PATTERN = "trace-*.jsonl"
+# As the library that writes them counts; memory that a program overwrote may hold any number of digits.
+Nanoseconds: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """
 
     event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "log", "time", "end"]
-    time: int
+    time: Nanoseconds
     thread: int = 0
     pid: int = 0
     parent: int = 0
@@ -58,13 +60,13 @@ class Event(Struct, frozen=True, kw_only=True):
     driver_cuda: int = 0
     name: str = ""
     api: str = ""
-    took: int = 0
+    took: Nanoseconds = 0
     error: int = 0
     handle: str = ""
     of: str = ""
     library: str = ""
     kernel: str = ""
-    jit: int | None = None
+    jit: Nanoseconds | None = None
     wrapper: int | None = None
     file: str = ""
     path: str = ""

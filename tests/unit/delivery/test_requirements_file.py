@@ -71,3 +71,10 @@ def test_files_that_name_others_count_together(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("-r more.txt\n" * 2)
     with pytest.raises(ConfigurationError, match="more than 5,000"):
         requirements_file.read(tmp_path / "requirements.txt", "3.12")
+
+
+def test_links_that_no_file_can_be_called_are_taken_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"-f links{'0' * 400}\nnumpy\n")
+    found = requirements_file.read(path, "3.12")
+    assert found.find_links == (f"links{'0' * 400}",)

@@ -78,6 +78,12 @@ def test_lines_that_are_damaged_are_counted(tmp_path: Path) -> None:
     assert not found.loads
 
 
+def test_times_that_no_clock_has_are_damage(tmp_path: Path) -> None:
+    found = attributed(tmp_path, PTX | {"time": 10**400}, PTX | {"took": 10**400}, PTX | {"jit": -1})
+    assert found.unread == 3
+    assert not found.loads
+
+
 def test_the_same_failure_is_told_once_with_its_number(tmp_path: Path) -> None:
     line = {"event": "failure", "time": 30, "api": "cuMemAlloc_v2", "error": 2, "bytes": 4_000_000_000}
     found = attributed(tmp_path, line, line, line, succeeded=False)

@@ -202,9 +202,8 @@ def test_python_is_started_for_modules_in_one_place() -> None:
     }
     container = {"building/environment.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type
-    assert said == container | told | {
-        "proving/proving/proving/proving/proving/proving/proving/measuring/service.py"
-    }  # a unit, which people read, with a folder of its own
+    unit = {"proving/measuring/service.py"}  # which people read, with a folder of its own
+    assert said == container | told | unit
 
 
 @pytest.mark.parametrize("configured", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "uv.toml"])

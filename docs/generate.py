@@ -1,7 +1,8 @@
-"""Writes what the code says: pages of rules and causes, the exit codes, README's verbs. Called by `./run docs`."""
+"""Writes what the code says: pages of rules, causes, the API and exit codes; README's verbs. Called by `./run docs`."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import sys
@@ -9,26 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import fields
 
+import cuwheel
 from cuwheel import api, errors
-from cuwheel.building import gate
 from cuwheel.diagnosis.causes import knowledge
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus, spellings
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.spellings import table as spellings
 from cuwheel.facts.spellings.row import Releases
-from cuwheel.proving import wheel_rules
 from cuwheel.report import catalogue
 from cuwheel.support import codec, finding
-from cuwheel.support.finding import Severity
-from cuwheel.support.verbs import VERBS
-from cuwheel.verdicts import rules
+from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.diagnosis.rows import CauseFile
-    from cuwheel.verdicts.rule import Rule
 
 DOCS = Path(__file__).parent
+_WIDTH = 100  # of a signature on one line
 
 EXIT_CODES = """\
 # Exit codes
@@ -40,6 +40,7 @@ Scripts and CI may rely on these. Every class of error has its own.
 | 0 | yes, or done |
 | 1 | the answer is no: it will not run, a problem was found, a need is not met |
 {rows}
+| 15 | `check`: nobody can tell, since the GPU or the device code is not known |
 | 70 | a bug in cuwheel: run it again with `--verbose` and report what it prints |
 | 130 | interrupted (Ctrl-C) |
 
@@ -51,49 +52,110 @@ Errors go to standard error as `error: …`, mostly followed by `hint: …` with
 goes to standard output, so `cuwheel VERB --json > file` never mixes the two.
 """
 
+# Its examples run in tests/unit/report/test_api_page.py, which holds what they print.
+API = """\
+# The Python API
 
-class Row(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule of `finding_rules.toml`: its findings are made where a verb works, and not by a table of checks."""
+For whoever calls cuwheel from a program. `import cuwheel` has every name of this page, and type checkers know them all.
+A verb of the command line is a function with the same words: `--on` is `on=`, `--for` is `machines=`, `--dry-run` is
+`dry_run=`. It returns the frozen value that `--json` prints; `succeeded` is false where the command would exit with 1.
+What cannot be answered raises a `cuwheel.CuwheelError`. This page is written from the code.
 
-    id: str
-    severity: Severity
-    why: str
-    source: str
-    fix: str = ""
+Will it run there, and if not, why?
+
+```python
+import cuwheel
+
+answer = cuwheel.check("dist/pkg-1.0-cp311-cp311-linux_x86_64.whl", on=["h100", "gtx 1080 ti"])
+for verdict in answer.verdicts:
+    print(verdict.machine, verdict.outcome)
+```
+
+```text
+h100 native
+gtx 1080 ti fails
+```
+
+What has to be compiled for these machines?
+
+```python
+for job in cuwheel.plan("h100", "l40", cuda=["13.0"]).jobs:
+    print(job.cuda, *job.archs)
+```
+
+```text
+13.0 sm_89 sm_90
+```
+
+Why did it fail?
+
+```python
+for cause in cuwheel.explain("build.log", on="h100").causes:
+    print(cause.id)
+```
+
+```text
+unsupported-gpu-architecture
+```
+
+A request is a value: it can be kept, compared and passed on. Its fields may also be given one by one.
+
+```python
+from pathlib import Path
+
+request = cuwheel.SlimRequest(answer.targets[0].target, machines=["h100"], output=Path("slim"))
+for change in cuwheel.slim(request).files:
+    print(change.path, *(f"{each.arch} {each.kind}" for each in change.dropped))
+```
+
+```text
+pkg/libpkg.so sm_80 cubin compute_90 ptx
+```
+
+Errors say what happened, and what to do next.
+
+```python
+try:
+    cuwheel.check("foo.whl", on=["h10"])
+except cuwheel.UnknownNameError as error:
+    print(error.message, error.hint, sep="; ")
+```
+
+```text
+no GPU named 'h10'; did you mean 'H100'?
+```
+
+[A maintainer's script](../../examples/release.py) builds a project, looks at what came of it, and publishes it.
+"""
 
 
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     what: str
-    rule: tuple[Row, ...]
+    rule: tuple[finding.Rule, ...]
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
     group: tuple[Group, ...]
 
 
-ROWS = codec.own_table(Path(finding.__file__).with_name("finding_rules.toml"), File)
-GROUPS: tuple[tuple[str, str, tuple[Rule[Any] | Row, ...]], ...] = (
-    *rules.GROUPS,
-    ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),
-    ("Wheels as files", "what `cuwheel verify` finds before anything is installed", wheel_rules.RULES),
-    *((group.title, group.what, group.rule) for group in ROWS.group),
-)
+GROUPS = codec.own_table(finding.RULES_FILE, File).group
 
 
 def pages() -> dict[str, str]:
     """Path below docs/ → text."""
-    found = {"exit-codes.md": EXIT_CODES.format(rows=_exit_codes()), "rules/README.md": _index()}
-    for _, _, group in GROUPS:
-        for rule in group:
-            found[f"rules/{rule.id}.md"] = (
+    found = {"reference/exit-codes.md": EXIT_CODES.format(rows=_exit_codes()), "reference/rules/README.md": _index()}
+    for group in GROUPS:
+        for rule in group.rule:
+            found[f"reference/rules/{rule.id}.md"] = (
                 f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
-    found["spellings.md"] = _spellings()
+    found["reference/spellings.md"] = _spellings()
+    found["reference/api.md"] = _api()
     found["../README.md"] = _readme()
-    found["causes/README.md"] = _causes()
-    found |= {f"causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
+    found["reference/causes/README.md"] = _causes()
+    found |= {f"reference/causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
 
 
@@ -101,10 +163,10 @@ def catalogue_contents() -> str:
     """What ships, with the last release for each generation. Apart from `pages`: every wheel in it is judged."""
     found = api.catalogue_list()
     machines = [each.machine for each in found.projects[0].newest]
-    titles = [f"{architectures.find_architecture(Capability.parse(each)).generation} {each}" for each in machines]
+    titles = [f"{gpus.find_architecture(Capability.parse(each)).generation} {each}" for each in machines]
     lines = ["# What the catalogue holds", ""]
     lines += [
-        f"The [catalogue](catalogue.md) that ships with cuwheel, collected from the public index up to {found.date}:",
+        f"The [catalogue](../howto/catalogue.md) that ships with cuwheel, from the public index up to {found.date}:",
         f"{found.wheels} wheels of {len(found.projects)} packages for Linux on x86-64. Of each package the last",
         "release that runs on the first GPUs of each generation, of those that are held. *jit*: compiled by the",
         "driver; *partly*: not all of it runs; *no code*: it has none that a GPU loads; –: none of them runs there.",
@@ -122,12 +184,107 @@ def catalogue_contents() -> str:
 
 
 def _readme() -> str:
-    """README as it is, with its list of verbs from their table."""
-    rows = [
-        f"| `{' '.join(filter(None, ('cuwheel', each.name, each.takes)))}` | {each.line} |" for each in VERBS.values()
+    """README as it is, with its list of verbs from their table, in the sections of `cuwheel --help`."""
+    rows = ["| | |", "| --- | --- |"]
+    for title, names in SECTIONS.items():
+        rows.append(f"| **{title[:1].upper()}{title[1:]}** | |")
+        rows += [f"| `{f'cuwheel {name} {SHOWN[name].takes}'.strip()}` | {SHOWN[name].line} |" for name in names]
+    listed = "\n".join((*rows, ""))
+    return re.sub(r"\| \| \|\n(\|.*\n)+", lambda _: listed, (DOCS.parent / "README.md").read_text())
+
+
+def _api() -> str:
+    parts = [API.rstrip(), "## Functions", "Where a function takes a request, it takes the fields of that request too."]
+    for title, names in SECTIONS.items():
+        parts.append(f"### {title[:1].upper()}{title[1:]}")
+        for verb in (VERBS[each] for name in names for each in _verbs_of(name)):
+            parts += [_function(each.partition(".")[2]) for each in verb.functions]
+    parts.append("## Requests")
+    requests = sorted({each for each in cuwheel.__all__ if each.endswith("Request")})
+    parts += [_request(getattr(cuwheel, each)) for each in requests]
+    parts += ["## Answers", "What functions return, with the schema of their JSON."]
+    answers = {each.rpartition(".")[2]: verb.name for verb in VERBS.values() for each in verb.answers}
+    rows = [f"| `{each}` | {_schema(each)} |" for each in sorted(answers)]
+    parts.append("\n".join(["| name | schema |", "| --- | --- |", *rows]))
+    parts += ["## Errors", "Each has `message`, `hint` and `exit_code`; all are kinds of `CuwheelError`."]
+    kinds = [getattr(cuwheel, each) for each in OTHER_NAMES["cuwheel.errors"] if each != "CuwheelError"]
+    rows = [f"| `{each.__name__}` | {each.exit_code} | {each.meaning} |" for each in kinds]
+    parts.append("\n".join(["| name | exit code | meaning |", "| --- | --- | --- |", *rows]))
+    parts += ["## Other values", "What functions take, and what is found in answers."]
+    listed = (each for module, names in OTHER_NAMES.items() if module != "cuwheel.errors" for each in names)
+    parts += [_value(each) for each in sorted(listed) if not each.endswith("Request")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verbs_of(name: str) -> tuple[str, ...]:
+    """The verbs behind a word of `cuwheel --help`."""
+    if name == "inspect":
+        return ("inspect", "kernels", "compare")
+    return tuple(each for each in FAMILIES[name].commands.values() if each in VERBS) if name in FAMILIES else (name,)
+
+
+def _function(name: str) -> str:
+    function = getattr(cuwheel, name)
+    signature = inspect.signature(function)
+    asked = getattr(function, "request", None)
+    given = [f"request: {asked.__name__}"] if asked else list(_parameters(signature))
+    end = f") -> {signature.return_annotation}"
+    line = f"{name}({', '.join(given)}{end}"
+    if len(line) > _WIDTH:
+        line = "\n".join([f"{name}(", *(f"    {each}," for each in given), end])
+    return f"#### {name}\n\n```text\n{line}\n```\n\n{_sentence(function)}"
+
+
+def _parameters(signature: inspect.Signature) -> Iterator[str]:
+    star = False
+    for each in signature.parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not star:
+            yield "*"
+        star = star or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        several = "*" if each.kind is each.VAR_POSITIONAL else ""
+        default = "" if each.default is each.empty else f" = {each.default!r}"
+        yield f"{several}{each.name}: {each.annotation}{default}"
+
+
+def _request(request: type) -> str:
+    """With its whole docstring and those of its bases: that is where fields are explained."""
+    rows = ["| field | type | default |", "| --- | --- | --- |"]
+    by_name = {each.name: each for each in dataclasses.fields(request)}
+    for each in (by_name[name] for name in inspect.signature(request).parameters):
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        shown = f'Path("{default.as_posix()}")' if isinstance(default, Path) else repr(default)
+        said = "" if default is dataclasses.MISSING else f"`{shown}`"
+        rows.append(f"| `{each.name}` | `{_cell(each.type)}` | {said} |")
+    below = [each for each in request.__mro__[1:] if dataclasses.is_dataclass(each)]
+    told = [
+        inspect.cleandoc(request.__doc__ or ""),
+        *(inspect.cleandoc(each.__doc__ or "").partition("\n\n")[2] for each in below),
     ]
-    listed = "\n".join(("| verb | what it does |", "| --- | --- |", *rows, ""))
-    return re.sub(r"\| verb \| what it does \|\n(\|.*\n)+", lambda _: listed, (DOCS.parent / "README.md").read_text())
+    return "\n\n".join([f"### {request.__name__}", *told, "\n".join(rows)])
+
+
+def _value(name: str) -> str:
+    kind = getattr(cuwheel, name)
+    if inspect.isclass(kind) and issubclass(kind, Struct):
+        names = [each.name for each in fields(kind)]
+    else:
+        names = list(getattr(kind, "__annotations__", {}))
+    listed = ", ".join(f"`{each}`" for each in names)
+    parts = (f"### {name}", inspect.cleandoc(kind.__doc__ or ""), f"Fields: {listed}." if listed else "")
+    return "\n\n".join(filter(None, parts))
+
+
+def _schema(name: str) -> str:
+    return f"`{next(each.default for each in fields(getattr(cuwheel, name)) if each.name == 'schema')}`"
+
+
+def _cell(text: object) -> str:
+    return str(text).replace("|", "\\|")
+
+
+def _sentence(function: Any) -> str:  # noqa: ANN401 - a function, or what a decorator made of one
+    first = inspect.cleandoc(function.__doc__).partition("\n\n")[0]
+    return re.split(r"(?<=\.)\s", first, maxsplit=1)[0]
 
 
 def _spellings() -> str:
@@ -189,19 +346,19 @@ def _exit_codes() -> str:
 
 def _index() -> str:
     lines = ["# Rules", "", "Each finding carries the id of its rule; ids do not change."]
-    for title, what, group in GROUPS:
-        lines += ["", f"## {title}: {what}", ""]
-        lines += [f"- [{rule.id}]({rule.id}.md) ({rule.severity})" for rule in group]
+    for group in GROUPS:
+        lines += ["", f"## {group.title}: {group.what}", ""]
+        lines += [f"- [{rule.id}]({rule.id}.md) ({rule.severity})" for rule in group.rule]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     for name, text in pages().items():
         path = DOCS / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (DOCS / "catalogue-contents.md").write_text(catalogue_contents())
-    for folder in ("rules", "causes"):
+    (DOCS / "why" / "catalogue-contents.md").write_text(catalogue_contents())
+    for folder in ("reference/rules", "reference/causes"):
         written = {f"{folder}/{path.name}" for path in (DOCS / folder).glob("*.md")}
         for name in written - pages().keys():
             (DOCS / name).unlink()

@@ -26,10 +26,9 @@ function ask(commands, { files = [], onProgress } = {}) {
 }
 
 worker.onmessage = ({ data }) => {
-  if (data.loading) byId("state").textContent = `Loading ${data.loading}: 15 MB in all, the first time only …`;
+  if (data.loading) loading(data.loading);
   if (data.broken) failed(data.broken);
   if (data.ready) {
-    byId("state").textContent = "";
     document.documentElement.dataset.ready = "yes";
   }
   const { resolve, onProgress } = waiting.get(data.number) || {};
@@ -38,6 +37,15 @@ worker.onmessage = ({ data }) => {
   waiting.delete(data.number);
   resolve(data);
 };
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
+// `step` of `steps`: what is loaded now and how large it is, and how much of all there is before it.
+function loading({ step, steps, what, bytes, before, all }) {
+  if (before) Object.assign(byId("loaded"), { max: all, value: before });
+  const size = bytes ? `, ${megabytes(bytes)}` : "";
+  byId("loading").textContent = `Step ${step} of ${steps}: ${what}${size}; ${megabytes(all)} in all, the first time only`;
+}
+
 worker.onerror = (event) => failed(event.message || "the browser cannot run it");
 
 function failed(why) {
@@ -55,6 +63,8 @@ function shown(place, reply, named = {}) {
   } else {
     box.innerHTML = reply.html; // cuwheel's own templates: everything that strangers wrote is escaped in them
     if (reply.details) {
+      // Where a terminal names the option for more, the page has it below.
+      for (const each of box.querySelectorAll(":scope > p")) if (/^[^(]*: --verbose/.test(each.textContent)) each.remove();
       const details = element("div", {});
       details.innerHTML = reply.details;
       box.append(element("details", { className: "all" }, element("summary", { textContent: "Everything (--verbose)" }), details));
@@ -80,7 +90,7 @@ function renamed(box, names) {
 // Every rule has a page.
 function withLinks(box) {
   for (const each of box.querySelectorAll(".findings li > code")) {
-    each.replaceWith(element("a", { href: `docs/rules/${each.textContent}.html` }, each.cloneNode(true)));
+    each.replaceWith(element("a", { href: `docs/reference/rules/${each.textContent}.html` }, each.cloneNode(true)));
   }
 }
 
@@ -105,7 +115,7 @@ function withButtons(box) {
 
 function busy(place) {
   const bar = element("progress", {});
-  const text = element("span", { textContent: " working …" });
+  const text = element("span", { textContent: document.documentElement.dataset.ready ? " working …" : " waits until cuwheel is loaded …" });
   place.replaceChildren(element("p", {}, bar, text));
   return ({ text: what, done, total }) => {
     text.textContent = ` ${what}`;
@@ -125,7 +135,7 @@ async function explain() {
   const text = byId("log").value;
   if (!file && !text.trim()) { place.replaceChildren(element("p", { textContent: "Paste an error first, or choose a file." })); return; }
   const gpu = value("log-gpu");
-  const { replies: [reply], paths } = await ask([["explain", 0, ...(gpu ? ["--gpu", gpu] : [])]], {
+  const { replies: [reply], paths } = await ask([["explain", 0, ...(gpu ? ["--on", gpu] : [])]], {
     files: [file || { name: "pasted", text }], onProgress: busy(place),
   });
   place.replaceChildren();
@@ -133,8 +143,8 @@ async function explain() {
   if (reply.error) return;
   const found = JSON.parse(reply.json);
   for (const heading of box.querySelectorAll("h2")) {
-    const cause = found.causes.find((each) => heading.textContent.startsWith(`${each.id}  `));
-    if (cause) heading.append(" ", element("a", { href: `docs/causes/${cause.id}.html`, textContent: "about this cause" }));
+    const cause = found.causes.find((each) => heading.textContent.toLowerCase() === each.title.toLowerCase());
+    if (cause) heading.append(" ", element("a", { href: `docs/reference/causes/${cause.id}.html`, textContent: "about this cause" }));
   }
   if (found.causes.length) place.append(await marked(file ? await file.slice(0, 1 << 24).text() : text, found));
 }
@@ -234,6 +244,28 @@ for (const [name, run] of Object.entries(verbs)) {
 byId("files-chosen").addEventListener("change", look);
 byId("profile").addEventListener("change", look);
 byId("log-file").addEventListener("change", explain);
+
+/* The first page hands on what it is given. */
+const EXAMPLE = `[1/3] nvcc -gencode arch=compute_120,code=sm_120 -c ops.cu
+nvcc fatal   : Unsupported gpu architecture 'compute_120'
+ninja: build stopped: subcommand failed.`;
+byId("example").addEventListener("click", () => { byId("start-log").value = EXAMPLE; });
+byId("start-explain").addEventListener("submit", (event) => {
+  event.preventDefault();
+  byId("log").value = byId("start-log").value;
+  byId("log-file").value = "";
+  open(byId("tab-explain"));
+  explain();
+});
+function startLook(event) {
+  event.preventDefault();
+  byId("machine-gpu").value = byId("start-gpu").value;
+  if (byId("start-file").files.length) choose("files-chosen", byId("start-file").files);
+  open(byId("tab-files"));
+  look();
+}
+byId("start-look").addEventListener("submit", startLook);
+byId("start-file").addEventListener("change", startLook);
 
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 function open(tab) {

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 VERSION = "314.0.7"  # of Pyodide: Python 3.14
+PARTS = ROOT / "build" / f"site-parts-{VERSION}"
 # What the page loads of it: the rest is for consoles and compilers.
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 # What reading and judging need, as Python source: what they have in C they have in Python too, only slower.
@@ -39,20 +39,20 @@ CATALOGUE = ROOT / "src" / "cuwheel" / "delivery" / "catalogue"  # for `find`, w
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make the site.")
     parser.add_argument("output", type=Path, nargs="?", default=ROOT / "build" / "site", metavar="FOLDER")
-    parser.add_argument("--parts", type=Path, help="folder that keeps what was fetched, for the next time")
+    parser.add_argument(
+        "--parts", type=Path, default=PARTS, help="folder that keeps what was fetched and made, for the next time"
+    )
     parser.add_argument("--no-docs", action="store_true", help="the page alone, for a try")
     args = parser.parse_args()
     beside = args.output.with_name(args.output.name + ".new")
     shutil.rmtree(beside, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        parts = args.parts or Path(scratch)
-        if not (parts / "pyodide").exists():
-            fetch(parts)
-        application(beside, parts)
+    if not (args.parts / "pyodide").exists():
+        fetch(args.parts)
+    application(beside, args.parts)
     if not args.no_docs:
         import documentation  # noqa: PLC0415 - its generator is installed apart
 
-        documentation.build(beside / "docs")
+        documentation.build(beside / "docs", args.parts / "documentation")
     finish(beside)
     shutil.rmtree(args.output, ignore_errors=True)
     beside.rename(args.output)
@@ -94,8 +94,9 @@ def application(folder: Path, parts: Path) -> None:
     _sources(python / "packages.zip", *PURE)
     for wheel in parts.glob("*.whl"):
         shutil.copyfile(wheel, python / wheel.name)
-    archives = sorted(each.name for each in python.iterdir())
-    (python / "packages.json").write_text(json.dumps(archives))
+    archives = [{"name": each.name, "bytes": each.stat().st_size} for each in sorted(python.iterdir())]
+    sizes = sum((folder / "pyodide" / name).stat().st_size for name in PYODIDE)
+    (python / "packages.json").write_text(json.dumps({"pyodide": sizes, "packages": archives}))
 
 
 def _sources(path: Path, *packages: str) -> None:

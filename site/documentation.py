@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.cli import frame
+from cuwheel.cli.parser import help_parser
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.support.verbs import VERBS
 
@@ -24,16 +25,31 @@ ROOT = HERE.parent
 BESIDE = {"SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md"}
 
 
-def build(folder: Path) -> None:
+def build(folder: Path, kept: Path) -> None:
+    """`kept`: a folder for sources, read pages and results, so that the next time only what changed is made anew."""
+    source, made = kept / "source", kept / "made"
     with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "source"
-        prepare(source)
-        command = [sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "-j", "auto"]
-        command += ["-c", str(HERE), "-d", str(Path(scratch) / "trees"), str(source), str(folder)]
-        if subprocess.run(command, check=False).returncode:
-            sys.exit("error: the documentation has the problems above\nhint: correct them in docs/")
-    for leftover in (".buildinfo", "objects.inv"):
-        (folder / leftover).unlink(missing_ok=True)
+        prepare(Path(scratch) / "source")
+        _bring_up_to_date(Path(scratch) / "source", source)
+    command = [sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "-j", "auto"]
+    command += ["-c", str(HERE), "-d", str(kept / "trees"), str(source), str(made)]
+    if subprocess.run(command, check=False).returncode:
+        shutil.rmtree(kept)  # a page that was read is not complained about again
+        sys.exit("error: the documentation has the problems above\nhint: correct them in docs/")
+    shutil.copytree(made, folder, ignore=shutil.ignore_patterns(".buildinfo", "objects.inv"))
+
+
+def _bring_up_to_date(new: Path, old: Path) -> None:
+    """Files that are the same keep their time of change: Sphinx goes by it."""
+    wanted = {each.relative_to(new): each for each in new.rglob("*") if each.is_file()}
+    for each in [each for each in old.rglob("*") if each.is_file()]:
+        if each.relative_to(old) not in wanted:
+            each.unlink()
+    for name, each in wanted.items():
+        place = old / name
+        if not place.is_file() or place.read_bytes() != each.read_bytes():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(each, place)
 
 
 def prepare(source: Path) -> None:
@@ -42,16 +58,16 @@ def prepare(source: Path) -> None:
         shutil.copyfile(ROOT / place, source / name)
     for page in source.rglob("*.md"):
         page.write_text(_links_within(page.read_text(), depth=len(page.relative_to(source).parts) - 1))
-    for name in ("index.md", "browser.md"):  # of the repository, where that page is not
+    for name, up in (("index.md", ".."), ("howto/browser.md", "../..")):  # of the repository, where that page is not
         page = source / name
         heading, rest = page.read_text().split("\n", 1)
-        page.write_text(f'{heading}\n\n<p><a href="../index.html">Open cuwheel in this browser</a></p>\n{rest}')
-    for folder in ("causes", "rules"):
+        page.write_text(f'{heading}\n\n<p><a href="{up}/index.html">Open cuwheel in this browser</a></p>\n{rest}')
+    for folder in ("reference/causes", "reference/rules"):
         names = sorted(each.stem for each in (source / folder).glob("*.md") if each.stem != "README")
         with (source / folder / "README.md").open("a") as page:
             page.write(f"\n{_toctree(names)}")
-    _verbs(source / "reference")
-    _schemas(source / "schemas")
+    _verbs(source / "reference" / "verbs")
+    _schemas(source / "reference" / "schemas")
 
 
 def _links_within(text: str, depth: int) -> str:
@@ -74,8 +90,9 @@ def _verbs(folder: Path) -> None:
     """A page for each verb, from its help."""
     folder.mkdir()
     for verb in VERBS:
-        parser = frame._verb_parser(verb, frame.verb_module(verb))  # noqa: SLF001 - its help, word for word
-        page = f"# cuwheel {verb}\n\n```text\n{parser.format_help()}```\n"
+        command, prog, line = frame.command_of(verb), f"cuwheel {verb}", VERBS[verb].line
+        parts = [help_parser(prog, line, command, each).format_help() for each in ("", *command.actions)]
+        page = f"# {prog}\n\n" + "\n".join(f"```text\n{part}```\n" for part in parts)
         (folder / f"{verb}.md").write_text(page)
     listed = "\n".join(f"- [{each.name}]({each.name}.md): {each.line}" for each in VERBS.values())
     (folder / "index.md").write_text(f"# Verbs\n\n{listed}\n\n{_toctree(VERBS)}")
@@ -127,4 +144,4 @@ def _toctree(names: Any) -> str:  # noqa: ANN401 - any iterable of names
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]))
+    build(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -9,19 +9,22 @@ const say = (message) => self.postMessage(message);
 let mounted = 0;
 
 const ready = (async () => {
-  say({ loading: "Python" });
-  const [python, packages] = await Promise.all([
-    loadPyodide({ indexURL: new URL("pyodide/", import.meta.url).href }),
-    fetch(new URL("python/packages.json", import.meta.url)).then((reply) => reply.json()),
-  ]);
-  say({ loading: "cuwheel" });
-  const archives = await Promise.all(packages.map(async (name) => {
+  const { pyodide, packages } = await fetch(new URL("python/packages.json", import.meta.url)).then((reply) => reply.json());
+  const own = packages.reduce((sum, each) => sum + each.bytes, 0);
+  const step = (number, what, bytes, before) => say({ loading: { step: number, steps: 3, what, bytes, before, all: pyodide + own } });
+  step(1, "Python for browsers (Pyodide)", pyodide, 0);
+  const fetched = Promise.all(packages.map(async ({ name }) => {
     const reply = await fetch(new URL(`python/${name}`, import.meta.url));
     if (!reply.ok) throw new Error(`python/${name}: ${reply.status}`);
     return reply.arrayBuffer();
   }));
+  fetched.catch(() => {}); // told below, where it is waited for
+  const python = await loadPyodide({ indexURL: new URL("pyodide/", import.meta.url).href });
+  step(2, "cuwheel and the packages that it needs", own, pyodide);
+  const archives = await fetched;
   const folder = python.runPython("import site; site.getsitepackages()[0]");
   for (const archive of archives) python.unpackArchive(archive, "zip", { extractDir: folder });
+  step(3, "starting cuwheel", 0, pyodide + own);
   python.FS.mkdirTree(DROPPED);
   python.FS.mkdirTree(WRITTEN);
   const run = python.runPython("from cuwheel.cli import in_browser; in_browser.run");

@@ -99,6 +99,7 @@ def _large(page: Chrome, wheel: Path) -> list[Measure]:
 
 
 def _explain(page: Chrome) -> None:
+    page.find_element(By.ID, "tab-explain").click()
     page.execute_script("document.querySelector('#explain .answer').replaceChildren()")
     page.execute_script("document.getElementById('log').value = arguments[0]", LOG)
     page.find_element(By.CSS_SELECTOR, "#explain button[type=submit]").click()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness import Measure, alternate, finish, shown
 
 from cuwheel.proving.measuring import analysis, journal
-from cuwheel.proving.measuring.journal import Cold, End, Header, Host, Line, Start
+from cuwheel.proving.measuring.journal import End, Header, Host, Line, Start, StartState
 from cuwheel.support import codec
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 300
 TRIALS = 10_000
-COLD = Cold(asked="cold", jit_cache="empty", page_cache="dropped")
+COLD = StartState(asked="cold", jit_cache="empty", page_cache="dropped")
 
 
 def lines(number: int, condition: int = 0) -> tuple[Line, Line]:
@@ -60,10 +60,10 @@ def main(words: list[str]) -> int:
         folder = Path(name)
         handle = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         data = tuple(codec.encode(each) + b"\n" for each in lines(1))
-        with journal.opened(folder / "journal") as writer:
+        with journal.open_journal(folder / "journal") as writer:
             taken = alternate({"journal": journalled(writer), "bare": bare(handle, data)}, ROUNDS)
         os.close(handle)
-        read = alternate({"report": lambda: analysis.read(_many(folder)), "lines": lambda: _lines(_many(folder))}, 3)
+        read = alternate({"report": lambda: analysis.analyse(_many(folder)), "lines": lambda: _lines(_many(folder))}, 3)
     print(f"a journal's two lines: {shown(taken['journal'])}, bare: {shown(taken['bare'])}", file=sys.stderr)
     return finish(
         [
@@ -112,7 +112,7 @@ def _many(folder: Path) -> Path:
 
 
 def _lines(folder: Path) -> int:
-    return sum(1 for _ in journal.lines(folder))
+    return sum(1 for _ in journal.read_lines(folder))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.building import jobs, on_cluster
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.steps import Steps
-from cuwheel.clusters import engine, schedule, target
+from cuwheel.clusters import access, engine, schedule
 from cuwheel.clusters.schedule import Slot
 from cuwheel.clusters.task import Task
 
@@ -50,7 +50,7 @@ def measured(projects: Sequence[Path], machines: str, workers: int, provider: st
 
 
 def _measured(projects: Sequence[Path], machines: str, workers: int, provider: str, folder: Path) -> dict[str, Any]:
-    with engine.opened(target.parse(f"local:{workers}"), folder / "answers") as machine:
+    with engine.open_engine(access.parse_address(f"local:{workers}"), folder / "answers") as machine:
         capacity = machine.capacity()
         works = {}
         for project in projects:
@@ -83,7 +83,7 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
         "total": round(sum(seconds), 2),
         "longest": round(max(seconds, default=0.0), 2),
         "tasks": {span.name: round(span.ended - span.began, 2) for span in spans},
-        "outcomes": {result.id: result.outcome for result in results},
+        "outcomes": {result.answer.id: result.answer.outcome for result in results},
         "problems": [result.problem.what[:500] for result in results if result.problem],
     }
 

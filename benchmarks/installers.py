@@ -5,7 +5,7 @@ log says which indexes it asks, the preferred one first. Those are not read here
 newest release on the public index for the same CUDA, or the nearest older one of its major, which PyTorch builds from
 the same lists. What each has code for is in the catalogue: no wheel is read.
 
-    .venv/bin/python benchmarks/installers.py     the table of docs/find.md; needs the index, takes a minute or two
+    .venv/bin/python benchmarks/installers.py     the table of docs/howto/find.md; needs the index, takes a minute
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery import best_candidate, together
+from packaging.requirements import Requirement
+
+from cuwheel.delivery import best_candidate, choosing
 from cuwheel.delivery.request import FindRequest
 from cuwheel.facts import versions
 from cuwheel.machine.fleet import Refinement
@@ -50,7 +52,8 @@ def main() -> int:
     right = [0, 0, 0]
     for gpu, driver in MACHINES:
         refine = Refinement(driver=driver, os="linux", cpu="x86_64", glibc="2.36", python="3.12")
-        found = best_candidate.find(FindRequest("torch", on=[gpu], refine=refine, budget=1))
+        with best_candidate.search_for(FindRequest("torch", on=[gpu], refine=refine, budget=1), None) as search:
+            found = best_candidate.find(search, Requirement("torch"))
         wheels = [each for each in found.rulings if _is_candidate(each)]
         newest = max(wheels, key=lambda each: each.candidate.version)
         backend = _uv_backend(driver)
@@ -73,7 +76,7 @@ def _cuda(ruling: Ruling) -> str | None:
     exact: dict[str, str] = {}
     for each in filter(None, map(requirements.parse, ruling.requires)):
         exact |= {normalised(each.name): spec.version for spec in each.specifier if spec.operator == "=="}
-    return together.torch_cuda(str(ruling.candidate.version), exact)
+    return choosing.torch_cuda(str(ruling.candidate.version), exact)
 
 
 def _of_cuda(wheels: list[Ruling], wanted: str) -> Ruling | None:

@@ -13,7 +13,8 @@ step() { printf '\n%s# %s%s\n' "$bold" "$1" "$plain"; }
 
 # Shows a command, runs it, and says how long it took. An answer of "no" (status 1) is an answer.
 show() {
-    printf '$ %s\n' "$*"
+    # Wrapped as a shell would take it.
+    printf '$ %s\n' "$*" | fold -s -w 76 | sed -e '$!s/ *$/ \\/' -e '2,$s/^/      /'
     began=$(date +%s)
     status=0
     "$@" || status=$?

@@ -42,7 +42,9 @@ class Explained(NamedTuple):
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run facts", description=__doc__)
-    parser.add_argument("--sources", type=Path, metavar="FOLDER", help="with files as docs/facts.md lists them")
+    parser.add_argument(
+        "--sources", type=Path, metavar="FOLDER", help="with files as docs/reference/facts.md lists them"
+    )
     parser.add_argument("--only", action="append", choices=[*_INDEX, *_SOURCES], help="one part; may be repeated")
     parser.add_argument(
         "--torch-symbols", action="store_true", help="add new releases of torch to torch_symbols.zst instead"

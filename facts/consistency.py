@@ -14,21 +14,11 @@ import msgspec
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows.architectures import Architecture, Architectures
-from cuwheel.facts.rows.checks import Checks
-from cuwheel.facts.rows.ci import Ci
-from cuwheel.facts.rows.cmake import CMake
-from cuwheel.facts.rows.errors import Errors
-from cuwheel.facts.rows.gpu_drivers import GpuDrivers
-from cuwheel.facts.rows.gpus import Gpus, squashed
-from cuwheel.facts.rows.indexes import Indexes
-from cuwheel.facts.rows.libraries import Libraries, Package
-from cuwheel.facts.rows.manylinux import Manylinux
-from cuwheel.facts.rows.packages import Packages
+from cuwheel.facts.rows.gpus import Architecture, Architectures, GpuDrivers, Gpus, squashed
+from cuwheel.facts.rows.packages import Libraries, Manylinux, Package, Packages, Torch
+from cuwheel.facts.rows.services import Checks, Ci, Indexes, Variants
 from cuwheel.facts.rows.toolchains import Toolchains
-from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
-from cuwheel.facts.rows.torch import Torch
-from cuwheel.facts.rows.variants import Variants
+from cuwheel.facts.rows.toolkits import CMake, Errors, Release, Toolkit, Toolkits
 from cuwheel.support import codec
 
 if TYPE_CHECKING:

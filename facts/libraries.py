@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import versions
-from cuwheel.facts.rows.libraries import Only
+from cuwheel.facts.rows.packages import Only
 from cuwheel.facts.tables import tables
 from facts import index
 from facts.difference import Difference
@@ -15,7 +15,7 @@ from facts.difference import Difference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows.libraries import Package
+    from cuwheel.facts.rows.packages import Package
     from facts.index import Wheel
 
 _LIBRARY = re.compile(r"lib[^/]+\.so(?:\.[^/]*)?|[^/]+\.dll", re.ASCII | re.IGNORECASE)

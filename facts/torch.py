@@ -15,7 +15,7 @@ from facts.difference import Difference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows.libraries import Package
+    from cuwheel.facts.rows.packages import Package
     from facts.index import Wheel
 
 _REQUIRES = re.compile(r"^Requires-Dist: ((?:nvidia|cuda)[\w-]+)(\[[^\]]*\])?[ (]*(?:==([\d.]+))?", re.MULTILINE)

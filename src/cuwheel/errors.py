@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 EXIT_OK = 0
 EXIT_NO = 1
+EXIT_UNKNOWN = 15  # of `check`: nobody can tell, which is not yes
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5
@@ -42,8 +43,8 @@ class CuwheelError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message: str = message
+        self.hint: str = hint
 
 
 class UsageError(CuwheelError):
@@ -55,7 +56,7 @@ class ConfigurationError(UsageError):
     """A file that a person wrote. All its problems at once, never one a run."""
 
     def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[str, ...] = tuple(problems)
         listed = _listed(self.problems, _MOST_PROBLEMS)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         least = "at least " if len(self.problems) == MOST_SOUGHT else ""  # where the search ended
@@ -67,7 +68,9 @@ class UnknownNameError(CuwheelError):
     meaning = "a GPU, CUDA version or other name is not in the tables, or means more than one thing"
 
     def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: str = "") -> None:
-        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
+        self.kind: str = kind
+        self.name: str = name
+        self.suggestions: tuple[str, ...] = tuple(suggestions)
         if not hint and self.suggestions:
             hint = "did you mean " + " or ".join(repr(each) for each in self.suggestions[:4]) + "?"
         super().__init__(f"no {kind} named {_short(name)!r}", hint)
@@ -95,7 +98,7 @@ class UnreadableError(CuwheelError):
     meaning = "a file or folder is missing, or cannot be read or written"
 
     def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
-        self.path = str(path)
+        self.path: str = str(path)
         super().__init__(f"{path}: {reason}", "; ".join(filter(None, (hint, _too_long(self.path)))))
 
     @classmethod
@@ -108,7 +111,8 @@ class MalformedError(CuwheelError):
     meaning = "a file is not what it should be: damaged, cut short, or of another kind"
 
     def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
-        self.path, self.problem = str(path), problem
+        self.path: str = str(path)
+        self.problem: str = problem
         super().__init__(f"{path}: {problem}", hint)
 
 
@@ -128,7 +132,8 @@ class ToolError(CuwheelError):
     meaning = "a program that cuwheel runs is missing or failed"
 
     def __init__(self, command: Sequence[str], problem: str, output: str = "", hint: str = "") -> None:
-        self.command, self.output = tuple(command), output
+        self.command: tuple[str, ...] = tuple(command)
+        self.output: str = output
         tail = "".join(f"\n  | {line}" for line in output.strip().splitlines()[-20:])
         super().__init__(f"{command[0]} {problem}{tail}", hint)
 
@@ -154,7 +159,7 @@ class FactsError(CuwheelError):
     meaning = "cuwheel's own tables contradict themselves (a bug, or files that were edited)"
 
     def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[str, ...] = tuple(problems)
         super().__init__(f"the tables of facts are inconsistent:{_listed(self.problems)}", hint="reinstall cuwheel")
 
 
@@ -173,7 +178,7 @@ class UnsafeWheelError(CuwheelError):
     meaning = "a wheel may do harm: names that leave its folder, overlapping members, a zip bomb"
 
     def __init__(self, path: str | Path, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[str, ...] = tuple(problems)
         super().__init__(
             f"{path} is not safe to read or to install:{_listed(self.problems, _SHOWN)}",
             hint="do not install this wheel; download it again from its publisher",
@@ -185,7 +190,8 @@ class MissingExtraError(CuwheelError):
     meaning = "an extra of cuwheel is not installed, such as `cuwheel[build]`"
 
     def __init__(self, missing: Sequence[str], purpose: str, extra: str) -> None:
-        self.missing, self.extra = tuple(missing), extra
+        self.missing: tuple[str, ...] = tuple(missing)
+        self.extra: str = extra
         names = " and ".join(filter(None, (", ".join(self.missing[:-1]), self.missing[-1])))
         verb, them = ("is", "it") if len(self.missing) == 1 else ("are", "them")
         super().__init__(

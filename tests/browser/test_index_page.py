@@ -25,7 +25,6 @@ from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine, from_gpu
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts import drivers
 from cuwheel.verdicts.matrix import Judge
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.delivery.published import catalogue_of
@@ -87,6 +86,21 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
+def beside(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index that has pure Python too, and a package whose extras bring CUDA."""
+    folder = tmp_path_factory.mktemp("beside")
+    code: dict[str, str | bytes] = {"mg/__init__.py": "", "mg/lib.so": (BIN / "plain-124.so").read_bytes()}
+    extras = [f"Requires-Dist: jax[cuda{each}]; extra == 'cuda{each}'" for each in (12, 13)]
+    made = [
+        Wheel(name="pure", files={"pure.py": ""}).write(folder),
+        Wheel(name="mg", tag="py3-none-linux_x86_64", files=code, headers=extras).write(folder),
+        Wheel(name="puremg", files={"puremg.py": ""}, headers=extras).write(folder),
+    ]
+    assert cuwheel.publish([*wheels, *made], to=folder / "index").succeeded
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
 def index(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "index"
     answer = cuwheel.publish(wheels, to=folder)
@@ -145,7 +159,7 @@ def test_every_wheel_gpu_and_driver_is_told_as_check_tells_it(
 
 
 def on(place: page_verdicts.Place, capability: str, driver: str) -> Machine:
-    tegra = drivers.tegra(Capability.parse(capability))
+    tegra = gpus.is_tegra(Capability.parse(capability))
     return Machine(
         name="m",
         capability=Capability.parse(capability),
@@ -279,6 +293,69 @@ def test_packages_can_be_chosen_where_none_is(browser: Chrome, index: Path) -> N
     assert browser.switch_to.active_element.get_attribute("id") == "gpu"
 
 
+def test_a_gpu_alone_shows_all_packages_that_run_on_it(browser: Chrome, beside: Path) -> None:
+    opened(browser, beside, "gpu=rtx 5090&driver=580.65.06&place=linux-x86_64")
+    shown(browser, "#find tr[data-package]")
+    rows = browser.find_elements("css selector", "#find tr[data-package]")
+    found = {each.get_attribute("data-package"): each for each in rows}
+    outcomes = {name: each.get_attribute("data-outcome") for name, each in found.items()}
+    assert set(outcomes) == {name for name, _, _ in WHEELS.values()} | {"pure", "mg", "puremg"}
+    expected = {"ptx": "jit", "mg": "jit", "pure": "everywhere", "arm": "fails", "windows": "fails"}
+    assert expected.items() <= outcomes.items()
+    assert "1.0" in found["ptx"].text
+    assert not found["arm"].is_displayed()
+    fine = [name for name, outcome in outcomes.items() if outcome not in ("fails", "partial", "unknown")]
+    assert [name for name, each in found.items() if each.is_displayed()] == fine
+    assert f"{len(fine)} of {len(found)} packages run on GeForce RTX 5090" in browser.find_element("id", "find").text
+    found["ptx"].find_element("css selector", "button").click()
+    assert shown(browser, ".answer").get_attribute("data-file") == "ptx-1.0-py3-none-manylinux_2_28_x86_64.whl"
+    browser.find_element("css selector", ".more.all").click()
+    shown(browser, "#find tr[data-package]")
+    browser.find_element("id", "package").send_keys("pur")
+    WebDriverWait(browser, 10).until(
+        lambda page: len(page.find_elements("css selector", "#find tr[data-package]")) == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "asked"),
+    [
+        ("package=mg&gpu=h100&driver=580.65.06", "mg[cuda12] @"),  # compiled with CUDA 12
+        ("package=puremg&gpu=h100&driver=580.65.06", "puremg[cuda13] @"),  # what the driver runs
+        ("package=puremg&gpu=h100&driver=550.54.14", "puremg[cuda12] @"),
+        ("package=puremg&gpu=h100&driver=580.65.06&torch=12.8", "puremg[cuda12] @"),
+        ("package=puremg&gpu=h100", "puremg @"),  # nothing tells which
+        ("package=puremg&gpu=jetson agx orin", "puremg @"),  # CUDA comes with its system
+        ("package=plain&gpu=h100", "plain @"),
+    ],
+)
+def test_the_install_line_has_the_extra_that_brings_cuda(browser: Chrome, beside: Path, state: str, asked: str) -> None:
+    shown(opened(browser, beside, state), ".command")
+    pip, uv, *_ = (each.text for each in browser.find_elements("css selector", ".command pre"))
+    assert f'"{asked}' in pip
+    assert f'"{asked}' in uv
+
+
+def test_a_jetson_does_not_come_with_x86(browser: Chrome, beside: Path) -> None:
+    opened(browser, beside, "place=linux-x86_64")
+    shown(browser, ".choices")
+    offered = "return [...byId('gpus').options].map((each) => each.value)"
+    assert not any("Jetson" in each for each in browser.execute_script(offered))
+    gpu, place = browser.find_element("id", "gpu"), browser.find_element("id", "place")
+    gpu.send_keys("jetson agx orin")
+    assert place.get_attribute("value") == "linux-aarch64"
+    systems = "return [...byId('place').options].filter((each) => !each.hidden).map((each) => each.value)"
+    assert browser.execute_script(systems) == ["linux-aarch64"]
+    gpu.clear()
+    gpu.send_keys("h100")
+    assert place.get_attribute("value") == "linux-x86_64"  # as it was chosen
+    assert len(browser.execute_script(systems)) == len(page_verdicts.PLACES)
+    opened(browser, beside, "package=plain&view=matrix&place=linux-x86_64")
+    shown(browser, ".wheels td[data-outcome]")
+    heads = {each.text.split("\n")[0] for each in browser.find_elements("css selector", ".wheels thead th")}
+    assert heads == set(map(str, page_verdicts.capabilities(page_verdicts.PLACES[0])))
+
+
 def test_views_are_reached_with_the_keyboard(browser: Chrome, index: Path) -> None:
     opened(browser, index, "package=plain")
     browser.find_element("id", "tab-find").send_keys(Keys.ARROW_RIGHT)
@@ -295,13 +372,17 @@ def test_a_wheel_has_a_page_of_its_own(browser: Chrome, index: Path) -> None:
     assert link == next((index / "files").glob("plain-1.0*.whl")).as_uri()
 
 
-@pytest.mark.parametrize("state", ["package=plain&gpu=h100", "package=plain&view=matrix"])
+@pytest.mark.parametrize("state", ["package=plain&gpu=h100", "package=plain&view=matrix", "gpu=h100"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_itself_never_scrolls_sideways(browser: Chrome, index: Path, state: str, width: int) -> None:
     browser.set_window_size(width, 900)
-    shown(opened(browser, index, state), ".answer, .wheels")
+    shown(opened(browser, index, state), ".answer, .wheels, .found")
     overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert browser.execute_script(overflow) == 0
+    inside = (
+        "return [...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth + 1)"
+    )
+    assert browser.execute_script(f"{inside}.length") == 0
     browser.set_window_size(1280, 900)
 
 

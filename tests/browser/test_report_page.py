@@ -11,7 +11,9 @@ from cuwheel.facts.arch import Arch
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
+from cuwheel.tracing import traced
 from cuwheel.verdicts.predict import Coverage
+from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,3 +149,42 @@ def test_nothing_is_cut_off(page: Chrome, width: int) -> None:
     assert page.execute_script(beyond + ".length") == 0
     overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.execute_script(overflow) == 0
+
+
+_OVERLAPPING = """
+const boxes = [...document.querySelectorAll(arguments[0])].filter((each) => each.offsetParent)
+  .map((each) => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    return [each.textContent, range.getBoundingClientRect()];
+  });
+const found = [];
+boxes.forEach(([text, a], at) => boxes.slice(at + 1).forEach(([other, b]) => {
+  const apart = a.left >= b.right - 1 || b.left >= a.right - 1 || a.top >= b.bottom - 1 || b.top >= a.bottom - 1;
+  if (!apart) found.push([text, other]);
+}));
+return found;"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_a_trace_do_not_run_into_each_other(browser: Chrome, tmp_path: Path, width: int) -> None:
+    loads = [
+        load(number, LIBRARY, at=0.2 * number, seconds=0.3 if number % 3 else 0.01, process=number % 2)
+        for number in range(40)
+    ]
+    script = "train_with_a_name_that_is_rather_long_for_a_script.py"
+    kernels = [{"process": 0, "kernel": "scale", "demangled": None, "library": LIBRARY, "package": None, "launches": 7}]
+    processes = [process(pid=number, seconds=8.1, script=script) for number in (4711, 4712)]
+    trace = written(tmp_path, processes=processes, loads=loads, kernels=kernels)
+    html.save(traced._read_trace(trace), tmp_path / "trace.html")
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get((tmp_path / "trace.html").as_uri())
+    assert len(browser.find_elements("css selector", ".timeline .label")) == len(processes)
+    assert browser.execute_script(_OVERLAPPING, ".timeline .label, .timeline .tick") == []
+    bars = browser.find_elements("css selector", ".timeline .span > b")
+    labels = browser.find_elements("css selector", ".timeline .label")
+    tops = {(label.rect["y"], label.rect["y"] + label.rect["height"]) for label in labels}
+    assert not any(top < bar.rect["y"] < bottom for bar in bars if bar.is_displayed() for top, bottom in tops)
+    cells = [each.text.split() for each in browser.find_elements("css selector", ".sortable tbody tr")]
+    assert any(set(each) >= {"scale", "libfoo.so", "7"} for each in cells)

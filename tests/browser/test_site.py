@@ -8,9 +8,11 @@ import http.server
 import importlib.util
 import io
 import json
+import re
 import shutil
 import sys
 import tarfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +111,17 @@ def _answers(page: Chrome, panel: str, count: int = 1, seconds: int = 120) -> li
 
 def _clear(page: Chrome, panel: str) -> None:
     page.execute_script(f"document.querySelector('#{panel} .answer').replaceChildren()")
-    for each in ("machine-gpu", "machine-driver", "machine-torch", "smi", "log", "log-gpu", "plan-for"):
+    for each in (
+        "start-gpu",
+        "start-file",
+        "machine-gpu",
+        "machine-driver",
+        "machine-torch",
+        "smi",
+        "log",
+        "log-gpu",
+        "plan-for",
+    ):
         page.execute_script(f"document.getElementById('{each}').value = ''")
     for each in ("files-chosen", "profile", "log-file"):
         page.execute_script(f"document.getElementById('{each}').value = ''")
@@ -165,9 +177,73 @@ def test_a_log_is_explained(page: Chrome, tmp_path: Path, monkeypatch: pytest.Mo
         page.find_element(By.CSS_SELECTOR, "#explain h2 a")
         .get_attribute("href")
         .endswith(  # type: ignore[union-attr]
-            "docs/causes/unsupported-gpu-architecture.html"
+            "docs/reference/causes/unsupported-gpu-architecture.html"
         )
     )
+
+
+def test_the_first_page_takes_an_error_or_a_wheel(page: Chrome) -> None:
+    _open(page, "explain")
+    _open(page, "files")
+    page.find_element(By.ID, "tab-start").click()
+    page.find_element(By.ID, "example").click()
+    _submit(page, "start")
+    [answer] = _answers(page, "explain")
+    assert answer["causes"][0]["id"] == "unsupported-gpu-architecture"
+    assert page.find_element(By.ID, "explain").is_displayed()
+    page.find_element(By.ID, "tab-start").click()
+    page.find_element(By.ID, "start-gpu").send_keys("h100")
+    page.find_element(By.ID, "start-file").send_keys(str(BIN / "plain-130.so"))
+    checked, _ = _answers(page, "files", 2)
+    assert checked["verdicts"][0]["outcome"] == "native"
+    assert page.find_element(By.ID, "files").is_displayed()
+
+
+def test_the_first_page_is_one_screen_and_has_the_order_of_the_documentation(page: Chrome) -> None:
+    page.find_element(By.ID, "tab-start").click()
+    for width in (1280, 390):
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        sideways = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.execute_script(sideways) == 0
+        below = "return document.querySelector('.parts').getBoundingClientRect().bottom - innerHeight"
+        assert width < 500 or page.execute_script(below) <= 0
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    docs = SITE.parent / "docs"
+    captions = re.findall(r"^:caption: (.+)$", (docs / "index.md").read_text(), re.MULTILINE)
+    assert [each.text for each in page.find_elements(By.CSS_SELECTOR, ".parts h3")] == captions
+    listed = re.findall(r"^[\w/-]+$", (docs / "index.md").read_text(), re.MULTILINE)
+    links = [str(each.get_attribute("href")) for each in page.find_elements(By.CSS_SELECTOR, ".parts a")]
+    places = [listed.index(each.rpartition("/docs/")[2].removesuffix(".html")) for each in links]
+    assert places == sorted(places)
+
+
+def test_the_page_says_what_it_loads_and_keeps_what_was_asked_meanwhile(built: Path, browser: Chrome) -> None:
+    """From a server that gives Python only when it is told to."""
+    go_on = threading.Event()
+
+    class Slow(_Handler):
+        def do_GET(self) -> None:
+            if self.path.endswith(".wasm"):
+                go_on.wait(60)
+            super().do_GET()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Slow, directory=str(built)))
+    with servers.answering(server) as address:
+        browser.get(f"{address}/")
+        told = _until(
+            browser, "const text = document.getElementById('loading').textContent; return /MB;/.test(text) && text"
+        )
+        assert re.fullmatch(
+            r"Step 1 of 3: Python for browsers \(Pyodide\), 1\d\.\d MB; 1\d\.\d MB in all, the first time only", told
+        )
+        browser.find_element(By.ID, "example").click()
+        _submit(browser, "start")
+        assert "waits until cuwheel is loaded" in browser.find_element(By.CSS_SELECTOR, "#explain .answer").text
+        go_on.set()
+        [answer] = _answers(browser, "explain")
+        assert answer["causes"]
+        assert not browser.find_element(By.ID, "state").is_displayed()
 
 
 def test_other_possibilities_come_below_and_each_has_its_page(page: Chrome) -> None:
@@ -178,10 +254,12 @@ def test_other_possibilities_come_below_and_each_has_its_page(page: Chrome) -> N
     [answer] = _answers(page, "explain")
     links = [each.get_attribute("href") for each in page.find_elements(By.CSS_SELECTOR, "#explain h2 a")]
     assert len(answer["causes"]) > 1
-    wanted = [f"/docs/causes/{each['id']}.html" for each in answer["causes"]]
+    wanted = [f"/docs/reference/causes/{each['id']}.html" for each in answer["causes"]]
     shown = [str(each)[str(each).index("/docs/") :] for each in links]  # again where everything is shown
     assert list(dict.fromkeys(shown)) == wanted  # and nothing of the log
-    assert all((SITE.parent / "docs" / "causes" / f"{each['id']}.md").is_file() for each in answer["causes"])
+    assert all(
+        (SITE.parent / "docs" / "reference" / "causes" / f"{each['id']}.md").is_file() for each in answer["causes"]
+    )
 
 
 def test_a_library_is_read_and_judged(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,9 +275,9 @@ def test_a_library_is_read_and_judged(page: Chrome, monkeypatch: pytest.MonkeyPa
     rules = {each["rule"] for each in [*inspected["findings"], *checked["verdicts"][1]["findings"]]}
     linked = page.find_elements(By.CSS_SELECTOR, "#files .findings a")
     assert {
-        str(each.get_attribute("href")).rpartition("/docs/rules/")[2].removesuffix(".html") for each in linked
+        str(each.get_attribute("href")).rpartition("/docs/reference/rules/")[2].removesuffix(".html") for each in linked
     } >= rules
-    assert all((SITE.parent / "docs" / "rules" / f"{each}.md").is_file() for each in rules)
+    assert all((SITE.parent / "docs" / "reference" / "rules" / f"{each}.md").is_file() for each in rules)
     assert page.find_elements(By.CSS_SELECTOR, "#files .findings .copy")
 
 
@@ -340,7 +418,7 @@ def test_the_page_is_accessible(page: Chrome) -> None:
     for scheme in ("light", "dark"):
         feature = {"name": "prefers-color-scheme", "value": scheme}
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        for panel in ("explain", "files", "plan", "tables"):
+        for panel in ("start", "explain", "files", "plan", "tables"):
             page.find_element(By.ID, f"tab-{panel}").click()
             found = page.execute_async_script("axe.run(document).then((each) => arguments[0](each.violations))")
             told = [f"{each['id']}: {[node['target'] for node in each['nodes']]}" for each in found]

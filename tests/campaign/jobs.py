@@ -61,15 +61,15 @@ def _configured(folder: Path) -> None:
 
 
 def _journal_left(folder: Path) -> bool:
-    from cuwheel.wheel import journal
+    from cuwheel.wheel import journal_file
 
-    return journal.folder_of(folder / "env").is_dir()
+    return journal_file.folder_of(folder / "env").is_dir()
 
 
 def _kept_install(folder: Path) -> bool:
-    from cuwheel.wheel import journal
+    from cuwheel.wheel import journal_file
 
-    return any(journal.folder_of(folder / "env", "install").glob("*/journal.jsonl"))
+    return any(journal_file.folder_of(folder / "env", "install").glob("*/journal.jsonl"))
 
 
 def _plain_wheel(folder: Path) -> Path:

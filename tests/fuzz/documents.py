@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import config, pyproject, sources
+from cuwheel.building import config, sources
 from cuwheel.building.recording import calls, matrix, reader
 from cuwheel.delivery import (
-    attestations,
     candidates,
     catalogue,
+    fleet_install,
     index_folder,
-    install_lock,
     requirements_file,
+    signatures,
     simple_api,
 )
 from cuwheel.delivery.workflows import problems, rendering
@@ -34,12 +34,12 @@ from cuwheel.network import addresses, settings
 from cuwheel.proving import proof
 from cuwheel.proving.measuring import analysis, trials_file
 from cuwheel.proving.measuring import journal as trials_journal
-from cuwheel.support import zstd
-from cuwheel.toolchains import archives, lock, stub
+from cuwheel.support import buffer
+from cuwheel.toolchains import archives, lock, workplace
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, traced
-from cuwheel.wheel import edit, journal, metadata, requirements, variant
+from cuwheel.wheel import edit, journal, journal_file, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import small_wheel
@@ -85,7 +85,7 @@ CATALOGUE = json.dumps(
     }
 ).encode()
 INSTALL_LOCK = {
-    "schema": install_lock.SCHEMA,
+    "schema": fleet_install.SCHEMA,
     "wanted": ["pkg"],
     "parts": [
         {
@@ -177,7 +177,7 @@ class World:
         self.root.mkdir()
         self.record = self.root / "record"
         records.record(self.record, records.call(["nvcc", "-c", "a.cu"], status=1, err="error: x\n"))
-        self.journal = journal.folder_of(self.root) / "0001"
+        self.journal = journal_file.folder_of(self.root) / "0001"
         self.journal.mkdir(parents=True)
         self.events = self.root / "events"
         self.events.mkdir()
@@ -258,7 +258,7 @@ class World:
         cache = self.root / "sources"
         shutil.rmtree(cache, ignore_errors=True)
         try:
-            sources.unpacked(self.file("archive", data[1:]), cache)
+            sources.unpack_source(self.file("archive", data[1:]), cache)
         finally:
             self.untouched()
 
@@ -347,10 +347,13 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "profile": lambda data: profile.decode(data, "fuzzed"),
         "lock": lambda data: lock.parse(data, "fuzzed"),
         "fleet": lambda data: fleet.read_fleet_file(world.file("fleet.toml", data)),
-        "config": lambda data: config.load(None, world.file("pyproject.toml", data), {}),
-        "project": lambda data: (world.file("pyproject.toml", data), pyproject.read(world.root, ["pyproject.toml"])),
-        "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),
-        "trials-journal": lambda data: analysis.read(world.file(trials_journal.NAME, data).parent),
+        "config": lambda data: config.load_table(None, world.file("pyproject.toml", data), {}),
+        "project": lambda data: (
+            world.file("pyproject.toml", data),
+            sources.read_project(world.root, ["pyproject.toml"]),
+        ),
+        "trials": lambda data: trials_file.load_trials(world.file("TRIALS.toml", data)),
+        "trials-journal": lambda data: analysis.analyse(world.file(trials_journal.NAME, data).parent),
         "matrix": lambda data: matrix.load_matrix(world.file("matrix.toml", data)),
         "proof": lambda data: proof.parse_proof(data, "fuzzed"),
         "calls": world.read_record,
@@ -364,10 +367,12 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "page-json": _read_page("application/vnd.pypi.simple.v1+json"),
         "page-html": _read_page("text/html"),
         "own-index": world.read_own_index,
-        "provenance": lambda data: attestations.problem(data, _WHEEL, "0" * 64),
+        "provenance": lambda data: signatures.problem_of_provenance(data, _WHEEL, "0" * 64),
         "catalogue": _read_catalogue,
-        "install-lock": lambda data: install_lock.read(world.file("install.lock", data)),
-        "requirements": lambda data: requirements_file.read(world.file("requirements.txt", data), "3.12.1"),
+        "install-lock": lambda data: fleet_install.read_lock(world.file("install.lock", data)),
+        "requirements": lambda data: requirements_file.read_requirements(
+            world.file("requirements.txt", data), "3.12.1"
+        ),
         "trace-events": world.read_events,
         "trace": lambda data: traced.read_workload([world.file("trace.json", data)]),
         "description": lambda data: list(description.words(description.parse(data, "fuzzed"))),
@@ -377,16 +382,16 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "python": _read_python,
         "workflow": _read_workflow,
         "redist": _read_lock_of_toolkits(world),
-        "cuda-header": lambda data: stub.library(stub.functions(data.decode("utf-8", "replace")), "x86_64"),
+        "cuda-header": lambda data: workplace.library(workplace.functions(data.decode("utf-8", "replace")), "x86_64"),
         "toolkit-archive": world.unpack,
         "source-archive": world.unpack_source,
     }
 
 
 def seeds(world: World) -> dict[str, list[bytes]]:
-    step = journal.Step(number=1, action="create", path="a/b", before=None, after=None)
-    header = journal.Header(tool="slim", targets=("h100",), root=journal.Root.of(world.root))
-    written = journal.Writer(world.journal)
+    step = journal_file.Step(number=1, action="create", path="a/b", before=None, after=None)
+    header = journal_file.Header(tool="slim", targets=("h100",), root=journal_file.Root.of(world.root))
+    written = journal_file.Writer(world.journal)
     written.start(header)
     written.steps((step, replace(step, number=2, action="remove", path="a")))
     written.state("done")
@@ -431,7 +436,7 @@ def seeds(world: World) -> dict[str, list[bytes]]:
             b'{"projects":["pkg"],"files":["a"]}',
         ],
         "provenance": [json.dumps(provenance).encode()],
-        "catalogue": [CATALOGUE, zstd.compressed(facts)],
+        "catalogue": [CATALOGUE, buffer.zstd_compressed(facts)],
         "install-lock": [json.dumps(INSTALL_LOCK).encode()],
         "requirements": [REQUIREMENTS, b"-r requirements.txt\n-e .\n-c there.txt\nx @ file:///a.whl\n"],
         "trace-events": [EVENTS],

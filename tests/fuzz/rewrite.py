@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import cli
-from cuwheel.changes.repair import execution
+from cuwheel.changes.repair import act
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.survey import survey
@@ -31,7 +31,7 @@ from tests.property import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.changes.repair.decision import Decision
+    from cuwheel.changes.repair.decide import Decision
 
 NAME = "pkg-1.0-py3-none-linux_x86_64.whl"
 FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format in ("elf", "pe")}
@@ -76,7 +76,7 @@ def repair(grounds: Grounds) -> bool:
 
 
 def stamped(grounds: Grounds) -> bool:
-    wish = stamp.Wish(version="1.0+cu130", description=Description(cuda="13.0", archs=("sm_90",)))
+    wish = stamp.StampOptions(version="1.0+cu130", description=Description(cuda="13.0", archs=("sm_90",)))
     try:
         stamp.stamp(grounds.wheel, grounds.out, wish)
     except CuwheelError:
@@ -160,7 +160,7 @@ def seeds(folder: Path) -> list[bytes]:
 
 def _harness(folder: Path) -> Harness:
     warnings.simplefilter("ignore", UserWarning)  # zipfile's, of names that are there twice
-    execution._grafted = grafted
+    act._grafted = grafted
     grounds = Grounds(folder)
     return Harness(seeds(folder), lambda data: through(grounds, data), wheels.mutate)
 

@@ -1,6 +1,6 @@
 """Compare what a GPU did with what cuwheel predicts: python tests/gpu/compare.py --set FOLDER --results FILE
 
-Prints every disagreement, exits 1 if there is one. With --write it writes docs/truth.md and keeps the set and the
+Prints every disagreement, exits 1 if there is one. With --write it writes docs/why/truth.md and keeps the set and the
 results in tests/gpu/truth, where a test holds later rules to them.
 """
 
@@ -27,7 +27,7 @@ from tests.gpu.predictions import Kernel, Prediction
 
 HERE = Path(__file__).parent
 KEPT = HERE / "truth"
-PAGE = HERE.parents[1] / "docs" / "truth.md"
+PAGE = HERE.parents[1] / "docs" / "why" / "truth.md"
 _METHOD = """\
 ## How it was done
 
@@ -110,7 +110,8 @@ def _decoded(row: dict[str, Any]) -> Prediction:
 
 
 def page(found: Comparison) -> str:
-    lines = ["# Predictions against hardware", "", *_head(found), "", *_by_axis(found), ""]
+    reader = "For whoever asks how often predictions hold on hardware."
+    lines = ["# Predictions against hardware", "", reader, "", *_head(found), "", *_by_axis(found), ""]
     lines += [*_by_prediction(found), "", *_disagreements(found), "", _METHOD]
     return "\n".join(lines)
 
@@ -188,7 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--set", type=Path, required=True, help="the folder that generate.py made")
     parser.add_argument("--results", type=Path, required=True, help="what runner.py wrote")
-    parser.add_argument("--write", action="store_true", help="write docs/truth.md, keep set and results")
+    parser.add_argument("--write", action="store_true", help="write docs/why/truth.md, keep set and results")
     args = parser.parse_args()
     results = load_results(args.results)
     found = compare(args.set, results)

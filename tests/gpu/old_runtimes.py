@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cuwheel.api.toolkit_store import toolchain
+from cuwheel.api.wheels import toolchain
 from cuwheel.support import process
 from tests.fixtures import cache
 from tests.gpu.traced_programs import ARCH_80, ARCH_90, SOURCES

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cuwheel.device_code.libraries import Library
-    from cuwheel.verdicts.choice import Jit
+    from cuwheel.machine.fleet import Jit
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
 Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"

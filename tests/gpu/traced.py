@@ -29,8 +29,7 @@ from tests.gpu import traced_programs as programs
 from tests.gpu.traced_programs import ARCH_80, ARCH_90, PTX_75
 
 if TYPE_CHECKING:
-    from cuwheel.report.trace import Traced
-    from cuwheel.tracing.traced import Failure
+    from cuwheel.tracing.traced import Failure, Traced
 
 _AT_ONCE = 4
 _SCALE = "void scale<float, 64>(float*, float)"

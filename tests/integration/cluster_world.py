@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.clusters import certificates, engine, target
+from cuwheel.clusters import access, engine
 from cuwheel.clusters.task import Task
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class World:
         # Workers run no module of the folder that they are started in: the tests' own tasks are found by name.
         own = {
             "CUWHEEL_CACHE": str(self.cache),
-            certificates.FOLDER: str(self.certificates),
+            access.FOLDER: str(self.certificates),
             "PYTHONPATH": str(ROOT),
         }
         return {**os.environ, **own, **(more or {})}
 
     @property
     def certificates(self) -> Path:
-        return certificates.folder() if certificates.FOLDER in os.environ else self.folder / "certificates"
+        return access.certificate_folder() if access.FOLDER in os.environ else self.folder / "certificates"
 
     def start(
         self, name: str, *words: str, env: Mapping[str, str] | None = None, code: str = ""
@@ -70,7 +70,7 @@ class World:
 
     def scheduler(self, address: str = "tls://127.0.0.1:0", *more: str) -> str:
         if not self.certificates.exists():
-            certificates.make(self.certificates)
+            access.make_certificates(self.certificates)
         ready = self.folder / "address"
         ready.unlink(missing_ok=True)
         child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
@@ -94,7 +94,7 @@ class World:
 
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
-        with engine.opened(target.parse(self.address), self.cache / "cluster", self.certificates) as made:
+        with engine.open_engine(access.parse_address(self.address), self.cache / "cluster", self.certificates) as made:
             yield made
 
     def end(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pip
 
-from cuwheel.wheel import journal
-from cuwheel.wheel.journal import FOLDER
+from cuwheel.wheel import journal_file
+from cuwheel.wheel.journal_file import FOLDER
 from tests.fixtures.small_wheel import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
@@ -83,7 +83,7 @@ def lost(env: Path, before: dict[str, tuple[Any, ...]]) -> list[str]:
     """Files of an environment that are neither where they were nor kept by the journal, byte for byte."""
     kept: dict[str, list[Path]] = {}
     for folder in env.glob(f"{FOLDER}/install/*"):
-        for step in journal.read(folder, env.resolve()).steps:
+        for step in journal_file.read_journal(folder, env.resolve()).steps:
             kept.setdefault(step.path, []).extend(folder / part / str(step.number) for part in ("originals", "copies"))
     wanted = {path: told[1] for path, told in before.items() if isinstance(told[1], bytes)}
     return [

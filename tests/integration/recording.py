@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import native, reader, session
-from cuwheel.building.recording.instructions import Wish
+from cuwheel.building.recording import reader, session, shims
+from cuwheel.building.recording.shims import RecordOptions
+from cuwheel.support import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ WAYS = ("preload", "path", "python")  # the last: shims on PATH, in Python
 
 def no_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine without a C compiler."""
-    monkeypatch.setattr(native, "built", lambda *_: None)
+    monkeypatch.setattr(shims, "native_shims", lambda *_: None)
 
 
 @dataclass
@@ -54,15 +55,15 @@ class Bench:
         self,
         command: Sequence[str | bytes],
         *,
-        wish: Wish | None = None,
+        wish: RecordOptions | None = None,
         popen: Callable[[Sequence[str | bytes], dict[str, str]], int] | None = None,
         **more: str,
     ) -> Record:
         """Record a command whose streams nobody sees, or that `popen` runs."""
         self.count += 1
         folder = self.folder / f"record-{self.count}"
-        given = wish or Wish()
-        wish = Wish(
+        given = wish or RecordOptions()
+        wish = RecordOptions(
             masked=given.masked,
             launcher=given.launcher,
             archs=given.archs,
@@ -81,7 +82,7 @@ class Bench:
         self.stdout, self.stderr = done.stdout, done.stderr
         return done.returncode
 
-    def sh(self, script: str, *, wish: Wish | None = None, **more: str) -> Record:
+    def sh(self, script: str, *, wish: RecordOptions | None = None, **more: str) -> Record:
         return self.run(["/bin/sh", "-c", script], wish=wish, popen=None, **more)
 
 
@@ -89,6 +90,8 @@ def bench(folder: Path, way: str) -> Bench:
     made = Bench(folder=folder, way=way)
     made.tools.mkdir(parents=True)
     made.environ = {"PATH": f"{made.tools}:/usr/bin:/bin", "HOME": str(folder), "PWD": str(folder), "LANG": "C.UTF-8"}
+    # Compiled while a compiler is on PATH: some tests have none there, and any may be the first on this machine.
+    shims.native_shims(files.cache_folder(), made.environ)
     return made
 
 

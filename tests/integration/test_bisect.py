@@ -104,7 +104,7 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
     begun.send_signal(signal.SIGINT)
     begun.wait(30)
     before = len(
-        [each for each in journal.lines(path.parent) if each.end and each.end.outcome not in journal.NO_RESULT]
+        [each for each in journal.read_lines(path.parent) if each.end and each.end.outcome not in journal.NO_RESULT]
     )
     refused = bisect(tmp_path, *words)
     assert refused.status == 2
@@ -112,7 +112,7 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
     assert found["first_bad"] == git(repository, "rev-parse", "c8")
     assert found["last_good"] == git(repository, "rev-parse", "c7")
     assert before >= 6
-    ended = [each for each in journal.lines(path.parent) if each.end and each.end.outcome not in journal.NO_RESULT]
+    ended = [each for each in journal.read_lines(path.parent) if each.end and each.end.outcome not in journal.NO_RESULT]
     assert found["runs"] == len(ended)
 
 

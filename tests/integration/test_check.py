@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery.catalogue import SHIPPED, Catalogue
-from cuwheel.device_code import presence, wheel_facts
+from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader
+from cuwheel.device_code import wheel_facts
 from cuwheel.machine import probe
-from cuwheel.machine.fleet import Refinement
-from cuwheel.machine.named import machines_named
+from cuwheel.machine.fleet import Refinement, machines_named
 from cuwheel.report import html
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.verdicts import examination
 from cuwheel.verdicts.matrix import judge_all
 from tests.fixtures.cache import UnavailableError
 from tests.oracle.packages import Published, published, wheel
@@ -131,7 +131,7 @@ def test_a_page_with_the_matrix(tmp_path: Path) -> None:
 
 
 def test_a_fleet_file_from_the_guide(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "howto" / "check.md").read_text()
     example = guide.split("```toml\n")[1].split("```")[0]
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(example)
@@ -141,14 +141,14 @@ def test_a_fleet_file_from_the_guide(tmp_path: Path) -> None:
 
 def test_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     healthy = next(each for each in MACHINES if each.name == "a healthy H200")
-    monkeypatch.setattr(probe, "probe", lambda _env: healthy.profile)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: healthy.profile)
     (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
     assert (verdict.machine, verdict.outcome) == ("this machine", "fails")
     assert [each.rule for each in verdict.findings] == ["needed-library-missing"]
     with_cuda = dataclasses.replace(
         healthy, folders=(("/site/nvidia/cu13/lib", "site-packages", ("libcudart.so.13",)),)
     )
-    monkeypatch.setattr(probe, "probe", lambda _env: with_cuda.profile)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: with_cuda.profile)
     (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
     assert (verdict.outcome, verdict.conditions) == ("native", ())
 
@@ -164,15 +164,15 @@ def test_doctor_looks_at_what_is_installed(tmp_path: Path, monkeypatch: pytest.M
     _install(tmp_path, "fits", {"fits/libfits.so": "plain-130.so"})
     _install(tmp_path, "host_only", {"host_only/libhost.so": "amd.so"})
     site = tmp_path / "lib" / "python3.11" / "site-packages"
-    assert [each[:2] for each in presence.distributions_with_device_code([site])] == [("fits", site)]
+    assert [each[:2] for each in examination.distributions_with_device_code([site])] == [("fits", site)]
     turing = dataclasses.replace(
         next(each for each in MACHINES if each.name == "a healthy H200"), gpus=(("Tesla T4", "7.5"),)
     )
-    monkeypatch.setattr(probe, "probe", lambda _env: turing.profile)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: turing.profile)
     found = [each for each in api.doctor(env=tmp_path).findings if each.rule == "no-code-for-gpu"]
     assert [each.message[:9] for each in found] == ["fits 1.0:"]
     nothing = dataclasses.replace(turing, gpus=()).profile
-    monkeypatch.setattr(probe, "probe", lambda _env: nothing)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: nothing)
     assert "no-code-for-gpu" not in {each.rule for each in api.doctor(env=tmp_path).findings}
 
 
@@ -239,7 +239,7 @@ def test_the_advised_second_name_of_a_library_counts(tmp_path: Path) -> None:
 
 def _shipped(name: str, version: str) -> Survey:
     """A real wheel, by the facts that the shipped catalogue has of it."""
-    catalogue = Catalogue(SHIPPED)
+    catalogue = CatalogueReader(SHIPPED)
     listed = next(each for each in catalogue.contents.wheels if (each.name, each.version) == (name, version))
     facts = catalogue.facts(listed.sha256)
     assert facts is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import blobs, certificates, connection, roster, target
+from cuwheel.clusters import access, keeping, roster, service
 from cuwheel.errors import UnreadableError
 from tests.integration.build_world import gone
 from tests.integration.cluster_world import World, task, wait_for
@@ -88,7 +88,7 @@ for address, security in ((f"tcp://127.0.0.1:{port}", None), (f"tls://127.0.0.1:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user to try it")
 @pytest.mark.slow
 def test_another_user_of_this_machine_cannot_run_anything(here: World) -> None:  # noqa: ARG001 - its cache
-    with connection.opened(target.parse("local:1")) as made:
+    with service.open_connection(access.parse_address("local:1")) as made:
         port = made.address.rpartition(":")[2]
         secret = made.security.tls_client_cert if made.security else "/etc/shadow"
         words = [sys.executable, "-c", STRANGER, port, secret]
@@ -107,7 +107,7 @@ def test_tasks_run_and_a_killed_worker_costs_nothing_but_time(here: World, tmp_p
     here.worker("second")
     source = tmp_path / "source.txt"
     source.write_text("sent ")
-    inputs = {"source": blobs.add(source)}
+    inputs = {"source": keeping.add_blob(source)}
     tasks = [task(f"echo-{number}", parameters=str(number), inputs=inputs, kept=True) for number in range(3)]
     with here.engine() as engine:
         engine.capacity()
@@ -285,8 +285,8 @@ def test_a_task_whose_process_dies_is_tried_elsewhere_and_then_given_up(here: Wo
 def test_over_a_network_only_those_with_a_certificate_are_heard(
     here: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificates.make(tmp_path / "own")
-    certificates.make(tmp_path / "strangers")
+    access.make_certificates(tmp_path / "own")
+    access.make_certificates(tmp_path / "strangers")
     monkeypatch.setenv("CUWHEEL_CLUSTER", str(tmp_path / "own"))
     address = here.scheduler("tls://0.0.0.0:0")
     port = int(address.rpartition(":")[2])

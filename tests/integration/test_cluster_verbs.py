@@ -40,7 +40,7 @@ def test_trials_of_many_machines_are_one_journal(tmp_path: Path) -> None:
     assert told.status == 1, told.all
     groups = {each["axes"]["word"]: (each["runs"], each["failures"]) for each in json.loads(told.stdout)["groups"]}
     assert groups == {"good": (2, 0), "bad": (2, 2)}
-    lines = list(journal.lines(tmp_path / "cuwheel-trials"))
+    lines = list(journal.read_lines(tmp_path / "cuwheel-trials"))
     starts = [line.start for line in lines if line.start]
     assert [each.trial for each in starts] == [1, 2, 3, 4]
     assert all(each.host.machine for each in starts)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md")))
 MORE = "…"  # stands for lines, or for the rest of one, that the page leaves out
 
 # By the beginning of the command.
@@ -36,7 +36,6 @@ NOT_HERE = {
     "cuwheel trace": "needs a GPU",
     "cuwheel build": "compiles for minutes; tests/integration/test_build_examples.py builds the same examples",
     "cuwheel verify dist/": "of a wheel that the build above it made",
-    "cuwheel publish dist/": "the same",
     "cuwheel repair dist/": "the same",
     "cuwheel publish --check index": "of an index that was damaged; tests/unit/delivery has such",
     "cuwheel publish bitsandbytes": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
+from cuwheel.delivery.request import FindRequest
 from cuwheel.device_code import wheel_facts
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
@@ -27,7 +29,7 @@ from tests.integration.install_world import wheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.report.find import Find
+    from cuwheel.delivery.best_candidate import Find
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
@@ -153,7 +155,7 @@ def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) ->
     options = ["--python", "3.11", "--os", "linux", "--cpu", "x86_64"]
     assert main([*words, *options]) == 1
     shown = capsys.readouterr().out
-    assert "no release runs there" in shown
+    assert shown.startswith("No release of demo runs on gtx 1080 ti")
     assert "no code for the" in shown
     assert main([*words, *options, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -188,6 +190,21 @@ def test_a_budget_bounds_what_is_read(wheels: list[Path]) -> None:
     assert _chosen(answer) is None
     assert "--budget" in answer.candidates[0].reasons[0]
     assert answer.downloaded <= 1000
+
+
+def test_a_budget_holds_for_all_that_one_search_reads(tmp_path: Path) -> None:
+    """`install` looks for several packages, and tries fallbacks: all of it together may not cost more."""
+    made = [_wheel(tmp_path / "dist", version, NATIVE) for version in ("3.0", "2.0")]
+    with serving(_served(made, facts=False)) as url:
+        alone = _find("demo==3.0", indexes=[f"{url}/simple"]).downloaded
+        shutil.rmtree(tmp_path / "cuwheel-cache")
+        asked = FindRequest("demo", on=["h100"], refine=LINUX, indexes=[f"{url}/simple"], budget=2 * alone)
+        with best_candidate.search_for(asked, None) as search:
+            first, second = (best_candidate.find(search, Requirement(f"demo=={each}")) for each in ("3.0", "2.0"))
+    assert first.downloaded == alone
+    assert search.budget.used <= 2 * alone
+    assert first.chosen
+    assert "--budget" in second.rulings[0].reasons[0]
 
 
 def test_withdrawn_files_and_pythons_that_are_refused(wheels: list[Path]) -> None:

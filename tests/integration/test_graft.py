@@ -79,7 +79,7 @@ FITTING = [
     ("80", "both"),
     ("80", "both-ptx"),
     ("80-small", "both-small"),
-    ("80-shared", "both-shared"),
+    pytest.param("80-shared", "both-shared", marks=pytest.mark.slow),
     ("80-rdc", "both-rdc"),
 ]
 
@@ -164,10 +164,10 @@ def test_sources_that_both_recorded_as_the_same_show_what_a_witness_cannot(tmp_p
 
 REFUSED = [
     ("80", "both-other-body", "graft-other-code"),
-    ("80", "both-other-flags", "graft-other-code"),
+    pytest.param("80", "both-other-flags", "graft-other-code", marks=pytest.mark.slow),
     ("80", "both-other-path", "graft-other-kernels"),
-    ("80-rdc", "both-rdc-other-path", "graft-other-kernels"),
-    ("80", "both-other-order", "graft-other-kernels"),
+    pytest.param("80-rdc", "both-rdc-other-path", "graft-other-kernels", marks=pytest.mark.slow),
+    pytest.param("80", "both-other-order", "graft-other-kernels", marks=pytest.mark.slow),
     ("80", "both-other-parameters", "graft-other-kernels"),
     ("80-plain-names", "both-plain-names-other-parameters", "graft-other-parameters"),
     ("80", "both-other-variables", "graft-other-variables"),
@@ -178,9 +178,9 @@ REFUSED = [
     pytest.param("cub-80-short-list", "cub-both-short-list", "graft-arch-list", marks=pytest.mark.slow),
     ("80", "90", "graft-no-proof"),
     ("80", "90-other-body", "graft-no-proof"),
-    ("80-rdc", "90-rdc", "graft-no-proof"),
+    pytest.param("80-rdc", "90-rdc", "graft-no-proof", marks=pytest.mark.slow),
     ("80", "90-host-flags", "graft-other-host"),
-    ("80", "90-host-compiler", "graft-other-host"),
+    pytest.param("80", "90-host-compiler", "graft-other-host", marks=pytest.mark.slow),  # another one is downloaded
 ]
 
 
@@ -194,6 +194,7 @@ def test_what_does_not_fit_is_refused_for_its_reason(tmp_path: Path, base: str, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow  # twelve seconds to compile; what is refused of CUB is there too
 def test_cub_with_the_whole_list_fits(tmp_path: Path) -> None:
     made, _ = grafted(tmp_path, "cub-80", "cub-both")
     assert made.written, made.findings

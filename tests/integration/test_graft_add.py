@@ -111,7 +111,8 @@ def test_a_wheel_with_a_library_for_each_cuda_gets_a_donor_for_each(
 
     def build(request: BuildRequest, _environ: object) -> SimpleNamespace:
         asked.append(request)
-        return SimpleNamespace(jobs=[SimpleNamespace(wheel=SimpleNamespace(path=base), outcome="built")])
+        job = SimpleNamespace(wheel=SimpleNamespace(file=base), outcome="built")
+        return SimpleNamespace(answer=SimpleNamespace(jobs=[job]))
 
     monkeypatch.setattr(pipeline, "build", build)
     monkeypatch.setattr(index, "release_with", lambda _: None)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.changes.stamp import guard
-from cuwheel.changes.stamp.guard import Run, Wish
+from cuwheel.changes.stamp.guard import Guard, Run
 from tests.integration import pretend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # sm_89, and sm_90 with PTX of CUDA 13.0.
-WISH = Wish(
+WISH = Guard(
     package="foo",
     message="Install foo-cu12 instead.",
     wheel="foo 1.0",
@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "foo"
     folder.mkdir()
     (folder / "__init__.py").write_text(f"{guard.CALL}\ncheck()\n")
-    (folder / guard.FILE).write_text(guard.source(WISH))
+    (folder / guard.FILE).write_text(guard.guard_source(WISH))
     return tmp_path
 
 

@@ -31,8 +31,8 @@ SEVERAL = ("find", "catalogue")  # these look at many wheels: one that cannot be
 # Of a wheel that is damaged or lies: what is read is told (0, 1), or it is refused (5, 13). 2 is for `plan --like`,
 # where a wheel without the right device code says nothing about sizes.
 OF_WHEELS = {0, 1, 5, 13}
-# Every third command here, so that each file meets a third of the verbs and each verb a third of the files.
-SOME = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+# Every fifth command here, so that each file meets a fifth of the verbs and each verb a fifth of the files.
+SOME = pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 SECONDS, MEMORY, OUTPUT = 30, 512 << 20, 1 << 20  # of any command, whatever it is given
 
 

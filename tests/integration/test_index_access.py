@@ -252,7 +252,11 @@ def test_not_reachable_is_said_at_once_and_in_these_words(given: Callable[..., N
 
 
 @pytest.mark.parametrize("way", [site.swallowing, site.silent])
-def test_a_port_that_does_not_answer(way: Callable[[], object], given: Callable[..., None]) -> None:
+def test_a_port_that_does_not_answer(
+    way: Callable[[], object], given: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CONNECT_S", 1.0)
+    monkeypatch.setattr(client, "_INDEX_PATIENCE_S", 2.0)
     with way() as url:  # type: ignore[attr-defined]
         given(PIP_INDEX_URL=f"{url}/simple")
         began = time.monotonic()

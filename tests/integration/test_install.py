@@ -27,8 +27,8 @@ from cuwheel.errors import (
 )
 from cuwheel.network import venvs
 from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.wheel import journal, record
-from cuwheel.wheel.journal import FileState, Header, Pinned, Root, Step, Writer
+from cuwheel.wheel import journal, journal_file, record
+from cuwheel.wheel.journal_file import FileState, Header, Pinned, Root, Step, Writer
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import lost, state, versions, wheel
 from tests.unit.changes.slim.packages import contents
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.report.install import Install
+    from cuwheel.delivery.install_answer import Install
 
 
 @pytest.fixture(autouse=True)
@@ -298,7 +298,7 @@ def test_a_hostile_journal_reaches_nothing(
 def test_no_wheel_brings_files_into_the_journal(env: Path, dist: Path, place: str) -> None:
     """Nor over one that `slim` left, which can still be undone."""
     (env / "data").write_bytes(b"as it was")
-    with journal.locked(env.resolve()), journal.begin(env.resolve(), Header(tool="tests", targets=())) as slimmed:
+    with journal_file.locked(env.resolve()), journal.begin(env.resolve(), Header(tool="tests", targets=())) as slimmed:
         staged = slimmed.stage()
         staged.write_bytes(b"cut")
         slimmed.replace(env / "data", staged, record.digest_of_bytes(b"cut"))
@@ -377,3 +377,33 @@ def test_requirements_come_from_the_same_index(
     assert done.succeeded
     assert {(each.name, each.to) for each in done.changes} == {("subject", "1.0"), ("needed", "2.0")}
     assert versions(env) >= {"subject-1.0", "needed-2.0"}
+
+
+def test_no_build_tool_is_started(
+    env: Path, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Callable[..., None]
+) -> None:
+    """What runs here depends on the GPU, the driver, the system and Python; on no compiler."""
+    wheel(dist, "subject", "1.0")
+    programs, started = tmp_path / "toolkit/bin", tmp_path / "started"
+    programs.mkdir(parents=True)
+    for name in ("nvcc", "cmake", "ninja", "g++", "gcc"):
+        (programs / name).write_text(f"#!/bin/sh\necho {name} >> {started}\necho release 13.0, V13.0.88\n")
+        (programs / name).chmod(0o755)
+    (programs / "nvcc.profile").touch()
+    (tmp_path / "toolkit/version.json").write_text('{"cuda": {"version": "13.0.2"}}')
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    given(CUDA_HOME=tmp_path / "toolkit")
+    told = _install("subject", env, dist, dry_run=True)
+    assert told.succeeded
+    assert "13.0.2" in told.machines[0].toolkits
+    assert not started.exists(), started.read_text()
+
+
+def test_an_import_that_removes_the_journal_is_not_called_restored(env: Path, dist: Path) -> None:
+    """Nothing could be put back, and who reads the error knows what is still there."""
+    wheel(dist, "subject", "1.0", "import shutil, sys; shutil.rmtree(sys.prefix + '/.cuwheel'); raise ValueError")
+    with pytest.raises(CuwheelError) as caught:
+        _install("subject", env, dist)
+    assert "nothing could be put back" in caught.value.message
+    assert "subject" in caught.value.hint
+    assert "subject-1.0" in versions(env)

@@ -16,7 +16,7 @@ from tests.integration.install_world import sdist, state, versions, wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.report.install import Install
+    from cuwheel.delivery.install_answer import Install
 
 ONLY_AMPERE = "plain-130.so"  # 8.0 and later
 PASCAL_TOO = "plain-124.so"

@@ -19,7 +19,7 @@ from tests.integration.install_world import state, wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.report.install import Install
+    from cuwheel.delivery.install_answer import Install
 
 CASE_1 = Refinement(torch_cuda="12.4", driver="535.54.03")  # torch for CUDA 12.4, a driver for 12.2
 PINNED = "import os\nassert os.environ['BNB_CUDA_VERSION'] == '122'"
@@ -106,18 +106,18 @@ def test_a_failing_import_takes_the_settings_out_again(env: Path, dist: Path, tm
 def test_settings_of_several_packages_share_a_block(tmp_path: Path) -> None:
     path = tmp_path / "settings"
     path.write_text("A=1\n")
-    place = (pin_files.place(f"env-file={path}"),)
+    place = (pin_files.parse_place(f"env-file={path}"),)
     for settings in ({"X_VERSION": "1"}, {"Y_VERSION": "2"}, {"X_VERSION": None, "Y_VERSION": "3"}):
-        for each in pin_files.pending(place, tmp_path, settings):
-            pin_files.write(each, settings)
+        for each in pin_files.pending_settings(place, tmp_path, settings):
+            pin_files.write_settings(each, settings)
     lines = path.read_text().splitlines()
     assert (lines[0], lines[2], len(lines)) == ("A=1", "Y_VERSION=3", 4)
-    for each in pin_files.pending(place, tmp_path, {"Y_VERSION": None}):
-        pin_files.write(each, {"Y_VERSION": None})
+    for each in pin_files.pending_settings(place, tmp_path, {"Y_VERSION": None}):
+        pin_files.write_settings(each, {"Y_VERSION": None})
     assert path.read_text() == "A=1\n"
     path.write_text("# >>> cuwheel pins >>>\nA=1\n")
     with pytest.raises(MalformedError, match="not the last"):
-        pin_files.pending(place, tmp_path, {"Y_VERSION": "1"})
+        pin_files.pending_settings(place, tmp_path, {"Y_VERSION": "1"})
 
 
 def test_places_that_cannot_be_written(env: Path, dist: Path, tmp_path: Path) -> None:

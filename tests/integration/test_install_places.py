@@ -154,8 +154,10 @@ def _python_in(prefix: Path, folder: str) -> Path:
     return prefix
 
 
-def test_a_python_of_the_system(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["python", "python3"])
+def test_a_python_of_the_system(tmp_path: Path, program: str) -> None:
     prefix = _python_in(tmp_path / "usr", "python3.12")
+    (prefix / "bin/python").rename(prefix / "bin" / program)
     (prefix / "lib/python3.12/EXTERNALLY-MANAGED").write_text("[externally-managed]\n")
     made = wheel(tmp_path / "dist", "subject", "1.0")
     before = state(prefix)

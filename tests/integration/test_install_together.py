@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import install_lock
+from cuwheel.delivery import fleet_install
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from tests.integration.index_server import clean_environment
@@ -17,7 +17,7 @@ from tests.integration.install_world import FIXTURES, state, versions, wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.report.install import Install
+    from cuwheel.delivery.install_answer import Install
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def test_a_torch_that_comes_along_must_run_too(empty: Path, dist: Path, tmp_path
         fleet = tmp_path / "fleet.toml"
         fleet.write_text(f'[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "{driver}"\npython = "3.12"\n')
         api.install("extension", lock=fleet, output=tmp_path / "install.lock", **place)
-        (part,) = install_lock.read(tmp_path / "install.lock").parts
+        (part,) = fleet_install.read_lock(tmp_path / "install.lock").parts
         assert {each.name: each.version for each in part.files} == {"extension": "1.0", "torch": torch}
 
 

@@ -44,13 +44,19 @@ def test_nothing_half_done(job: str, mode: str) -> None:
         ("trials", "once"),
         ("install", "full"),
         ("install-undo", "kill"),
-        ("catalogue", "full"),
-        ("trace", "kill"),
-        ("ci", "torn"),
-        ("graft", "kill"),
-        ("graft-split", "full"),
         ("publish", "full"),  # killed at random moments it is by test_publish_killed.py
-        ("publish-remove", "full"),
+        # These write as the others do: through the same file that is renamed, or the same journal.
+        *(
+            pytest.param(job, mode, marks=pytest.mark.slow)
+            for job, mode in (
+                ("catalogue", "full"),
+                ("trace", "kill"),
+                ("ci", "torn"),
+                ("graft", "kill"),
+                ("graft-split", "full"),
+                ("publish-remove", "full"),
+            )
+        ),
     ],
 )
 def test_nothing_half_done_where_each_try_takes_long(job: str, mode: str) -> None:
@@ -67,13 +73,17 @@ def test_nothing_half_done_of_larger_installs(job: str, mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "strikes"),
-    [("kill", 8), ("torn", 8), pytest.param("kill", None, marks=pytest.mark.slow), ("once", 8), ("full", 8)],
+    [
+        ("kill", 8),
+        ("full", 8),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("kill", None), ("torn", 8), ("once", 8))),
+    ],
 )
 def test_a_lock_is_struck(mode: str, strikes: int | None) -> None:
     struck("toolchain-lock", mode, strikes)
 
 
-@pytest.mark.parametrize("job", ["slim-environment", "record-beside"])
+@pytest.mark.parametrize("job", ["slim-environment", pytest.param("record-beside", marks=pytest.mark.slow)])
 def test_several_at_once(job: str) -> None:
     found = race_of(job, 300, most=1, at_once=2 if job == "record-beside" else 3)
     assert found.problems == []

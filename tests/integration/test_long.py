@@ -46,6 +46,10 @@ def test_a_second_run_goes_on(tmp_path: Path) -> None:
         "pytest",
         "-p",
         "tests.long",
+        "-p",
+        "no:hypothesispytest",
+        "-p",
+        "no:anyio",
         "-n",
         "2",
         "-c",
@@ -164,7 +168,7 @@ def test_a_part_on_a_gpu(
     expected: dict[str, object],
 ) -> None:
     monkeypatch.setattr(gpu, "HOME", journal.path.parent)
-    monkeypatch.setattr(gpu, "PART_S", 5.0 if "time" in str(words) else 600.0)
+    monkeypatch.setattr(gpu, "PART_S", 1.0 if "time" in str(words) else 600.0)
     journal.path.parent.mkdir()
     part = gpu.Part(name="it", words=words, needs=needs, counts=lambda report: {"passed": int(report.read_text())})
     gpu.run_part(part, journal)

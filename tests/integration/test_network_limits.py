@@ -139,10 +139,10 @@ def test_a_document_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fall_silent(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx")
-        time.sleep(3)
+        time.sleep(1)
 
-    monkeypatch.setattr(client, "IDLE_S", 0.5)
-    with speaking(fall_silent) as url, pytest.raises(NetworkError, match=r"sent nothing for 0\.5 s"):
+    monkeypatch.setattr(client, "IDLE_S", 0.3)
+    with speaking(fall_silent) as url, pytest.raises(NetworkError, match=r"sent nothing for 0\.3 s"):
         transfer.fetch(url, limit=10_000)
 
 

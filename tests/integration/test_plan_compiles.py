@@ -83,3 +83,30 @@ def test_cmake_makes_what_was_planned(tmp_path: Path) -> None:
     subprocess.run([cmake, "-S", tmp_path, "-B", build, *words], check=True, capture_output=True)
     subprocess.run([cmake, "--build", build], check=True, capture_output=True)
     assert compiled(build / "libone.so") == planned(job)
+
+
+@pytest.mark.parametrize("cudart", ["shared", "static"])
+def test_a_relocatable_build_of_the_planned_list_has_the_size_that_is_predicted_from_it(
+    nvcc: Path, cuda: str, cudart: str, tmp_path: Path
+) -> None:
+    """A device link leaves the PTX in its objects alone; counted as something else, it was predicted a second time."""
+    (job,) = api.plan("a100", "h100", cuda=[cuda], future=True).jobs
+    assert job.ptx
+    (tmp_path / "one.cu").write_text(
+        "__device__ float half(float);\n__global__ void one(float *a) { a[threadIdx.x] = half(a[threadIdx.x]); }\n"
+    )
+    (tmp_path / "two.cu").write_text("__device__ float half(float x) { return sinf(x) / 2; }\n")
+    library = tmp_path / "lib.so"
+    words: list[str | Path] = [
+        nvcc,
+        "-rdc=true",
+        "-shared",
+        "-Xcompiler=-fPIC",
+        f"-cudart={cudart}",
+        *(job.flags.nvcc or "").split(),
+    ]
+    subprocess.run([*words, "-o", library, "one.cu", "two.cu"], check=True, capture_output=True, cwd=tmp_path)
+    (sized,) = api.plan_sizes(api.plan("a100", "h100", cuda=[cuda], future=True), library).jobs
+    assert sized.size is not None
+    assert sized.size.bytes == sized.size.like_bytes == library.stat().st_size
+    assert "not in it" not in sized.size.method

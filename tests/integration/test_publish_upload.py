@@ -100,14 +100,15 @@ def test_a_wrong_login(dist: Path) -> None:
     assert "guess" not in str(answer)
 
 
-def test_a_server_that_is_not_there(dist: Path) -> None:
+def test_a_server_that_is_not_there(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")  # nobody will listen later either
     answer = api.publish_upload(wheel(dist), url=f"http://x:y@127.0.0.1:{index_server.unused_port()}/")
     assert [each.rule for each in answer.findings] == ["upload-failed"]
 
 
 def test_the_rules_of_the_public_index(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once, and nothing is sent."""
-    monkeypatch.setattr("cuwheel.delivery.upload._uploaded", lambda *_: pytest.fail("it was sent"))
+    monkeypatch.setattr("cuwheel.delivery.publishing._uploaded", lambda *_: pytest.fail("it was sent"))
     public = f"https://upload.{addresses.origin(resolver.public_index())[1]}/legacy/"
     large = wheel(dist, name="bar")
     given = [cuda_wheel(dist, "2.0+cu130"), wheel(dist), large]

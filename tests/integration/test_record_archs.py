@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import archs, words
-from cuwheel.building.recording.instructions import Wish
+from cuwheel.building.recording import words
+from cuwheel.building.recording.shims import RecordOptions
 from tests.fixtures import toolkits
 from tests.integration.recording import Bench, bench, no_native
 
@@ -69,7 +69,7 @@ def called(at: Bench, cases: list[list[str]], **more: str) -> tuple[Call, ...]:
     """All of them in one record; nvcc is a program that does nothing."""
     script = "import json, subprocess, sys\nfor each in json.load(open('cases.json')): subprocess.call(['nvcc', *each])"
     (at.folder / "cases.json").write_text(json.dumps(cases))
-    wish = Wish(archs=PLAN, phases=False)
+    wish = RecordOptions(archs=PLAN, phases=False)
     calls = at.run([sys.executable, "-S", "-c", script], wish=wish, popen=None, **more).calls
     assert len(calls) == len(cases)
     return calls
@@ -89,9 +89,9 @@ def test_both_shims_say_the_same(at: Bench) -> None:
         [chance.choice(ATOMS) for _ in range(chance.randrange(1, 9))] for _ in range(300 if at.way == "path" else 20)
     ]
     for case, call in zip(cases, called(at, cases), strict=True):
-        found = archs.asked(case, {}, FILES.get)
+        found = words.asked_of_nvcc(case, {}, FILES.get)
         changed = found.inputs and not found.telling and not found.single
-        wanted = archs.replaced(case, PLAN, FILES.get, lambda _, text: f"<{text}>") if changed else []
+        wanted = words.replace_archs(case, PLAN, FILES.get, lambda _, text: f"<{text}>") if changed else []
         assert [_with_text(word) for word in call.ran] == wanted, case
 
 
@@ -117,9 +117,9 @@ def test_nvcc_makes_what_is_planned(tmp_path: Path) -> None:
     (at.folder / "a.cu").write_text("__global__ void k() {}\n")
     (at.folder / "one.opt").write_text("-gencode arch=compute_86,code=sm_86")
     command = [str(nvcc), "-v", "-arch=sm_80", "--options-file", "one.opt", "-dc", "a.cu", "-o", "a.o"]
-    record = at.run(command, wish=Wish(archs=PLAN), NVCC_PREPEND_FLAGS="-gencode=arch=compute_75,code=sm_75")
+    record = at.run(command, wish=RecordOptions(archs=PLAN), NVCC_PREPEND_FLAGS="-gencode=arch=compute_75,code=sm_75")
     assert record.status == 0, at.stderr
-    assert words.parse(record.calls[0].ran).archs == ("sm_90",)
+    assert words.parse_words(record.calls[0].ran).archs == ("sm_90",)
     made = {
         each for line in at.stderr.decode().splitlines() if "ptxas" in line for each in line.split() if "sm_" in each
     }
@@ -135,7 +135,7 @@ def test_cudafe_takes_the_id_that_a_file_has_elsewhere(tmp_path: Path) -> None:
     names = ("a.cu", "b-c.cu", "other.cu")
     for name in names:
         (at.folder / name).write_text("namespace { __global__ void k() {} }\nvoid run() { k<<<1, 1>>>(); }\n")
-    record = at.run([str(nvcc), "-arch=sm_80", "--threads=2", "-dc", *names], wish=Wish(module_ids=ids))
+    record = at.run([str(nvcc), "-arch=sm_80", "--threads=2", "-dc", *names], wish=RecordOptions(module_ids=ids))
     assert record.status == 0, at.stderr
     assert [call.name for call in record.calls] == ["nvcc"]
     made = {name: (at.folder / name).with_suffix(".o").read_bytes() for name in names}

@@ -14,6 +14,7 @@ import pytest
 from cuwheel.building.recording import reader
 from cuwheel.building.recording.calls import first_failure, is_trial, parse_call, summarize
 from tests.fixtures import cargo, toolkits
+from tests.fixtures.command import Told, call
 
 KERNEL = "__global__ void {name}(int* p) {{ *p = 1; }}\nvoid run_{name}(int* p) {{ {name}<<<1, 1>>>(p); }}\n"
 CMAKE = """\
@@ -66,11 +67,8 @@ def environ() -> dict[str, str]:
     return {**home, "PATH": path, "LANG": "C.UTF-8"}
 
 
-def recorded(
-    folder: Path, environ: dict[str, str], *command: str, options: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "cuwheel", "record", "-o", "record", *options, "--", *command]
-    return subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=300)
+def recorded(folder: Path, environ: dict[str, str], *command: str, options: tuple[str, ...] = ()) -> Told:
+    return call("record", "-o", "record", *options, "--", *command, env=environ, cwd=folder)
 
 
 def test_cmake_and_ninja(project: Path, environ: dict[str, str]) -> None:
@@ -78,7 +76,7 @@ def test_cmake_and_ninja(project: Path, environ: dict[str, str]) -> None:
     script = "cmake -S . -B build -G Ninja -DCMAKE_CUDA_ARCHITECTURES='90-real' && cmake --build build"
     exports = ("--trace", "trace.json", "--compile-commands", "commands.json")
     done = recorded(project, environ, "sh", "-c", script, options=exports)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.status == 0, done.stdout + done.stderr
     cache = (project / "build" / "CMakeCache.txt").read_text()
     assert f"CMAKE_CUDA_COMPILER:FILEPATH={toolkits.nvcc('13.0')}/bin/nvcc" in cache
     assert "cuwheel" not in cache.replace(str(toolkits.nvcc("13.0")), "").replace(str(project), "")
@@ -105,7 +103,7 @@ def test_shims_on_path_with_a_real_toolkit(project: Path, environ: dict[str, str
     (project / "CMakeLists.txt").write_text(CMAKE)
     script = "cmake -S . -B build -DCMAKE_CUDA_ARCHITECTURES=90 && cmake --build build"
     done = recorded(project, environ, "sh", "-c", script, options=("--way", "path"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.status == 0, done.stdout + done.stderr
     record = reader.read_record(project / "record")
     files = {Path(each.file).name for each in summarize(record).files}
     assert {"one.cu", "two.cu", "host.cpp"} <= files
@@ -122,7 +120,7 @@ def test_a_trial_that_mattered(project: Path, environ: dict[str, str]) -> None:
     (project / "CMakeLists.txt").write_text(CMAKE)
     flags = {"CUDAFLAGS": "-include no_such_header.h"}
     done = recorded(project, environ | flags, "cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_ARCHITECTURES=90")
-    assert done.returncode == 1
+    assert done.status == 1
     call = first_failure(reader.read_record(project / "record"))
     assert call
     assert call.tool == "nvcc"
@@ -132,7 +130,7 @@ def test_a_trial_that_mattered(project: Path, environ: dict[str, str]) -> None:
 def test_make_with_its_jobserver(project: Path, environ: dict[str, str]) -> None:
     (project / "Makefile").write_text(MAKE)
     done = recorded(project, environ, "make", "-j3")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert "jobserver unavailable" not in done.stderr
     calls = reader.read_record(project / "record").calls
     assert sorted(call.words[-1] for call in calls) == ["one.o", "three.o", "two.o"]
@@ -143,7 +141,7 @@ def test_make_with_its_jobserver(project: Path, environ: dict[str, str]) -> None
 def test_make_that_fails_in_silence(project: Path, environ: dict[str, str]) -> None:
     (project / "Makefile").write_text(MAKE.replace("three.o", "broken.o"))
     done = recorded(project, environ, "make", "-k")
-    assert done.returncode == 2
+    assert done.status == 2
     assert "no_such_header.h: No such file" in done.stderr
     assert "failed with status 1" in done.stderr
     assert "sm_90" in done.stderr
@@ -166,7 +164,7 @@ def test_pip_that_swallows_its_output(project: Path, environ: dict[str, str]) ->
         check=True,
     )
     done = recorded(project, environ | extra | {"VIRTUAL_ENV": str(python)}, *words)
-    assert done.returncode != 0
+    assert done.status != 0
     record = reader.read_record(project / "record")
     call = first_failure(record)
     assert call
@@ -186,7 +184,7 @@ def test_cargo_whose_build_script_hides_it(project: Path, environ: dict[str, str
         "CUDACXX": str(toolkits.nvcc("13.0") / "bin" / "nvcc"),
     }
     done = recorded(project, environ | path, "cargo", "build", "--offline")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert "and the build went on" in done.stderr
     assert "no_such_header.h: No such file" in done.stderr
 
@@ -201,7 +199,7 @@ def test_hits_of_a_compiler_cache(project: Path, environ: dict[str, str]) -> Non
         done = recorded(project, environ | cache, "sh", "-c", script)
     finally:
         subprocess.run(["sccache", "--stop-server"], env=environ | cache, check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     calls = reader.read_record(project / "record").calls
     assert [(call.tool, call.cache_hit) for call in calls] == [
         ("cache", False),
@@ -215,7 +213,7 @@ def test_hits_of_a_compiler_cache(project: Path, environ: dict[str, str]) -> Non
 
 def test_json_has_stdout_for_itself(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "sh", "-c", "echo from the build; exit 9", options=("--json",))
-    assert done.returncode == 9
+    assert done.status == 9
     assert json.loads(done.stdout)["exit_status"] == 9
     assert "from the build" in done.stderr
 
@@ -223,7 +221,7 @@ def test_json_has_stdout_for_itself(project: Path, environ: dict[str, str]) -> N
 def test_names_that_are_no_text(project: Path, environ: dict[str, str]) -> None:
     (project / os.fsdecode(b"k\xff.cu")).write_text("#error no\n")
     done = recorded(project, environ, "sh", "-c", "nvcc -c k*.cu 2>/dev/null")
-    assert done.returncode == 1
+    assert done.status == 1
     report = json.loads((project / "record" / "report.json").read_text())
     assert report["failure"]["files"] == ["k\\xff.cu"]
     assert "k\\xff.cu" in done.stderr
@@ -231,19 +229,19 @@ def test_names_that_are_no_text(project: Path, environ: dict[str, str]) -> None:
 
 def test_a_command_that_fails_by_itself(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "sh", "-c", "nvcc --version >/dev/null; exit 4")
-    assert done.returncode == 4
+    assert done.status == 4
     assert "no compiler call failed" in done.stderr
 
 
 def test_what_the_command_prints_is_its_own(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "sh", "-c", "echo out; echo err >&2; kill -TERM $$", options=("-q",))
-    assert (done.returncode, done.stdout) == (143, "out\n")
+    assert (done.status, done.stdout) == (143, "out\n")
     assert done.stderr.startswith("err\n")
 
 
 def test_a_command_that_is_not_there(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "no-such-command")
-    assert done.returncode == 7
+    assert done.status == 7
     assert "no-such-command could not be started" in done.stderr
 
 
@@ -253,7 +251,7 @@ def test_a_build_that_takes_its_record_away(project: Path, environ: dict[str, st
         "nvcc --version >/dev/null; rm -rf record; nvcc -c -arch=sm_90 one.cu && nvcc --version >/dev/null && exit 3"
     )
     done = recorded(project, environ, "sh", "-c", script)
-    assert done.returncode == 3, done.stderr
+    assert done.status == 3, done.stderr
     assert "the record is incomplete" in done.stderr
     assert not (project / "record").exists()
 
@@ -261,7 +259,7 @@ def test_a_build_that_takes_its_record_away(project: Path, environ: dict[str, st
 def test_files_that_cannot_be_written_are_told_before_the_build(project: Path, environ: dict[str, str]) -> None:
     for path, problem in (("nowhere/t.json", "no such folder"), (".", "is a folder")):
         done = recorded(project, environ, "touch", "begun", options=("--trace", path))
-        assert (done.returncode, problem in done.stderr) == (2, True)
+        assert (done.status, problem in done.stderr) == (2, True)
     assert not (project / "begun").exists()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import reader, session_folder
+from cuwheel.building.recording import reader, session
 from tests.fixtures import compiled
 from tests.integration.recording import WAYS, Bench, bench, no_native
 
@@ -160,7 +160,7 @@ def test_a_killed_record_holds_no_secrets(at: Bench, monkeypatch: pytest.MonkeyP
     assert secret.encode() in raw
     config = at.folder / "cuwheel-record-killed" / "config"
     config.write_bytes(config.read_bytes().replace(kept["folder"].encode(), str(dead).encode()))
-    with session_folder.folder():
+    with session.session_folder():
         pass
     assert not config.exists()
     for path in dead.rglob("*"):

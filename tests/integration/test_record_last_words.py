@@ -20,6 +20,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.building.recording import reader
+from tests.fixtures.command import Told, call
 from tests.integration.recording import no_native
 
 if TYPE_CHECKING:
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
 CUWHEEL = (sys.executable, "-m", "cuwheel")
 
 
-def record(folder: Path, *command: str, **more: str) -> tuple[subprocess.CompletedProcess[str], dict[str, object]]:
+def record(folder: Path, *command: str, **more: str) -> tuple[Told, dict[str, object]]:
     environ = {**os.environ, "LANG": "C.UTF-8", **more}
-    words = [*CUWHEEL, "record", "-o", "record", "--", *command]
-    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=600)
+    done = call("record", "-o", "record", "--", *command, env=environ, cwd=folder)
     return done, json.loads((folder / "record" / "report.json").read_text())
 
 
@@ -80,7 +80,7 @@ def test_who_gave_up_says_why(tmp_path: Path, files: dict[str, str], command: st
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     done, report = record(tmp_path, *command.split())
-    assert done.returncode == report["exit_status"] != 0
+    assert done.status == report["exit_status"] != 0
     assert report["failure"] is None
     words = report["last_words"]
     assert isinstance(words, dict)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cuwheel import api
-from cuwheel.building.recording import cache_server, reader
+from cuwheel.building.recording import reader, sccache
 from cuwheel.errors import UsageError
-from cuwheel.support import extras
+from cuwheel.support import process
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel
@@ -73,7 +73,7 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, *words: str) -> tuple[int, dict[str, Any]]:
     done = cuwheel("record", "--matrix", "matrix.toml", "--json", *words, cwd=project, COUNT=str(project / "count"))
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.status, json.loads(done.stdout)
 
 
 def test_each_is_recorded_and_what_fails_stops_nothing(project: Path) -> None:
@@ -126,7 +126,7 @@ def test_going_on_where_it_was_left(project: Path) -> None:
     run(project, "--resume", "--dry-run")
     assert (project / "count").read_text() == "good 4 /nonexistent\n"
     refused = cuwheel("record", "--matrix", "matrix.toml", cwd=project)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "--resume" in refused.stderr
 
 
@@ -171,14 +171,14 @@ def test_the_output_may_lie_inside_the_source(project: Path) -> None:
 
 def test_usage(project: Path) -> None:
     for words in (["--resume"], ["--matrix", "matrix.toml", "--", "make"], ["--matrix", "matrix.toml", "--trace", "x"]):
-        assert cuwheel("record", *words, cwd=project).returncode == 2
+        assert cuwheel("record", *words, cwd=project).status == 2
     with pytest.raises(UsageError, match="not empty"):
         api.record_matrix(project / "matrix.toml", output=project)
 
 
 def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
     """sccache before nvcc, with a server of its own that ends with the run."""
-    if extras.program("sccache") is None:
+    if process.find_program("sccache") is None:
         pytest.skip("there is no sccache")
     try:
         toolkit = toolkits.nvcc("13.0")
@@ -261,7 +261,7 @@ def test_one_that_failed_is_compared_with_one_whose_copy_is_gone(copies: Path) -
     assert none["compare"].endswith("--diff cuwheel-matrix/003-good-two/record")
     compared = cuwheel(*broken["compare"].split()[1:], cwd=copies)
     told = " ".join(compared.stdout.split())
-    assert compared.returncode == 0, compared.stderr
+    assert compared.status == 0, compared.stderr
     assert "In 001-broken-two:1 it fails: with CPATH unset it works." in told
     assert "its own copy of the source was removed" in told
 
@@ -278,15 +278,15 @@ def test_a_cache_that_is_too_old_is_named(project: Path) -> None:
     """By its version, before anything is waited for."""
     asked = re.search(r'cache = \["sccache>=([\d.]+)"\]', (Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert asked
-    assert asked[1] == cache_server.NEEDED
+    assert asked[1] == sccache.NEEDED
     old = project / "sccache"
     old.write_text("#!/bin/sh\necho sccache 0.7.4\n")
     old.chmod(0o755)
     (project / "matrix.toml").write_text('command = "true"\n[axes]\ncache = ["on"]\n')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extras, "program", lambda _name, _path=None: str(old))
+        patch.setattr(process, "find_program", lambda _name, _path=None: str(old))
         answer = api.record_matrix(project / "matrix.toml", output=project / "out")
     (only,) = (cell.run for cell in answer.cells)
     assert only
     assert only.result == "not-run"
-    assert only.problem == f"{old} is sccache 0.7.4, but {cache_server.NEEDED} or later is needed"
+    assert only.problem == f"{old} is sccache 0.7.4, but {sccache.NEEDED} or later is needed"

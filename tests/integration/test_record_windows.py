@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building.recording import calls, reader, windows_programs
-from cuwheel.building.recording.instructions import Wish
+from cuwheel.building.recording import calls, reader, shims
+from cuwheel.building.recording.shims import RecordOptions
 from tests.integration.windows_bench import Bench, needs_wine, programs, wait_until
 from tests.wine import windows
 
@@ -158,7 +158,7 @@ def test_secrets_are_masked_before_they_are_written(bench: Bench) -> None:
 @slow
 def test_unmasked_where_that_is_wished(bench: Bench) -> None:
     ended = bench.run(
-        windows.named(bench.starter), "pipes", bench.called(), "-DPASSWORD=hunter22", wish=Wish(masked=False)
+        windows.named(bench.starter), "pipes", bench.called(), "-DPASSWORD=hunter22", wish=RecordOptions(masked=False)
     )
     events = (Path(ended.record.folder) / calls.CALLS_FILE).read_text(encoding="utf-8")
     assert json.loads(events.splitlines()[0])["words"] == ["-DPASSWORD=hunter22"]
@@ -211,7 +211,7 @@ def test_the_watcher_can_be_tried() -> None:
 
 
 def test_two_builds_of_the_programs_are_the_same(tmp_path: Path) -> None:
-    one, two = programs(), windows_programs.make(tmp_path / "elsewhere ü")
+    one, two = programs(), shims.make_windows_programs(tmp_path / "elsewhere ü")
     assert one.watch.read_bytes() == two.watch.read_bytes()
     assert one.nvcc.read_bytes() == two.nvcc.read_bytes()
     assert one.watch.stat().st_size + one.nvcc.stat().st_size < 100_000
@@ -232,7 +232,7 @@ def test_a_plan_replaces_architectures_and_a_launcher_goes_before(tmp_path: Path
     bench = Bench(tmp_path, "path")
     told = bench.folder / "told.txt"
     line = f"line:{windows.named(told)}"
-    wish = Wish(archs=("-gencode=arch=compute_90,code=sm_90",), phases=False)
+    wish = RecordOptions(archs=("-gencode=arch=compute_90,code=sm_90",), phases=False)
     ended = bench.started(
         "pipes",
         "-arch=sm_50",
@@ -247,7 +247,7 @@ def test_a_plan_replaces_architectures_and_a_launcher_goes_before(tmp_path: Path
     assert told.read_text(encoding="utf-8").splitlines()[0].endswith(f'-c "a b.cu" {line} {wish.archs[0]}')
     launcher = bench.folder / "sccache.exe"
     launcher.write_bytes(bench.nvcc.read_bytes())
-    ended = bench.started("pipes", "-c", "a.cu", line, wish=Wish(launcher=(windows.named(launcher),)))
+    ended = bench.started("pipes", "-c", "a.cu", line, wish=RecordOptions(launcher=(windows.named(launcher),)))
     assert told.read_text(encoding="utf-8").startswith(
         f'{windows.named(launcher)} "{windows.named(bench.nvcc)}" -c a.cu'
     )

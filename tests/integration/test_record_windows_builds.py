@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building.recording import reader, windows_programs
+from cuwheel.building.recording import reader, shims
 from cuwheel.support import process
 from tests.fixtures import cache
 from tests.integration.windows_bench import needs_wine, tool
@@ -36,8 +36,8 @@ add_custom_target(kernels ALL DEPENDS ${objects})
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """With our programs where cuwheel looks for them, and a toolkit whose path has blanks."""
-    if not windows_programs.shipped():
-        windows_programs.make(windows_programs.SOURCES)
+    if not shims.shipped_windows_programs():
+        shims.make_windows_programs(shims.WINDOWS_SOURCES)
     binaries = tmp_path / "Program Files" / "CUDA" / "bin"
     binaries.mkdir(parents=True)
     shutil.copyfile(tool("tool"), binaries / "nvcc.exe")

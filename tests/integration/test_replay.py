@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
-from tests.fixtures import cargo, toolkits
+from tests.fixtures import cargo, command, toolkits
 from tests.fixtures.cache import UnavailableError
 
 CUWHEEL = Path(sys.executable).with_name("cuwheel")
@@ -22,10 +22,8 @@ PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
 pytestmark = pytest.mark.skipif(not shutil.which("gcc", path=PLAIN["PATH"]), reason="there is no gcc")
 
 
-def cuwheel(*words: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CUWHEEL, *words], capture_output=True, text=True, timeout=300, env=PLAIN | variables, cwd=cwd, check=False
-    )
+def cuwheel(*words: str | Path, cwd: Path, **variables: str) -> command.Told:
+    return command.call(*words, env=PLAIN | variables, cwd=cwd)
 
 
 @pytest.fixture
@@ -49,22 +47,22 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
     recorded = cuwheel(
         "record", "-o", "rec", "--", "sh", "build.sh", cwd=project, CPATH=f"/usr/include:{bad}", TERM="dumb", **crowd
     )
-    assert recorded.returncode == 7
+    assert recorded.status == 7
     assert "the wrong header" in recorded.stderr  # what the build hid
 
     again = cuwheel("replay", "rec", cwd=project)
-    assert again.returncode == 1
+    assert again.status == 1
     assert again.stdout == ""
     assert "#error the wrong header" in again.stderr
     assert not (project / "a b.o").exists()
 
     here = cuwheel("replay", "rec:1", "--here", cwd=project)
-    assert here.returncode == 0, here.stderr
+    assert here.status == 0, here.stderr
     assert (project / "a b.o").exists()
 
     (project / "a b.o").write_text("the build's")
     diff = cuwheel("replay", "rec", "--diff", "--json", cwd=project)
-    assert diff.returncode == 0, diff.stderr
+    assert diff.status == 0, diff.stderr
     answer = json.loads(diff.stdout)
     assert answer["blame"]["verdict"] == "found"
     assert answer["blame"]["answer"] == "In rec:1 it fails: with CPATH unset it works."
@@ -83,14 +81,14 @@ def test_record_offers_the_comparison_or_makes_it(project: Path) -> None:
     # A build that sets the variable itself: in the shell that starts it the call works.
     (project / "outer.sh").write_text(f"CPATH='{bad}' exec sh build.sh\n")
     made = cuwheel("record", "--diff", "-o", "made", "--", "sh", "outer.sh", cwd=project)
-    assert made.returncode == 7  # the command's own
+    assert made.status == 7  # the command's own
     assert "In made:1 it fails: with CPATH unset it works." in made.stderr
     assert "--diff" not in made.stderr
     report = json.loads((project / "made" / "report.json").read_text())
     assert report["comparison"]["blame"]["verdict"] == "found"
     assert not (project / "a b.o").exists()
     good = cuwheel("record", "--diff", "-o", "good", "--", "sh", "build.sh", cwd=project)
-    assert (good.returncode, "Answer" in good.stderr) == (0, False)
+    assert (good.status, "Answer" in good.stderr) == (0, False)
 
 
 def test_the_printed_command_does_the_same(project: Path) -> None:
@@ -130,7 +128,7 @@ def compiler(folder: Path, script: str) -> str:
 def test_a_signal_is_told_as_shells_do(tmp_path: Path) -> None:
     path = compiler(tmp_path, "kill -SEGV $$")
     cuwheel("record", "-o", "rec", "--", "sh", "-c", "gcc -c x.c", cwd=tmp_path, PATH=path)
-    assert cuwheel("replay", "rec:1", cwd=tmp_path).returncode == 128 + 11
+    assert cuwheel("replay", "rec:1", cwd=tmp_path).status == 128 + 11
 
 
 def test_a_call_that_is_different_each_time(tmp_path: Path) -> None:
@@ -138,7 +136,7 @@ def test_a_call_that_is_different_each_time(tmp_path: Path) -> None:
     path = compiler(tmp_path, "if [ -e turn ]; then rm turn; exit 1; else : > turn; fi")
     cuwheel("record", "-o", "rec", "--", "gcc", "-c", "x.c", cwd=tmp_path, PATH=path, LIBRARY_PATH="/a")
     done = cuwheel("replay", "rec:1", "--diff", "--json", cwd=tmp_path, PATH=path)
-    assert done.returncode == 1
+    assert done.status == 1
     blame = json.loads(done.stdout)["blame"]
     assert blame["verdict"] == "flaky"
     assert "does not always behave the same" in blame["answer"]
@@ -167,11 +165,11 @@ def test_response_files_that_are_gone(tmp_path: Path) -> None:
     (tmp_path / "x.c").write_text("int x = VALUE;\n")
     (tmp_path / "flags.rsp").write_text("-DVALUE=3 -c x.c\n")
     made = cuwheel("record", "-o", "rec", "--", "gcc", "@flags.rsp", "-o", "x.o", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
+    assert made.status == 0, made.stderr
     (tmp_path / "flags.rsp").unlink()
     (tmp_path / "x.o").unlink()
     again = cuwheel("replay", "rec:1", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    assert again.status == 0, again.stderr
     assert "flags.rsp" in again.stderr  # said to come from the record
     assert (tmp_path / "x.o").exists()
 
@@ -181,9 +179,9 @@ def test_secrets_come_from_here(tmp_path: Path) -> None:
     cuwheel("record", "-o", "rec", "--", "gcc", "-c", "x.c", cwd=tmp_path, PATH=path, MY_TOKEN="geheim")  # noqa: S106
     assert "geheim" not in "".join(path.read_text() for path in (tmp_path / "rec").rglob("*") if path.is_file())
     without = cuwheel("replay", "rec:1", cwd=tmp_path)
-    assert without.returncode == 1
+    assert without.status == 1
     assert "MY_TOKEN is masked in the record; not set here" in without.stderr
-    assert cuwheel("replay", "rec:1", cwd=tmp_path, MY_TOKEN="geheim").returncode == 0  # noqa: S106
+    assert cuwheel("replay", "rec:1", cwd=tmp_path, MY_TOKEN="geheim").status == 0  # noqa: S106
 
 
 def test_a_whole_build_again_without_touching_it(tmp_path: Path) -> None:
@@ -197,7 +195,7 @@ def test_a_whole_build_again_without_touching_it(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.cpp").write_text(f"int {name}() {{ return 1; }}\n")
     build = "cmake -S . -B build && cmake --build build"
-    assert cuwheel("record", "-o", "rec", "--", "sh", "-c", build, cwd=tmp_path).returncode == 0
+    assert cuwheel("record", "-o", "rec", "--", "sh", "-c", build, cwd=tmp_path).status == 0
 
     def tree() -> dict[Path, tuple[int, bytes]]:
         files = (path for path in tmp_path.rglob("*") if path.is_file() and "rec" not in path.parts)
@@ -237,7 +235,7 @@ def test_a_build_script_that_hides_what_nvcc_says(toolkit: Path, tmp_path: Path)
         **{name: os.environ[name] for name in ("HOME", "CARGO_HOME", "RUSTUP_HOME") if name in os.environ},
     }  # fmt: skip
     recorded = cuwheel("record", "-o", "rec", "--", "cargo", "build", "--offline", cwd=crate, **environ)
-    assert recorded.returncode == 101
+    assert recorded.status == 101
 
     cargo_said = recorded.stderr.split("nvcc failed")[0] + "nvcc failed\n"
     (tmp_path / "cargo.log").write_text(cargo_said)
@@ -253,12 +251,12 @@ def test_a_build_script_that_hides_what_nvcc_says(toolkit: Path, tmp_path: Path)
 
     number = found.call.number
     again = cuwheel("replay", f"rec:{number}", cwd=crate, **environ)
-    assert again.returncode == 1
+    assert again.status == 1
     assert "Unsupported gpu architecture 'sm_50'" in again.stdout + again.stderr
 
     diff = cuwheel("replay", f"rec:{number}", "--diff", cwd=crate, **environ)
     told = " ".join(diff.stdout.split())
-    assert diff.returncode == 0, diff.stderr
+    assert diff.status == 0, diff.stderr
     assert f"In rec:{number} it fails: with NVCC_APPEND_FLAGS unset it works." in told
     assert f"is set by {crate / '.cargo' / 'config.toml'}".replace(" ", "") in told.replace(" ", "")
 

@@ -57,7 +57,7 @@ def slimmed(source: Path, target: Path) -> bool:
     result = slim_library(source, target, plan)
     if not result.written:
         return False
-    assert result.bytes_after <= result.bytes_before
+    assert result.change.bytes_after <= result.change.bytes_before
     assert complaints(target) <= complaints(source)
     loaded, machine = loads(source), engine.read(source).machine
     assert loads(target) or not loaded

@@ -112,7 +112,9 @@ def test_every_layout(tmp_path: Path, layout: str, tool: str) -> None:
     assert result.written, result.findings
     gone = sum(len(each.data) for each in found if each.data != each.after)
     # All but two pages of each piece, where the relocations leave room for as many program headers: RELR is short.
-    assert result.bytes_before - result.bytes_after > (gone / 4 if layout == "relr" else gone - len(found) * 8192)
+    assert result.change.bytes_before - result.change.bytes_after > (
+        gone / 4 if layout == "relr" else gone - len(found) * 8192
+    )
     wanted = [hashed(each.after) for each in found]
     assert load(slim)[: len(found)] == wanted
     _must_be_sound(slim)
@@ -152,7 +154,7 @@ def test_containers_that_nothing_names_in_their_own_section(tmp_path: Path, tool
     assert load(source)[:3] == [hashed(each.data) for each in found]
     slim = tmp_path / "slim.so"
     result = slim_library(source, slim, engine.plan(source, "9.0"))
-    assert result.bytes_before - result.bytes_after > 5 * LARGE
+    assert result.change.bytes_before - result.change.bytes_after > 5 * LARGE
     if tool:
         run_tool(tool, slim)
     assert load(slim)[:3] == [hashed(each.after) for each in found]
@@ -180,7 +182,7 @@ def test_room_that_patchelf_left_is_used(tmp_path: Path) -> None:
     slim = tmp_path / "slim.so"
     result = slim_library(source, slim, engine.plan(source, "9.0"))
     gone = sum(len(each.data) for each in found if each.data != each.after)
-    assert result.bytes_before - result.bytes_after > gone - len(found) * 8192
+    assert result.change.bytes_before - result.change.bytes_after > gone - len(found) * 8192
     assert load(slim)[: len(found)] == [hashed(each.after) for each in found]
 
 

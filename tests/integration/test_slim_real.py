@@ -154,7 +154,7 @@ def test_a_wheel_on_a_disk_that_fills_up(
 ) -> None:
 
     wheel = make_wheel(tmp_path, FOO)
-    monkeypatch.setattr("cuwheel.changes.slim.wheel.must_have_room", lambda *_: None)
+    monkeypatch.setattr("cuwheel.changes.slim.act.must_have_room", lambda *_: None)
     with small_disk("60k") as disk:
         assert main(["slim", str(wheel), "--for", "h100", "-o", str(disk)]) == 4
         assert "was not written" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.changes.slim.guard import files
+from cuwheel.changes.slim.in_place import workload_guard
 from cuwheel.errors import UsageError
 from tests.fixtures import manifest
 from tests.integration.test_rewrite_layouts import SHARED
@@ -189,6 +189,18 @@ def test_the_guard_speaks_where_code_is_missing(site: Path, tmp_path: Path, mess
     assert (f"cuwheel slim --undo {site}" in done.stderr) == (message == FAILING)
 
 
+def test_the_guard_names_no_undo_where_no_originals_were_kept(site: Path, tmp_path: Path) -> None:
+    """In a copy of a folder, too, which was slimmed before it took its name."""
+    copy = tmp_path / "copy"
+    cuwheel.slim(site, used=[trace(site, tmp_path)], output=copy)
+    cuwheel.slim(site, used=[trace(site, tmp_path)], commit=True)
+    for place in (copy, site):
+        script = f"import site; site.addsitedir({str(place)!r})\nraise RuntimeError({FAILING!r})"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert "or install its packages again" in done.stderr
+        assert "--undo" not in done.stderr
+
+
 def test_the_guard_is_silent_when_the_packages_were_installed_anew(site: Path, tmp_path: Path) -> None:
     cuwheel.slim(site, used=[trace(site, tmp_path)], commit=True)
     (site / "foo-1.0.dist-info" / "cuwheel-slim.json").unlink()
@@ -198,7 +210,7 @@ def test_the_guard_is_silent_when_the_packages_were_installed_anew(site: Path, t
 
 
 def test_what_a_command_is_called_cannot_break_the_guard() -> None:
-    text = files(("python \"x'\n\\", "ü"), "undo")["_cuwheel_workload.py"]
+    text = workload_guard(("python \"x'\n\\", "ü"), "undo")["_cuwheel_workload.py"]
     compile(text, "guard", "exec")
 
 

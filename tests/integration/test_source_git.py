@@ -45,6 +45,18 @@ def test_a_build_in_a_hook_of_another_repository_leaves_that_as_it_is(
     assert (sources.git(other, "log", "--format=%H"), sources.git(other, "status", "--porcelain")) == before
 
 
+def test_results_of_an_earlier_build_are_no_source_unless_they_were_committed(tmp_path: Path) -> None:
+    mine = committed(tmp_path / "mine", kernel="1")
+    for name in ("kept", "first"):
+        (mine / name).mkdir()
+        (mine / name / "build.json").write_text('{"schema": "cuwheel.build/1"}')
+        (mine / name / "x.whl").touch()
+        if name == "kept":
+            commit(mine)
+    (mine / "new.cu").touch()
+    assert sources.survey_source(mine, ".", []).files == ("kept/build.json", "kept/x.whl", "kernel", "new.cu")
+
+
 def test_a_users_settings_of_git_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"COUNT": "1", "KEY_0": "core.excludesFile", "VALUE_0": str(tmp_path / "ignored")}.items():
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
@@ -61,10 +73,10 @@ def test_submodules_are_part_of_it_and_told_of_where_nobody_fetched_them(tmp_pat
     commit(mine)
     whole = sources.survey_source(mine, ".", [])
     assert "third/x.h" in whole.files
-    assert not list(sources.findings(whole))
+    assert not list(sources.source_findings(whole))
     sources.git(tmp_path, "clone", "--quiet", mine, tmp_path / "plain")
     plain = sources.survey_source(tmp_path / "plain", ".", [])
-    (told,) = sources.findings(plain)
+    (told,) = sources.source_findings(plain)
     assert (told.rule, told.evidence) == ("submodule-not-fetched", ("third",))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.changes.stamp import guard, stamp
-from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.survey import survey
 from cuwheel.network import venvs
@@ -38,11 +37,11 @@ def test_stamped_wheels_install_run_and_say_what_they_are(
     tmp_path: Path, environment: Path, naming: str, installer: str
 ) -> None:
     wheel = make_wheel(tmp_path, FILES, version="1.0")
-    wish = stamp.Wish(
+    wish = stamp.StampOptions(
         name=stamp.suffixed_name("foo", "13.0") if naming == "suffix" else None,
         version=stamp.local_version("1.0", "13.0") if naming == "local" else None,
         description=Description(cuda="13.0", archs=("sm_90",)),
-        guard=guard.of(survey(wheel, detail="containers"), "foo"),
+        guard=guard.guard_for(survey(wheel, detail="containers"), "foo"),
     )
     made = stamp.stamp(wheel, tmp_path / "out", wish)
     python = venvs.interpreter(environment)
@@ -53,7 +52,7 @@ def test_stamped_wheels_install_run_and_say_what_they_are(
         subprocess.run([python, "-m", "pip", "install", "--no-index", "--quiet", made], check=True)
     try:
         assert venvs.conflicts(python) == ()
-        assert description.read(name, env=environment) == wish.description
+        assert survey(name, env=environment).description == wish.description
         done = subprocess.run([python, environment / "bin" / "foo-tool"], capture_output=True, text=True, check=True)
         assert done.stdout == "tool\n"
         ask = f"import importlib.metadata as m; print(m.version({name!r}))"

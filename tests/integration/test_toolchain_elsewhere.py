@@ -109,7 +109,7 @@ def test_conda_that_fails_leaves_nothing(fake: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FAKE_CONDA_FAILS", "1")
     with pytest.raises(Exception, match="PackagesNotFoundError"):
         api.toolchain("12.2", providers=["conda"])
-    assert api.toolchains().toolkits == ()
+    assert api.toolchain_list().toolkits == ()
     monkeypatch.delenv("FAKE_CONDA_FAILS")
     assert api.toolchain("12.2", providers=["conda"]).toolkits
     api.toolchain_remove("12.2")
@@ -150,7 +150,7 @@ def test_an_image_with_another_version(fake: Path) -> None:
     stand_in(fake, "podman", DOCKER, minor="11.8")
     with pytest.raises(MalformedError, match=r"its nvcc is 11\.8\.9, not 12\.8"):
         api.toolchain("12.8", providers=["container"])
-    assert api.toolchains().toolkits == ()
+    assert api.toolchain_list().toolkits == ()
 
 
 def test_an_image_without_a_toolkit_is_shown_one(fake: Path, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_the_newest_patch_release_becomes_one_toolkit(server: str) -> None:
     assert (root / "bin" / "nvcc").stat().st_mode & 0o111
     assert (root / "lib64" / "libcudart.so").resolve() == root / "lib" / "libcudart.so.13"
     assert (root / "lib64" / "stubs" / "libcuda.so").is_file()
-    (found,) = api.toolchains().toolkits
+    (found,) = api.toolchain_list().toolkits
     assert (found.release, found.version, found.provider) == ("13.0.2", "13.0.88", "redist")
     assert {each.name for each in found.archives} == {"cuda_nvcc", "cuda_cudart"}
 
@@ -86,7 +86,7 @@ def test_the_newest_patch_release_becomes_one_toolkit(server: str) -> None:
 def test_a_folder_is_as_good_as_a_server(mirror: Path) -> None:
     assert install(mirror).is_dir()
     assert install(mirror.as_uri()).is_dir()
-    assert len(api.toolchains().toolkits) == 1  # the same archives: the same toolkit, from wherever
+    assert len(api.toolchain_list().toolkits) == 1  # the same archives: the same toolkit, from wherever
 
 
 def test_a_broken_download_is_continued(server: str, behaviour: site.Behaviour, cache: Path) -> None:
@@ -103,7 +103,7 @@ def test_killed_in_the_middle(server: str, behaviour: site.Behaviour, cache: Pat
         assert behaviour.reached.wait(600)
         child.send_signal(signal.SIGKILL)
     assert complete(cache) == []
-    assert api.toolchains().toolkits == ()
+    assert api.toolchain_list().toolkits == ()
     with pytest.raises(UnavailableError, match="is not installed"):
         api.toolchain_env("13.0")
     assert install(server).is_dir()
@@ -122,7 +122,7 @@ def test_killed_while_unpacking(mirror: Path, cache: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert complete(cache) == []
     assert len(strangers(cache)) == 1
-    assert api.toolchains().toolkits == ()
+    assert api.toolchain_list().toolkits == ()
     install(mirror)
     assert strangers(cache) == []
 
@@ -236,5 +236,5 @@ def test_removed(mirror: Path) -> None:
     answer = api.toolchain_remove("13.0")
     assert answer.freed
     assert not root.exists()
-    assert api.toolchains().toolkits == ()
+    assert api.toolchain_list().toolkits == ()
     assert os.listdir(root.parents[1]) == []  # noqa: PTH208 - a count of names

@@ -18,7 +18,7 @@ from cuwheel.report import trace as trace_report
 from cuwheel.report.document import Facts
 
 if TYPE_CHECKING:
-    from cuwheel.report.trace import Traced
+    from cuwheel.tracing.traced import Traced
 
 pytestmark = [
     pytest.mark.integration,
@@ -65,6 +65,9 @@ def test_loads_and_launches_are_seen_however_the_driver_was_opened(place: Path, 
     ]
     assert not found.failures
     assert found.processes[0].ended
+    (kernel,) = found.kernels
+    assert (kernel.demangled, kernel.library) == ("scale(float*)", str(place / "program"))
+    assert kernel.launches == found.processes[0].launches
 
 
 def test_a_driver_in_a_scope_of_its_own_is_seen_too(place: Path) -> None:

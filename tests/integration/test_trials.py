@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.proving.measuring import campaign, execution, journal, trials_file
+from tests.fixtures.command import Told, call
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
 CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))
@@ -64,14 +65,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trials(place: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+def trials(place: Path, text: str, *words: str) -> Told:
     (place / "TRIALS.toml").write_text(f"cold.page_cache = false\n{text}")  # it is everybody's
-    command = [CUWHEEL, "trials", "run", "TRIALS.toml", "--json", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=600, check=False)
+    return call("trials", "run", "TRIALS.toml", "--json", *words, cwd=place)
 
 
-def answer(done: subprocess.CompletedProcess[str], status: int) -> dict[str, Any]:
-    assert done.returncode == status, done.stderr
+def answer(done: Told, status: int) -> dict[str, Any]:
+    assert done.status == status, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -141,13 +141,16 @@ def test_what_fails_only_when_cold(place: Path) -> None:
 
 def test_two_axes_of_a_planted_fault_are_found_among_four(place: Path) -> None:
     (place / "planted.py").write_text(
-        "import os, random, sys\n"
+        "import os\n"
         "def run(shape, quant, **others):\n"
-        "    bad = shape == 'mixed' and quant == 'nf4' and random.random() < 0.8\n"
-        "    if bad: os._exit(1)\n"
+        "    if shape != 'mixed' or quant != 'nf4': return\n"
+        "    with open('bad', 'a+') as file:\n"
+        "        number = file.tell()\n"
+        "        file.write('x')\n"
+        "    if number % 8: os._exit(1)  # seven of eight\n"
     )
     text = (
-        'function = "planted.py:run"\nrepeats = 3\nseed = 1\nenvironment = { PYTHONHASHSEED = "0" }\n'
+        'function = "planted.py:run"\nrepeats = 2\nseed = 1\nenvironment = { PYTHONHASHSEED = "0" }\n'
         "axes.shape = ['mixed', 'equal']\naxes.quant = ['nf4', 'fp4']\n"
         "axes.compute = ['half', 'float']\naxes.double = ['on', 'off']\n"
     )
@@ -188,16 +191,18 @@ if os.path.getsize("ran") == 2:
 def test_the_machines_death_is_a_result(place: Path, boot: str) -> None:
     """Played by killing everything at once, and another boot id."""
     process = begun(place, SLOW)
-    process.send_signal(signal.SIGKILL)  # what it started dies with it
+    process.send_signal(signal.SIGKILL)  # what it started dies with it, a moment later
     process.wait()
+    until = time.monotonic() + 60
+    while journal.is_running(place / "cuwheel-trials"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
     (place / "boot-id").write_text(f"{boot}\n")
     machine_died = boot != "boot-1"
-    before = subprocess.run(
-        [CUWHEEL, "trials", "report", "--json"], cwd=place, capture_output=True, text=True, check=False
-    )
+    before = call("trials", "report", "--json", cwd=place)
     assert json.loads(before.stdout)["failures"] == int(machine_died)
     refused = trials(place, SLOW)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "--resume" in refused.stderr
     found = answer(trials(place, SLOW, "--resume"), int(machine_died))
     (group,) = found["groups"]
@@ -211,7 +216,7 @@ def test_an_interrupted_trial_is_no_result_and_runs_again(place: Path, number: s
     process = begun(place, SLOW)
     process.send_signal(number)
     assert process.wait(600) == 130
-    lines = list(journal.lines(place / "cuwheel-trials"))
+    lines = list(journal.read_lines(place / "cuwheel-trials"))
     assert lines[-1].end
     assert lines[-1].end.outcome == "interrupted"
     found = answer(trials(place, SLOW, "--resume"), 0)
@@ -221,20 +226,20 @@ def test_an_interrupted_trial_is_no_result_and_runs_again(place: Path, number: s
 def test_the_command_to_go_on_names_the_folder_and_the_plan(place: Path) -> None:
     """Without them it would begin elsewhere, or with another plan."""
     (place / "TRIALS.toml").write_text(command("status {a}", 1, "axes.a = ['x', 'y']\n"))
-    plan = trials_file.load(place / "TRIALS.toml")
+    plan = trials_file.load_trials(place / "TRIALS.toml")
     folder = place / "else where"
     api.trials(place / "TRIALS.toml", output=folder)
 
-    def interrupted(_job: execution.Job) -> execution.Result:
+    def interrupted(_job: execution.Job) -> journal.End:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        campaign.run(plan, folder, campaign.Wish(resume=True, repeats=3, only={"a": "y"}), execute=interrupted)
+        campaign.run_trials(
+            plan, folder, campaign.CampaignOptions(resume=True, repeats=3, only={"a": "y"}), execute=interrupted
+        )
     found = api.trials_report(folder)
     assert (found.look, found.done) == (2, False)
-    shown = subprocess.run(
-        [CUWHEEL, "trials", "report", folder], cwd=place, capture_output=True, text=True, check=False
-    )
+    shown = call("trials", "report", folder, cwd=place)
     (line,) = re.findall(r"not finished: cuwheel (.*--only a=y)", " ".join(shown.stdout.split()))
     assert f"-o '{folder}' --resume --repeats 3" in line
 
@@ -243,7 +248,7 @@ def test_a_second_runner_is_refused(place: Path) -> None:
     process = begun(place, SLOW)
     try:
         done = trials(place, SLOW, "--resume")
-        assert done.returncode == 4
+        assert done.status == 4
         assert "another cuwheel process is running these trials" in done.stderr
     finally:
         process.send_signal(signal.SIGINT)
@@ -257,7 +262,7 @@ def test_a_cold_trial_after_a_restart_of_the_machine(place: Path) -> None:
     found = answer(trials(place, command("right", 3, text)), 0)
     assert found["boots"] == 3
     assert len((place / "restarts").read_text().splitlines()) == 2  # the first trial of a boot needs none
-    starts = [each.start for each in journal.lines(place / "cuwheel-trials") if each.start]
+    starts = [each.start for each in journal.read_lines(place / "cuwheel-trials") if each.start]
     assert all(each.cold.rebooted for each in starts)
 
 
@@ -266,7 +271,7 @@ def test_more_repeats_are_added_and_another_file_is_refused(place: Path) -> None
     found = answer(trials(place, command("right", 2), "--resume", "--repeats", "4"), 0)
     assert found["runs"] == 4
     done = trials(place, command("status", 2), "--resume")
-    assert done.returncode == 2
+    assert done.status == 2
     assert "has changed since" in done.stderr
 
 

@@ -16,6 +16,7 @@ import cuwheel
 
 _USER = Path(__file__).with_name("typed_user.py")
 _ROOT = Path(__file__).parents[2]
+_SCRIPT = _ROOT / "examples" / "release.py"
 _TIMEOUT_S = 300
 # One mistake in each line.
 _MISTAKES = """\
@@ -48,6 +49,43 @@ cuwheel.cache(most="5GB")
 cuwheel.ci("jenkins")
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
+cuwheel.build(".", settings={"merg": True})
+cuwheel.build(".", settings={"merge": "yes"})
+cuwheel.build(".", settings={"plan": {"nativ": True}})
+cuwheel.explain("build.log", gpu="h100")
+cuwheel.slim_undo(3)
+cuwheel.slim_commit()
+cuwheel.verify_pack("a.whl")
+cuwheel.verify_read(3)
+cuwheel.read_list(90)
+cuwheel.plan_sizes("a.whl")
+cuwheel.causes("all")
+cuwheel.build_editable(3)
+cuwheel.install_undo(3)
+cuwheel.publish_check(3)
+cuwheel.publish_upload("a.whl")
+cuwheel.catalogue_list(machines=["h100"])
+cuwheel.ci_check("github")
+cuwheel.ci_matrix(3)
+cuwheel.ci_watch("torch")
+cuwheel.record_matrix("matrix.toml", options={"phases": False})
+cuwheel.replay_print(3)
+cuwheel.replay_list()
+cuwheel.replay_diff("record:3", most="20")
+cuwheel.read_trace(3)
+cuwheel.save_trace(3)
+cuwheel.trials_report(3)
+cuwheel.trials_bisect("TRIALS.toml")
+cuwheel.trials_service(kind="launchd")
+cuwheel.cluster_init(3)
+cuwheel.cluster_scheduler()
+cuwheel.cluster_worker("tls://build01:8786", wish=None)
+cuwheel.cluster_stop(3)
+cuwheel.toolchain_env(version=3)
+cuwheel.toolchain_fetch("13.0")
+cuwheel.toolchain_list("13.0")
+cuwheel.toolchain_remove(every="yes")
+cuwheel.toolchain_verify(version=3)
 """
 
 
@@ -92,8 +130,9 @@ def test_every_verb_is_called(text: str) -> None:
     assert {f"cuwheel.{each}" for each in cuwheel.__all__ if inspect.isfunction(getattr(cuwheel, each))} <= called
 
 
-# With mypy `./run lint` checks it too.
-@pytest.mark.parametrize("checker", ["pyright", pytest.param("mypy", marks=pytest.mark.slow)])
+# With mypy `./run lint` checks it, and the next test but one.
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["pyright", "mypy"])
 def test_a_users_program_types(checker: str, tmp_path: Path) -> None:
     assert _CHECKERS[checker](_USER, sys.executable, tmp_path) == set()
 
@@ -107,9 +146,10 @@ def test_a_mistake_in_a_call_is_found(checker: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checker", ["mypy", pytest.param("pyright", marks=pytest.mark.slow)])
-def test_the_installed_wheel_types(checker: str, tmp_path: Path, installed: Path) -> None:
+@pytest.mark.parametrize("file", [_USER, _SCRIPT], ids=["user", "example"])
+def test_the_installed_wheel_types(checker: str, file: Path, tmp_path: Path, installed: Path) -> None:
     """Without `py.typed` in the wheel, mypy would call every import of it untyped."""
-    assert _CHECKERS[checker](_USER, installed, tmp_path) == set()
+    assert _CHECKERS[checker](file, installed, tmp_path) == set()
 
 
 @pytest.fixture(scope="module")

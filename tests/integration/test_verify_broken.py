@@ -13,13 +13,12 @@ import pytest
 from cuwheel import api
 from cuwheel.errors import UnreadableError, UnsafeWheelError, UsageError
 from cuwheel.facts import packages
-from cuwheel.report import documents
+from cuwheel.report.answer import document_of
 from cuwheel.report.document import Heading
 from tests.fixtures.small_wheel import PYTHON, SUFFIX, Wheel, extension, library
 
 if TYPE_CHECKING:
-    from cuwheel.proving.outcomes import Installation, Result
-    from cuwheel.report.verify import Verify
+    from cuwheel.proving.outcomes import Installation, Result, Verify
 
 LINUX = f"{PYTHON}-{PYTHON}-linux_x86_64"
 SOURCE = "subject/__init__.py"
@@ -179,7 +178,7 @@ def test_a_library_that_nobody_foresaw_to_be_missing_is_told_first(
     (found,) = tried(answer).contradictions
     assert found.rule == "prediction-contradicted"
     assert found.message == "import subject fails because libstrange.so.7 is missing, which was not predicted"
-    assert documents.of(answer, verbose=False).blocks[0] == Heading("Predicted otherwise")
+    assert document_of(answer, verbose=False).blocks[0] == Heading("Predicted otherwise")
 
 
 def test_a_library_that_was_foreseen_to_be_missing_and_loads(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_requirements_of_a_kit_come_from_a_folder(project: Path, capsys: pytest.
     [
         (["--pack", "kit.pyz", "--dry-run"], "--dry-run cannot be used with --pack"),
         (["--pack", "kit.pyz", "--with", "numpy"], "--with needs a kit that includes requirements"),
-        (["--read", "proof.json", "--stub", "--check", "x"], "--stub and --check cannot be used with --read"),
+        (["--read", "proof.json", "--stub", "--check", "x"], "--check and --stub cannot be used with --read"),
         (["--pack-requirements"], "--pack-requirements needs --pack KIT"),
     ],
 )

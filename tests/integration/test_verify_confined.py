@@ -18,7 +18,7 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.proving import kit
 from cuwheel.proving.request import PackRequest
-from cuwheel.proving.runner import launch
+from cuwheel.proving.runner import child as runner_child
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_more_is_let_through_by_name_and_masked(nosy: Path) -> None:
 
 def test_no_network_where_the_system_can_cut_it_off(nosy: Path) -> None:
     found = tried(nosy)
-    if not launch.can_cut():
+    if not runner_child.can_cut_network():
         assert found.network == "open"
         pytest.skip("this system lets nobody have a network of their own")
     assert found.network == "cut"
@@ -98,7 +98,7 @@ def test_no_network_where_the_system_can_cut_it_off(nosy: Path) -> None:
 
 
 def test_where_it_cannot_be_cut_it_is_said(nosy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "can_cut", lambda: False)
+    monkeypatch.setattr(runner_child, "can_cut_network", lambda: False)
     found = tried(nosy)
     assert (found.network, found.checks[0].outcome) == ("open", "passed")
 
@@ -133,7 +133,11 @@ def test_requirements_that_come_as_source_are_not_built(tmp_path: Path, monkeypa
     assert not mark.exists()
 
 
-def test_addresses_with_passwords_are_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_with_passwords_are_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_RETRIES", "UV_HTTP_RETRIES"):  # nobody will listen later either
+        monkeypatch.setenv(name, "0")
     wheel = Wheel().write(tmp_path)
     address = "other@http://ann:hunter2hunter2@127.0.0.1:1/other-1.0-py3-none-any.whl"
     assert main(["verify", str(wheel), "--with", address, "--json"]) == 1
@@ -164,7 +168,7 @@ def test_a_kit_confines_too(nosy: Path, tmp_path: Path) -> None:
         environ = seen(proof["wheels"][0]["checks"][0]["output"])
         assert environ.keys() & SECRETS.keys() == let
         assert "gh-hunter2-gh" not in text + done.stdout
-        assert proof["network"] == ("cut" if launch.can_cut() else "open")
+        assert proof["network"] == ("cut" if runner_child.can_cut_network() else "open")
     assert "gh-hunter2-gh" not in str(api.verify_read(tmp_path / "proof.json"))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cuwheel.proving import runner
-from cuwheel.proving.runner import checks, gpus
+from cuwheel.proving.runner import checks
 from tests.fixtures.small_wheel import library
 
 ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
@@ -25,7 +25,7 @@ RUNNER = Path(runner.__file__).parent
 
 def run(folder: Path, kind: str, text: str, **more: Any) -> dict[str, Any]:
     check = {"name": "it", "kind": kind, "text": text, "timeout": 30, **more}
-    return checks.run(check, sys.executable, {**ENVIRON, "PYTHONPATH": str(folder)}, folder / "scratch")
+    return checks.run_check(check, sys.executable, {**ENVIRON, "PYTHONPATH": str(folder)}, folder / "scratch")
 
 
 def imported(folder: Path, text: str, **more: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def test_memory_beyond_the_guard_is_refused(tmp_path: Path) -> None:
     # A GPU's address space is far larger than its memory: such checks are only watched.
     roomy = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
     check = {"name": "it", "kind": "python", "text": roomy, "gpu": True, "number": float(resource.RLIM_INFINITY)}
-    result = checks.run(check, sys.executable, ENVIRON, tmp_path, capabilities=["9.0"])
+    result = checks.run_check(check, sys.executable, ENVIRON, tmp_path, capabilities=["9.0"])
     assert (result["outcome"], result["output"]) == ("passed", f"{resource.RLIM_INFINITY}\n")
 
 
@@ -230,7 +230,7 @@ def test_checks_for_a_gpu_are_skipped_elsewhere(tmp_path: Path) -> None:
     check = {"name": "it", "kind": "python", "text": "print(1)", "gpu": True, "capabilities": ["9.0", "10.0"]}
     told = {}
     for there in ((), ("8.9",), ("8.9", "9.0")):
-        result = checks.run(check, sys.executable, ENVIRON, tmp_path, capabilities=there)
+        result = checks.run_check(check, sys.executable, ENVIRON, tmp_path, capabilities=there)
         told[there] = (result["outcome"], result["problem"])
     assert told[()] == ("skipped", "needs a GPU, but this machine has none")
     assert told["8.9",] == ("skipped", "needs a GPU of capability 9.0 or 10.0, but this machine has 8.9")
@@ -239,7 +239,9 @@ def test_checks_for_a_gpu_are_skipped_elsewhere(tmp_path: Path) -> None:
 
 def test_no_driver_is_no_gpu(tmp_path: Path) -> None:
     environ = {**ENVIRON, "CUDA_VISIBLE_DEVICES": ""}
-    result = checks.run({"name": "", "kind": "python", "text": "", "gpu": True}, sys.executable, environ, tmp_path)
+    result = checks.run_check(
+        {"name": "", "kind": "python", "text": "", "gpu": True}, sys.executable, environ, tmp_path
+    )
     assert result["outcome"] == "skipped"
 
 
@@ -253,26 +255,32 @@ extern "C" int cuDeviceGetAttribute(int *value, int what, int device)
 
 
 @pytest.mark.parametrize(
-    ("body", "seen"), [("", ("8.9", "9.9")), ("return 100", ()), ("__builtin_trap()", ()), ("for (;;) ;", ())]
+    ("body", "seen"),
+    [
+        ("", ("8.9", "9.9")),
+        ("return 100", ()),
+        ("__builtin_trap()", ()),
+        ("extern int pause(void); for (;;) pause()", ()),
+    ],
 )
 def test_the_driver_is_asked_for_gpus(
     tmp_path: Path, body: str, seen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that crashes or hangs when it is asked has none."""
     library(tmp_path, "libcuda.so.1", DRIVER.replace("BODY", body))
-    monkeypatch.setattr(gpus, "_LIMITS", gpus._LIMITS._replace(seconds=2.0))
+    monkeypatch.setattr(checks, "_DRIVER_LIMITS", checks._DRIVER_LIMITS._replace(seconds=2.0))
     environ = {**ENVIRON, "LD_LIBRARY_PATH": str(tmp_path)}
-    assert gpus.seen(sys.executable, environ) == seen
+    assert checks.visible_capabilities(sys.executable, environ) == seen
     check = {"name": "it", "kind": "python", "text": "", "capabilities": ["9.9"]}
     if seen:
-        assert checks.run(check, sys.executable, environ, tmp_path)["outcome"] == "passed"
+        assert checks.run_check(check, sys.executable, environ, tmp_path)["outcome"] == "passed"
 
 
 def test_what_cannot_be_run_is_a_result_too(tmp_path: Path) -> None:
     assert "unknown kind of check: 'shell'" in run(tmp_path, "shell", "true")["problem"]
     assert "could not be started" in run(tmp_path, "command", "a\0b")["problem"]
     check = {"name": "it", "kind": "import", "text": "os"}
-    assert checks.run(check, "/nowhere/python", ENVIRON, tmp_path)["outcome"] == "failed"
+    assert checks.run_check(check, "/nowhere/python", ENVIRON, tmp_path)["outcome"] == "failed"
 
 
 def test_no_core_file_is_written(tmp_path: Path) -> None:
@@ -288,9 +296,8 @@ def test_it_travels_alone(tmp_path: Path) -> None:
             archive.write(path, f"carried/{path.name}")
         for name in ("__init__", "process_groups", "system_calls"):
             archive.write(RUNNER.parents[1] / "support" / f"{name}.py", f"carried/support/{name}.py")
-        call = (
-            "checks.run({'name': 'n', 'kind': 'import', 'text': 'json'}, sys.executable, dict(os.environ), 'scratch')"
-        )
+        check = "{'name': 'n', 'kind': 'import', 'text': 'json'}"
+        call = f"checks.run_check({check}, sys.executable, dict(os.environ), 'scratch')"
         archive.writestr("__main__.py", f"import json, os, sys\nfrom carried import checks\nprint(json.dumps({call}))")
     done = subprocess.run([sys.executable, "-I", "-S", kit], cwd=tmp_path, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout)["outcome"] == "passed"

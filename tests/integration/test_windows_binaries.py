@@ -97,7 +97,7 @@ def test_every_layout(tmp_path: Path, layout: str) -> None:
     slim = tmp_path / f"slim{source.suffix}"
     result = slim_library(source, slim, engine.plan(source, "9.0"))
     assert result.written, result.findings
-    assert result.bytes_after < result.bytes_before - 5 * LARGE
+    assert result.change.bytes_after < result.change.bytes_before - 5 * LARGE
     sound(slim, source)
     if layout == "program":
         if why := windows.missing():
@@ -176,9 +176,9 @@ def test_the_guard_of_a_slimmed_wheel(tmp_path: Path) -> None:
     source = manifest.HERE / "bin" / "windows-130.dll"
     files: dict[str, str | bytes] = {"pkg/own.dll": source.read_bytes(), "pkg/__init__.py": ""}
     plain = small_wheel.Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(tmp_path)
-    wish = guard.of(survey(plain, detail="containers"), "pkg", message="Install another.", inject=True)
+    wish = guard.guard_for(survey(plain, detail="containers"), "pkg", message="Install another.", inject=True)
     about = Description(cuda="13.0", archs=("sm_75", "sm_90"), ptx=("compute_90",))
-    made = stamp.stamp(plain, tmp_path / "stamped", stamp.Wish(description=about, guard=wish))
+    made = stamp.stamp(plain, tmp_path / "stamped", stamp.StampOptions(description=about, guard=wish))
     slim = api.slim(made, machines=["t4"], output=tmp_path / "slim")
     driver = tmp_path / "driver"
     driver.mkdir()
@@ -290,7 +290,7 @@ def test_a_library_for_arm64(tmp_path: Path) -> None:
     source, slim = linked_for_arm64(tmp_path / "plain", ("sm_80", "sm_90", "sm_100"), "-DOWN"), tmp_path / "slim.dll"
     result = slim_library(source, slim, engine.plan(source, "9.0"))
     assert result.written, result.findings
-    assert result.bytes_after < result.bytes_before - 3 * LARGE
+    assert result.change.bytes_after < result.change.bytes_before - 3 * LARGE
     sound(slim, source)
     assert by_hand.host_differences(source.read_bytes(), slim.read_bytes()) == []
     before, after = engine.contents(source), engine.contents(slim)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import calls, instructions, reader, windows_programs, windows_shadow
+from cuwheel.building.recording import calls, reader, recorder, shims
 from cuwheel.building.recording.calls import Record
-from cuwheel.building.recording.instructions import Orders, Wish
+from cuwheel.building.recording.shims import RecordOptions, ShimOrders
 from cuwheel.support import files
 from tests.fixtures import cache
 from tests.wine import windows
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.building.recording.calls import Call
-    from cuwheel.building.recording.windows_programs import Programs
+    from cuwheel.building.recording.shims import WindowsPrograms
 
 _PATIENCE_S = 600.0
 SOURCES = Path(__file__).parent / "src"
@@ -33,14 +33,14 @@ SOURCES = Path(__file__).parent / "src"
 needs_wine = pytest.mark.skipif(bool(windows.missing()), reason=windows.missing())
 
 
-def programs() -> Programs:
+def programs() -> WindowsPrograms:
     """Of these sources, made once."""
 
     def make(folder: Path) -> None:
-        windows_programs.make(folder)
+        shims.make_windows_programs(folder)
 
-    place = cache.made(f"windows-record-{windows_programs.source_digest()[:12]}", make)
-    found = windows_programs.shipped(place)
+    place = cache.made(f"windows-record-{shims.source_digest()[:12]}", make)
+    found = shims.shipped_windows_programs(place)
     assert found
     return found
 
@@ -51,7 +51,7 @@ def tool(name: str) -> Path:
 
     def make(folder: Path) -> None:
         words = [
-            windows_programs.COMPILER,
+            shims.MINGW,
             "-O1",
             "-s",
             *(["-municode"] if name == "tool" else []),
@@ -112,9 +112,9 @@ class Bench:
         return windows.named(self.nvcc) if self.way == "watch" else "nvcc.exe"
 
     def start(
-        self, *words: str, wish: Wish | None = None, given: str = "", **variables: str
+        self, *words: str, wish: RecordOptions | None = None, given: str = "", **variables: str
     ) -> tuple[subprocess.Popen[bytes], Path]:
-        wish = wish or Wish()
+        wish = wish or RecordOptions()
         number = len(list(self.folder.glob("record-*")))
         record, own = self.folder / f"record-{number}", self.folder / f"session-{number}"
         for name in ("", *calls.RECORD_FOLDERS):
@@ -125,25 +125,27 @@ class Bench:
         base |= {"WINEPREFIX": str(windows.prefix()), "CUDA_PATH": windows.named(self.toolkit), **variables}
         led = dict(base)
         if self.way == "path":
-            shadow = windows_shadow.led(self.folder / "cache", programs().nvcc, {"PATH": str(self.toolkit / "bin")})
+            shadow = recorder.windows_shadow_environ(
+                self.folder / "cache", programs().nvcc, {"PATH": str(self.toolkit / "bin")}
+            )
             led["PATH"] = f"{windows.named(Path(shadow['PATH'].split(';')[0]))};{path}"
             self.see_toolkit_as_windows(Path(shadow["PATH"].split(";")[0]).parent)
         changed = {name: value for name, value in led.items() if base[name] != value}
-        orders = Orders(
+        orders = ShimOrders(
             record=Path(windows.named(record)),
             began=0,
-            wish=wish,
+            options=wish,
             library=None,
             watch=self.way == "watch",
             environ=base,
-            led=changed,
+            redirected=changed,
         )
-        instructions.write(own, orders)
+        shims.write_orders(own, orders)
         calls.write_json(record, calls.ENVIRONMENT_FILE, base)
         head = {"schema": calls.SCHEMA, "command": list(words), "cwd": windows.named(self.work), "began": ""}
         calls.write_json(record, calls.HEAD_FILE, head | {"masked": wish.masked, "system": "Windows 10 AMD64"})
         (record / calls.CALLS_FILE).touch()
-        self.environ = {**os.environ, **led, instructions.VARIABLE: windows.named(own), "WINEPATH": led["PATH"]}
+        self.environ = {**os.environ, **led, shims.RECORD_VARIABLE: windows.named(own), "WINEPATH": led["PATH"]}
         self.environ["PATH"] = os.environ["PATH"]
         command = ["wine", str(programs().watch), "--cuwheel-keep", *words]
         child = subprocess.Popen(
@@ -165,7 +167,7 @@ class Bench:
         """The shadow was made by Linux's Python, which names the toolkit otherwise."""
         (shadow / ".cuwheel-toolkit").write_text(windows.named(self.toolkit), encoding="utf-8")
 
-    def run(self, *words: str, wish: Wish | None = None, given: str = "", **variables: str) -> Ended:
+    def run(self, *words: str, wish: RecordOptions | None = None, given: str = "", **variables: str) -> Ended:
         child, record = self.start(*words, wish=wish, given=given, **variables)
         try:
             out, err = child.communicate(timeout=_PATIENCE_S)
@@ -173,7 +175,7 @@ class Bench:
             child.kill()
         return Ended(child.returncode, out.decode(), err.decode(), reader.read_record(record))
 
-    def started(self, how: str, *words: str, wish: Wish | None = None, **variables: str) -> Ended:
+    def started(self, how: str, *words: str, wish: RecordOptions | None = None, **variables: str) -> Ended:
         """nvcc started in this way by another program."""
         return self.run(windows.named(self.starter), how, self.called(), *words, wish=wish, **variables)
 

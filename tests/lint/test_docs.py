@@ -48,7 +48,7 @@ def test_generated_pages_say_what_the_code_says() -> None:
     assert not missing + outdated, "\n".join(["run ./run docs", *missing, *outdated])
 
 
-@pytest.mark.parametrize("folder", ["rules", "causes"])
+@pytest.mark.parametrize("folder", ["reference/rules", "reference/causes"])
 def test_no_page_is_left_of_what_is_gone(folder: str) -> None:
     there = {f"{folder}/{path.name}" for path in (ROOT / "docs" / folder).glob("*.md")}
     assert there == {name for name in _generated() if name.startswith(f"{folder}/")}
@@ -73,7 +73,7 @@ def test_what_every_verb_trusts_writes_runs_and_sends_is_said() -> None:
     assert [verb for verb, cells in said.items() if not all(cells)] == []
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "contributing.md", "design.md"])
+@pytest.mark.parametrize("page", ["why/architecture.md", "why/contributing.md", "why/design.md"])
 def test_modules_that_a_page_names_exist(page: str) -> None:
     """A page that sends its reader to a module that was renamed is worse than none."""
     there = {path.name for folder in ("src", "tests", "docs", "facts") for path in (ROOT / folder).rglob("*.py")}
@@ -84,7 +84,7 @@ def test_modules_that_a_page_names_exist(page: str) -> None:
 def test_steps_that_the_architecture_draws_exist() -> None:
     """`delivery/candidates`: a module or a folder of a room."""
     house = ROOT / "src" / "cuwheel"
-    drawn = re.findall(r"\b([a-z_]+/[a-z_]*[a-z])\b(?!/|\.)", (ROOT / "docs" / "architecture.md").read_text())
+    drawn = re.findall(r"\b([a-z_]+/[a-z_]*[a-z])\b(?!/|\.)", (ROOT / "docs" / "why" / "architecture.md").read_text())
     steps = [each for each in drawn if (house / each.partition("/")[0]).is_dir()]
     assert [each for each in steps if not (house / each).is_dir() and not (house / f"{each}.py").is_file()] == []
     assert len(steps) > 10
@@ -92,8 +92,8 @@ def test_steps_that_the_architecture_draws_exist() -> None:
 
 def test_the_guide_says_what_a_partial_verdict_means() -> None:
     """In the words that `check` itself uses."""
-    guide = " ".join((ROOT / "docs" / "guide.md").read_text().split())
-    check = guide.partition("## check")[2].partition(" ## ")[0]
+    guide = " ".join((ROOT / "docs" / "howto" / "check.md").read_text().split())
+    check = guide.partition("# check")[2]
     assert "`main` is the verdict of" in check
     assert "`summary` says" in check
     source = (ROOT / "src/cuwheel/verdicts/verdict.py").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from functools import cache
@@ -10,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import frame
+from cuwheel.cli.options import flat
+from cuwheel.cli.parser import rows_of
 from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("src/cuwheel/**/*.toml")]
+PAGES = [*ROOT.glob("docs/*/*.md"), ROOT / "README.md", *ROOT.glob("src/cuwheel/**/*.toml")]
 MODULES = sorted(ROOT.glob("src/cuwheel/**/*.py"))
 # `cuwheel VERB …` up to where a sentence, a quotation or a command ends.
 COMMAND = re.compile(r"(?<![\w/.-])cuwheel ([a-z]+)((?: (?!cuwheel )[^\s`;|&()#]+)*)")
@@ -31,9 +32,8 @@ FOREIGN = {
 
 @cache
 def options(verb: str) -> frozenset[str]:
-    parser = argparse.ArgumentParser()
-    frame.fill_verb_parser(parser, frame.verb_module(verb))
-    return frozenset(each for action in parser._actions for each in action.option_strings)
+    rows = flat(rows_of(frame.command_of(verb)))
+    return frozenset(each for row in rows for each in row.flags) | {"--help"}
 
 
 def texts(path: Path) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import matrix, predict
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.download
 @pytest.mark.parametrize("package", packages.published(), ids=str)
 def test_inspect_and_check_agree(package: packages.Published) -> None:
     found = survey(packages.wheel(package), detail="containers")
-    known = [str(each) for each in architectures.current_capabilities()]
+    known = [str(each) for each in gpus.current_capabilities()]
     verdicts = matrix.judge_all(found, [Machine(name=each, capability=Capability.parse(each)) for each in known])
     judged = {
         (each.path, verdict.machine): each.outcome.replace("compatible", "native")

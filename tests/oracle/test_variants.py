@@ -20,7 +20,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.network import venvs
-from cuwheel.verdicts import matrix, variant_reach
+from cuwheel.verdicts import matrix, predict, variant_reach
 from cuwheel.verdicts.verdict import ORDER
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import servers
@@ -127,7 +127,7 @@ def foreseen(surveys: dict[str, Survey], capability: str, cuda: str) -> set[str]
     """The labels of the wheels that run best, by the predictor alone; or the plain wheel."""
     ranks = {label: rank(label, found, capability, cuda) for label, found in surveys.items()}
     best = min(ranks.values())
-    served = ORDER[best[0]] in variant_reach.SERVED
+    served = ORDER[best[0]] in predict.GOOD
     return {label for label, each in ranks.items() if each == best} if served else {PLAIN}
 
 
@@ -195,7 +195,7 @@ def test_variantlib_makes_the_same_document(made: VariantSet, monkeypatch: pytes
     assert theirs.namespace_priorities == ours.namespace_priorities
 
 
-# Where uv's rule is coarser than the truth. docs/variants.md tells of these; should uv learn better, they fail.
+# Where uv's rule is coarser than the truth. docs/howto/variants.md tells of these; should uv learn better, they fail.
 
 
 def test_code_with_a_suffix_cannot_be_named_so_that_uv_takes_what_must_be_compiled(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def named(folder: Path, name: str, data: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_our_errors_and_soon(family: str, step: int, tmp_path: Path) -> None:
     problems = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Jit, Machine
 from cuwheel.verdicts.choice import serves
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolkits import Toolkit
 
-CAPABILITIES = [str(each) for each in architectures.current_capabilities()]
+CAPABILITIES = [str(each) for each in gpus.current_capabilities()]
 VERSIONS = [row.version for row in toolkits.all_toolkits()]
 JIT: tuple[Jit, ...] = ("allowed", "allowed", "disabled", "forced")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cuwheel.device_code import description
 from cuwheel.errors import CuwheelError
 from cuwheel.proving import proof
-from cuwheel.report import documents, terminal
+from cuwheel.report import answer, terminal
 from tests.unit.proving import proofs
 
 WHOLE = proofs.proof(proofs.wheel(proofs.check(), proofs.check("b", "failed"), agreement="open"), succeeded=False)
@@ -40,7 +40,7 @@ def read(data: bytes) -> None:
     except CuwheelError:
         return
     stream = io.StringIO()
-    terminal.write(documents.of(found, verbose=True), stream)
+    terminal.write(answer.document_of(found, verbose=True), stream)
     text = stream.getvalue()
     assert "\x1b" not in text
     bad = [each for wheel in found.wheels for each in wheel.checks if each.outcome not in ("passed", "skipped")]

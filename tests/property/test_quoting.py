@@ -26,7 +26,7 @@ ONE_LINE = st.lists(WORD.filter(lambda word: not set(word) & set("\r\n")), max_s
 DEFINED = {"PATH": "replaced", "a": "replaced", "": "%", "A": "replaced", "TH": "replaced", "b": "replaced"}
 
 
-def argv(line: str) -> list[str]:  # noqa: C901, PLR0912 - the documented steps, in their order
+def argv(line: str) -> list[str]:
     """Microsoft: "Parsing C command-line arguments", and CommandLineToArgvW."""
     words, at, length = [], 0, len(line)
     # The program: up to its closing quote, or to the first blank; backslashes are nothing special.

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.building.recording import calls, exports, reader, sealing
+from cuwheel.building.recording import calls, command, reader, session
 from cuwheel.errors import CuwheelError
 
 _NAMES = ("event", "id", "pid", "began", "ended", "tool", "name", "program", "words", "ran", "cwd", "changed", "unset")
@@ -39,7 +39,7 @@ _EVENTS = st.dictionaries(st.sampled_from(_NAMES + _MORE), _VALUES, max_size=12)
 _LINES = st.one_of(_EVENTS.map(lambda event: json.dumps(event).encode()), st.binary(max_size=60))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lines=st.lists(_LINES, max_size=8), head=st.one_of(st.just({}), _EVENTS), whole=st.booleans())
 def test_it_is_read_or_refused(lines: list[bytes], head: dict[str, object], whole: bool) -> None:  # noqa: FBT001
     with tempfile.TemporaryDirectory() as name:
@@ -56,9 +56,9 @@ def test_it_is_read_or_refused(lines: list[bytes], head: dict[str, object], whol
                     reader.read_output(record, call)
                 calls.first_failure(record)
                 calls.summarize(record)
-                exports.save_trace(record, folder / "trace.json")
-                exports.save_compile_commands(record, folder / "commands.json")
-                sealing.mask(folder, {})
+                command.save_trace(record, folder / "trace.json")
+                command.save_compile_commands(record, folder / "commands.json")
+                session.mask_record(folder, {})
         except CuwheelError:
             return
         assert [call.number for call in record.calls] == list(range(1, len(record.calls) + 1))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cuwheel.changes.repair import paths
+from cuwheel.changes.repair import needs
 from cuwheel.changes.repair.contents import Binary
 from cuwheel.wheel.file import installed_path
 
@@ -45,7 +45,7 @@ def test_every_need_is_led_to_from_where_it_is_installed(
     binary = _binary(posixpath.join(folder, "libown.so"), needed, entries)
     place = posixpath.join(inner, "libinner.so")
     inside = {"libinner.so": [place]}
-    way = paths.of(binary, inside, lambda soname: soname.startswith("libcu"))
+    way = needs.search_path_of(binary, inside, lambda soname: soname.startswith("libcu"))
     own, there = installed_path(binary.path), installed_path(place)
     if own is None:
         assert way is None
@@ -56,9 +56,11 @@ def test_every_need_is_led_to_from_where_it_is_installed(
     assert all(entry.startswith(("$ORIGIN", "${ORIGIN}")) for entry in way.after)
     for soname in needed:
         if soname.startswith("libcu"):
-            assert any(f"/site/{each}" in reached for each in paths.folders_for(soname, 12))
+            assert any(f"/site/{each}" in reached for each in needs.folders_for(soname, 12))
     if "libinner.so" in needed and there is not None:
         assert posixpath.normpath(posixpath.join("/site", posixpath.dirname(there))) in reached
-    again = paths.of(replace(binary, rpath=way.after, runpath=()), inside, lambda soname: soname.startswith("libcu"))
+    again = needs.search_path_of(
+        replace(binary, rpath=way.after, runpath=()), inside, lambda soname: soname.startswith("libcu")
+    )
     assert again is not None
     assert again.after == way.after

@@ -190,7 +190,7 @@ def test_every_turn(layout: str, turn: str) -> None:
     check(TURNS[turn](loaded.built(FLAGS[layout])), f"{layout} {turn}")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     layout=st.sampled_from(list(FLAGS)),
     turns=st.lists(st.sampled_from(list(TURNS)), max_size=2, unique=True),

@@ -43,7 +43,7 @@ def test_what_is_read_back_is_what_was_kept(file: str, mask: int) -> None:
             for index, inside in enumerate(before)
         ]
         assert engine.contents(first) == kept
-        assert result.bytes_after == first.stat().st_size <= source.stat().st_size
+        assert result.change.bytes_after == first.stat().st_size <= source.stat().st_size
         slim_library(source, second, plan)
         assert second.read_bytes() == first.read_bytes()
         again = engine.keeping(engine.read(first), lambda _: True)
@@ -75,5 +75,5 @@ def test_slimming_twice_for_the_same_machines_changes_nothing_more(
             again = engine.plan(first, *sorted(gpus), future=future, recompress=recompress)
             assert all(each.keep for each in again.entries)
             repeated = slim_library(first, Path(folder, "second"), again)
-            assert not repeated.dropped
-            assert not repeated.recompressed
+            assert not repeated.change.dropped
+            assert not repeated.change.recompressed

@@ -11,6 +11,7 @@ from cuwheel.changes.stamp import variants
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import matrix, variant_reach, variant_values
+from cuwheel.verdicts.predict import GOOD
 from cuwheel.wheel.variant import Variant, is_label
 from tests.unit.verdicts.subjects import library, survey
 
@@ -70,7 +71,7 @@ def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
                 matches = any(versions.at_least(cuda, each) for each in said[row.lower_bound])
                 if matches and accepted(capability) & set(said[row.arch]):
                     verdict = judge.on(variant_reach.machine(found, capability, cuda))
-                    assert verdict.outcome in variant_reach.SERVED, (variant, capability, cuda, verdict.outcome)
+                    assert verdict.outcome in GOOD, (variant, capability, cuda, verdict.outcome)
 
 
 @settings(max_examples=15, deadline=None)
@@ -83,7 +84,7 @@ def test_every_value_that_is_true_is_said_or_follows_from_those_that_are(found: 
     for value in variant_values.provider_values(reach.devices):
         for cuda in variant_values.provider_cuda_versions():
             how = [reach.outcome(each, cuda) for each in value.devices]
-            true = all(each in variant_reach.SERVED and not (value.real and each == "jit") for each in how)
+            true = all(each in GOOD and not (value.real and each == "jit") for each in how)
             if true and versions.major(cuda) >= promised:
                 said = [each for each in made if versions.at_least(cuda, each.since)]
                 assert any(each.devices.issuperset(value.devices) for each in said), (value.text, cuda, made)

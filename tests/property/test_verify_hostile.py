@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.proving import checks, wheel_rules
-from cuwheel.proving.runner.capture import HEAD, TAIL, Bounded, Search, shown
+from cuwheel.proving.runner.output import HEAD, TAIL, Bounded, Search, shown
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel

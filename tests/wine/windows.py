@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from cuwheel.building.recording import windows_programs
+from cuwheel.building.recording import shims
 from cuwheel.delivery import candidates
 from cuwheel.errors import CuwheelError
 from cuwheel.network import client, settings, transfer
@@ -53,7 +53,7 @@ _PACKAGES = (
 _SETUP_S = 600.0
 _LED_ASTRAY = ("PIP_", "UV_", "PYTEST_", "XDG_", "SSL_", "REQUESTS_", "CURL_", "CUWHEEL_")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-COMPILER = windows_programs.COMPILER
+COMPILER = shims.MINGW
 _LAST_WORDS_S = 3.0
 
 

@@ -1,30 +1,30 @@
-"""From a folder of wheels to an index, and from an index to the machine that needs one."""
+"""From a folder of wheels to an index, and from an index to the machine that needs one; the workflow that does it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
+from cuwheel.delivery.request import CatalogueRequest, CiRequest, FindRequest, InstallRequest, PublishRequest
 from cuwheel.support.request_fields import environment_folder, takes_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from cuwheel.delivery.best_candidate import Find
+    from cuwheel.delivery.cataloguing import Catalogue
+    from cuwheel.delivery.install_answer import Install
+    from cuwheel.delivery.publishing import Publish
+    from cuwheel.delivery.workflows.writing import Ci
     from cuwheel.machine.fleet import Machine, Refinement
-    from cuwheel.report.catalogue import Catalogue
-    from cuwheel.report.find import Find
-    from cuwheel.report.install import Install
-    from cuwheel.report.publish import Publish
 
 
 @takes_request(PublishRequest)
 def publish(request: PublishRequest) -> Publish:
     """Add wheels to the index in a folder, or take some away; all of them or none."""
-    from cuwheel.delivery import publishing as stage
-    from cuwheel.report import publish as report
+    from cuwheel.delivery import publishing
 
-    return report.answer_of(stage.publish(request), request.to, dry_run=request.dry_run)
+    return publishing.publish(request)
 
 
 def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:
@@ -33,9 +33,8 @@ def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:
     `signers`: who may have signed it; without a signature by one of them it is wrong.
     """
     from cuwheel.delivery import checking
-    from cuwheel.report import publish as report
 
-    return report.checked(checking.check(place, signers))
+    return checking.check_index(place, signers)
 
 
 def publish_upload(
@@ -45,46 +44,40 @@ def publish_upload(
 
     `limit`: bytes that a file may have there, where the index has raised its usual limit for this project.
     """
-    from cuwheel.delivery import upload as stage
-    from cuwheel.report import publish as report
+    from cuwheel.delivery import publishing
 
-    sent = stage.upload(wheels, url, limit=limit, platform=platform, dry_run=dry_run)
-    return report.uploaded(sent, dry_run=dry_run)
+    return publishing.upload(wheels, url, limit=limit, platform=platform, dry_run=dry_run)
 
 
 @takes_request(FindRequest)
 def find(request: FindRequest) -> Find:
     """Every file of a package that the user's indexes have, and which of them runs on machines, the best first."""
-    from cuwheel.delivery import together
-    from cuwheel.report import find as report
+    from cuwheel.delivery import choosing
 
-    return report.answer_of(together.find_together(request))
+    return choosing.find_together(request)
 
 
 @takes_request(InstallRequest)
 def install(request: InstallRequest) -> Install:
     """The wheel that `find` puts first, installed and imported; the environment is put back where that fails."""
     from cuwheel.delivery import installing
-    from cuwheel.report import install as report
 
-    return report.answer_of(installing.install(request), dry_run=request.dry_run)
+    return installing.install(request)
 
 
 def install_undo(env: Path | None = None) -> Install:
     """The environment as it was before the last install."""
     from cuwheel.delivery import installing
-    from cuwheel.report import install as report
 
-    return report.answer_of(installing.undo(environment_folder(env)))
+    return installing.undo_install(environment_folder(env))
 
 
 @takes_request(CatalogueRequest)
 def catalogue(request: CatalogueRequest) -> Catalogue:
     """Add the facts of packages' releases to a catalogue: each wheel is streamed once, and nothing of it is kept."""
     from cuwheel.delivery import cataloguing
-    from cuwheel.report import catalogue as report
 
-    return report.of_filled(str(request.to), cataloguing.fill_catalogue(request))
+    return cataloguing.fill_catalogue(request)
 
 
 def catalogue_list(
@@ -97,8 +90,44 @@ def catalogue_list(
 
     `place`: a folder or URL; without one, the catalogue that ships.
     """
-    from cuwheel.delivery import catalogue_reach
-    from cuwheel.machine import named
-    from cuwheel.report import catalogue as report
+    from cuwheel.delivery import cataloguing
+    from cuwheel.machine import fleet
 
-    return report.of_listed(catalogue_reach.reach_of_catalogue(place, named.machines_named(on, refine) if on else ()))
+    return cataloguing.reach_of_catalogue(place, fleet.machines_named(on, refine) if on else ())
+
+
+@takes_request(CiRequest)
+def ci(request: CiRequest) -> Ci:
+    """The workflow of a project, from its configuration; with `write` it is made or renewed."""
+    from cuwheel.delivery.workflows import writing
+
+    return writing.write_workflow(request)
+
+
+def ci_check(request: CiRequest) -> Ci:
+    """What the workflow that is there does otherwise than the one that would be written, and traps in it."""
+    from cuwheel.delivery.workflows import writing
+
+    return writing.check_workflow(request)
+
+
+def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",), windows: bool = False, image: str = "") -> Ci:
+    """The jobs of a workflow's matrix, from the file that `cuwheel build --dry-run --json` printed.
+
+    `image`: the container of each job on Linux; `{cuda}` and `{cpu}` in it stand for those of the job.
+    """
+    from cuwheel.delivery.workflows import rendering
+    from cuwheel.delivery.workflows.writing import Ci
+
+    return Ci(action="matrix", rows=rendering.matrix_rows(plan, cpus, windows=windows, image=image))
+
+
+def ci_watch(upstream: str, *, built: str, name: str = "") -> Ci:
+    """Whether a package, or a git repository, has a release that is later than what was built.
+
+    `built`: an index, at an address or in a folder, or a version. `name`: of the package there, if it is another.
+    """
+    from cuwheel.delivery.workflows import writing
+    from cuwheel.delivery.workflows.writing import Ci
+
+    return Ci(action="watch", upstream=writing.watch(upstream, built, name))

@@ -1,4 +1,7 @@
-"""What makes wheels, changes them (into a new file, or in a way that can be undone) and proves that they work."""
+"""What makes wheels, changes them (into a new file, or in a way that can be undone) and proves that they work.
+
+With the toolkits that they are made with, and all else that is kept on this machine.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,36 @@ from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.proving.request import PackRequest, VerifyRequest
 from cuwheel.support.request_fields import takes_request
+from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.report.build import Build
-    from cuwheel.report.graft import Graft
-    from cuwheel.report.install import Install
-    from cuwheel.report.proof import Proof
-    from cuwheel.report.repair import Repair
-    from cuwheel.report.slim import Slim
-    from cuwheel.report.verify import Verify
+    from cuwheel.building.answer import Build
+    from cuwheel.changes.graft.answer import Graft
+    from cuwheel.changes.repair.answer import Repair
+    from cuwheel.changes.slim.answer import Slim
+    from cuwheel.delivery.install_answer import Install
+    from cuwheel.proving.outcomes import Verify
+    from cuwheel.proving.proof import Proof
+    from cuwheel.report.cache import Cache
+    from cuwheel.report.toolchain import Toolchain
 
 
 @takes_request(BuildRequest)
 def build(request: BuildRequest) -> Build:
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
+    from msgspec.structs import replace
+
     from cuwheel.building import pipeline
-    from cuwheel.diagnosis import failed_job
-    from cuwheel.report import build_made
+    from cuwheel.diagnosis import failures
+    from cuwheel.report import build as report
 
     made = pipeline.build(request, dict(os.environ))
-    answer = build_made.answer_of(made, [failed_job.failure(each) for each in made.jobs])
-    return answer if request.dry_run else build_made.write_beside_wheels(answer, request.output)
+    jobs = tuple(replace(each.answer, failure=failures.failure(each)) for each in made.jobs)
+    answer = replace(made.answer, jobs=jobs)
+    return answer if request.dry_run else report.write_beside_wheels(answer, request.output)
 
 
 def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
@@ -42,54 +52,48 @@ def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
     `env`: the folder of the environment; without one, the active one. `install_undo` takes it back.
     """
     from cuwheel.delivery import editable
-    from cuwheel.report import install as report
 
-    return report.answer_of(editable.install(request, env, dict(os.environ)), dry_run=request.dry_run)
+    return editable.install_editable(request, env, dict(os.environ))
 
 
 @takes_request(RepairRequest)
 def repair(request: RepairRequest) -> Repair:
     """Wheels without NVIDIA's libraries inside, which find them where the environment has them."""
-    from cuwheel.changes.repair import wheels as stage
-    from cuwheel.report import repair as report
+    from cuwheel.changes.repair import act
 
-    return report.answer_of(stage.repair(request), request.output, dry_run=request.dry_run)
+    return act.repair(request)
 
 
 @takes_request(SlimRequest)
 def slim(request: SlimRequest) -> Slim:
     """A wheel, libraries, a folder or the environment `env` without what `machines` never load."""
-    from cuwheel.changes.slim import targets as stage
-    from cuwheel.report import slim as report
+    from cuwheel.changes.slim import act
 
-    return report.answer_of(stage.slim(request), dry_run=request.dry_run)
+    return act.slim(request)
 
 
 def slim_undo(root: Path) -> Slim:
     """Every original of the environment or folder back in its place."""
-    from cuwheel.changes.slim import targets as stage
-    from cuwheel.report import slim as report
+    from cuwheel.changes.slim import act
 
-    return report.settled(stage.take_back(root), root, "undo")
+    return act.undo(root)
 
 
 def slim_commit(root: Path) -> Slim:
     """Give up the originals of the environment or folder, and so free their space."""
-    from cuwheel.changes.slim import targets as stage
-    from cuwheel.report import slim as report
+    from cuwheel.changes.slim import act
 
-    return report.settled(stage.settle(root), root, "commit")
+    return act.commit(root)
 
 
 @takes_request(GraftRequest)
 def graft(request: GraftRequest) -> Graft:
     """The wheel or library `base` with the device code of `donors` too, where it is proven to fit."""
     from cuwheel.building import donor
-    from cuwheel.changes.graft import targets as stage
-    from cuwheel.report import graft as report
+    from cuwheel.changes.graft import act
 
-    with donor.built(request) as complete:
-        return report.answer_of(stage.graft(complete), dry_run=request.dry_run, split=request.split)
+    with donor.with_built_donors(request) as complete:
+        return act.graft(complete)
 
 
 @takes_request(VerifyRequest)
@@ -99,18 +103,16 @@ def verify(request: VerifyRequest) -> Verify:
     This runs the code of the wheel and of what it requires.
     """
     from cuwheel.proving import wheels as stage
-    from cuwheel.report import verify as report
 
-    return report.answer_of(stage.verify(request), dry_run=request.dry_run)
+    return stage.verify_wheels(request)
 
 
 @takes_request(PackRequest)
 def verify_pack(request: PackRequest) -> Verify:
     """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
     from cuwheel.proving import wheels as stage
-    from cuwheel.report import verify as report
 
-    return report.answer_of(stage.pack(request))
+    return stage.pack_wheels(request)
 
 
 def verify_read(proof: Path, *wheels: str | Path) -> Proof:
@@ -118,4 +120,110 @@ def verify_read(proof: Path, *wheels: str | Path) -> Proof:
     from cuwheel.proving import proof as proofs
     from cuwheel.proving import wheels as stage
 
-    return proofs.read_proof(proof, [stage.wheel_on_disk(each) for each in wheels])
+    return proofs.read_proof(proof, [stage.find_wheel(each) for each in wheels])
+
+
+@takes_request(ToolchainRequest)
+def toolchain(request: ToolchainRequest) -> Toolchain:
+    """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
+    from msgspec.structs import replace
+
+    from cuwheel.report import toolchain as report
+    from cuwheel.toolchains import provide
+    from cuwheel.toolchains.store import open_store
+
+    if request.dry_run:
+        return report.foreseen(provide.decide(request))
+    made = report.ready("install", provide.provide(request), open_store(request.cache))
+    return replace(made, lock=str(request.lock) if request.lock else None)
+
+
+def toolchain_list(*, cache: Path | None = None) -> Toolchain:
+    """The toolkits that are installed."""
+    from cuwheel.report.toolchain import Toolchain
+    from cuwheel.toolchains.store import open_store
+
+    there = open_store(cache)
+    return Toolchain(action="list", cache=str(there.folder), toolkits=there.all())
+
+
+@takes_request(ToolchainRequest)
+def toolchain_env(request: ToolchainRequest) -> Toolchain:
+    """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
+    from msgspec.structs import replace
+
+    from cuwheel.report import toolchain as report
+    from cuwheel.toolchains import provide
+    from cuwheel.toolchains.store import open_store
+    from cuwheel.toolchains.toolchain import must_be_outside, shell_lines
+
+    made = provide.find(request)
+    must_be_outside(made)
+    return replace(report.ready("env", made, open_store(request.cache)), lines=shell_lines(made.settings))
+
+
+@takes_request(ToolchainRequest)
+def toolchain_verify(request: ToolchainRequest) -> Toolchain:
+    """Whether an installed toolkit compiles and links for every architecture that it claims."""
+    from msgspec.structs import replace
+
+    from cuwheel.report import toolchain as report
+    from cuwheel.toolchains import provide
+    from cuwheel.toolchains.store import open_store
+
+    made = provide.find(request)
+    return replace(report.ready("verify", made, open_store(request.cache)), verification=provide.verify(made))
+
+
+def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
+    """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
+    from cuwheel.report import toolchain as report
+    from cuwheel.toolchains import provide
+    from cuwheel.toolchains.store import open_store
+
+    return report.fetched(*provide.fetch(request, to), to, open_store(request.cache))
+
+
+def toolchain_remove(
+    version: str | None = None,
+    *,
+    components: Sequence[str] = (),
+    providers: Sequence[str] = (),
+    every: bool = False,
+    downloads: bool = False,
+    cache: Path | None = None,
+) -> Toolchain:
+    """Remove installed toolkits: those of a version, or `every` one; and with `downloads` what they were made from."""
+    from cuwheel.report.toolchain import Toolchain
+    from cuwheel.toolchains import provide
+    from cuwheel.toolchains.store import open_store
+
+    there = open_store(cache)
+    request = ToolchainRequest(version, components=components, providers=providers, cache=cache) if version else None
+    gone, freed = provide.remove(request, there, every=every, downloads=downloads)
+    return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)
+
+
+@takes_request(CacheRequest)
+def cache(request: CacheRequest) -> Cache:
+    """What is kept on this machine, by kind; with `prune` what is old, or too much, is removed."""
+    from cuwheel.report import cache as report
+    from cuwheel.toolchains import store
+    from cuwheel.toolchains.store import open_store
+
+    if request.prune and request.older_than is None and request.most is None:
+        from dataclasses import replace  # noqa: TID251 - of a request
+        from pathlib import Path
+
+        from cuwheel.building.config import find_configuration
+        from cuwheel.errors import UsageError
+        from cuwheel.support.wording import read_size
+
+        limit = read_size(find_configuration(Path(), None, {}).table.cache_limit)
+        if limit is None:
+            hint = 'cuwheel cache --prune --older-than 30d, or cache-limit = "50GB" in [tool.cuwheel]'
+            raise UsageError("--prune needs --older-than or --most", hint=hint)
+        request = replace(request, most=limit)
+    place = open_store(request.cache).folder
+    found = store.things(place, request.env)
+    return report.answer_of(place, found, store.prune(place, found, request) if request.prune else None)

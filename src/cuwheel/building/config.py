@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
-_HINT = "every key is explained in docs/build.md"
+_HINT = "every key is explained in docs/howto/build.md"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _hints = functools.cache(typing.get_type_hints)  # a file may have thousands of rows of a kind
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundConfiguration(Struct, frozen=True, kw_only=True):
     """Where a configuration came from: `path` is None if there is none.
 
     `keys`: what it says, by field names; `overrides`: what a caller says in its place.
@@ -43,12 +43,12 @@ class Found(Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any]
 
 
-def load(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
+def load_table(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
     """The configuration of a source folder, or that of a file; `overrides` by field names, nested as the tables are."""
-    return find(source, file, overrides).table
+    return find_configuration(source, file, overrides).table
 
 
-def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Found:
+def find_configuration(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> FoundConfiguration:
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
     named = _by_field(data, Table, where, problems)
@@ -64,10 +64,10 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     table = codec.convert(_merged(named, overriding), Table)
     if wrong := list(tables.problems_of_table(table)):  # the file is right: an option is wrong
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
-    return Found(path=path, table=table, keys=named, overrides=overriding)
+    return FoundConfiguration(path=path, table=table, keys=named, overrides=overriding)
 
 
-def over(below: dict[str, Any], found: Found) -> Table:
+def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
     """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
     above = _merged(found.keys, found.overrides)
     merged = _merged(below, above)
@@ -87,7 +87,7 @@ def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
     return [*above, *(each for each in below if canonicalize_name(checked(each).name) not in named)]
 
 
-def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     """What a recipe says, by field names and checked as every configuration is."""
     named = _by_field(data, Table, where, problems)
     codec.convert_or_list_problems(named, Table, where, problems)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from cuwheel.building.request import BuildRequest, Fit
-from cuwheel.changes.graft import cub_lists, module_ids
+from cuwheel.changes.graft import subject as subjects
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import target
 from cuwheel.device_code.survey import survey
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def built(request: GraftRequest) -> Iterator[GraftRequest]:
+def with_built_donors(request: GraftRequest) -> Iterator[GraftRequest]:
     """The request with a donor for each CUDA version in place of `add` and `source`.
 
     The same request where it asks for nothing to be built.
@@ -63,11 +63,11 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
         output=folder,
     )
     made = pipeline.build(asked, os.environ)
-    for each in made.jobs:
+    for each in made.answer.jobs:
         if each.wheel and each.outcome in ("built", "resumed"):
-            return each.wheel.path
+            return each.wheel.file
     job = made.jobs[0]
-    problem = job.problem.what if job.problem else "; ".join(each.message for each in job.findings)
+    problem = job.problem.what if job.problem else "; ".join(each.message for each in job.answer.findings)
     raise MalformedError(str(request.source), f"could not be built for {', '.join(wanted.compiled)}: {problem}")
 
 
@@ -105,18 +105,24 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     if not growing:
         raise UsageError(f"{base.name} has no library for CUDA {chosen}", hint=f"it has: {', '.join(known)}")
     _refuse_foreign(base, growing)
-    common = set.intersection(*(_linked(each) for each in growing))
+    common = set.intersection(
+        *({row.arch for row in each.device_code if row.kind == "cubin" and row.linked} for each in growing)
+    )
     wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
     if there := [each for each in wanted if each in common]:
         raise UsageError(f"{base.name} already has {', '.join(there)}")
     if not common:
         raise UsageError(f"no architecture is in all libraries of {base.name} for CUDA {chosen}: none can be a witness")
     listed = tuple(sorted(common, key=lambda each: (each.capability, each.suffix)))
+    # The witness is the one with the least code.
+    sizes = {
+        arch: sum(row.real_bytes for each in growing for row in each.device_code if row.arch == arch) for arch in listed
+    }
     return _Missing(
         cuda=chosen,
         libraries=tuple(each.path for each in growing),
         listed=listed,
-        compiled=(*wanted, _smallest(growing, listed)),
+        compiled=(*wanted, min(listed, key=lambda each: sizes[each])),
     )
 
 
@@ -158,23 +164,10 @@ def _traces(base: Path, libraries: Sequence[str]) -> _Traces:
             with copy.open("wb") as file:
                 wheel.copy_to(name, file)
             with Subject(copy, name) as subject:
-                ids |= dict.fromkeys(module_ids.of(subject))
-                paths |= dict.fromkeys(module_ids.paths(subject))
+                ids |= dict.fromkeys(subjects.module_ids_of(subject))
+                paths |= dict.fromkeys(subjects.source_paths(subject))
                 compilers |= subject.compilers
-                lists |= {cub_lists.numbers(text) for text in cub_lists.in_names(subject.names)}
+                lists |= {subjects.listed_numbers(text) for text in subjects.arch_lists_in(subject.names)}
     log.debug("%s: %d module ids, lists of architectures %s, compilers %s", base.name, len(ids), lists, compilers)
     listed = [Arch.parse(f"sm_{number[:-1]}") for number in lists.pop()] if len(lists) == 1 else []
     return _Traces(tuple(ids), tuple(paths), tuple(listed), frozenset(compilers))
-
-
-def _linked(library: Library) -> set[Arch]:
-    return {row.arch for row in library.device_code if row.kind == "cubin" and row.linked}
-
-
-def _smallest(libraries: list[Library], archs: tuple[Arch, ...]) -> Arch:
-    """The witness is the one with the least code."""
-    sizes = {
-        arch: sum(row.real_bytes for each in libraries for row in each.device_code if row.arch == arch)
-        for arch in archs
-    }
-    return min(archs, key=lambda each: sizes[each])

@@ -17,11 +17,11 @@ from packaging.markers import default_environment
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cuwheel.building import workspace
-from cuwheel.building.values import Job
+from cuwheel.building.values import DecidedJob
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError, UsageError
 from cuwheel.facts import torch
 from cuwheel.network import client, venvs
-from cuwheel.support import extras, files, masking, process
+from cuwheel.support import files, masking, process
 from cuwheel.toolchains import archives, toolchain
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.toolchain import Archive
@@ -122,7 +122,7 @@ class PackageSource(Struct, frozen=True, kw_only=True):
 class Installer(Struct, kw_only=True):
     """Of one job: called once for what the project asks for, and once more for what its backend adds."""
 
-    job: Job
+    job: DecidedJob
     shell: Shell
     source: PackageSource
     offline: bool
@@ -224,10 +224,10 @@ def require_tools(*, repairs: bool) -> None:
     """Asked before a toolkit is downloaded, and hours are spent compiling, for nothing."""
     on_linux = sys.platform == "linux"  # wheels of other systems are not repaired by these
     modules, programs = (["build", "auditwheel"], ["patchelf"]) if repairs and on_linux else (["build"], [])
-    extras.require("building a wheel", modules=modules, programs=programs)
+    process.require_extra("building a wheel", modules=modules, programs=programs)
 
 
-def make_environment(job: Job, shell: Shell, *, offline: bool) -> Path:
+def make_environment(job: DecidedJob, shell: Shell, *, offline: bool) -> Path:
     """An empty environment; its interpreter."""
     folder = job.folder / "venv"
     if job.interpreter:
@@ -238,7 +238,7 @@ def make_environment(job: Job, shell: Shell, *, offline: bool) -> Path:
     return venvs.interpreter(folder)
 
 
-def _inner_python(job: Job, shell: Shell) -> str:
+def _inner_python(job: DecidedJob, shell: Shell) -> str:
     """Where images keep interpreters: those for building wheels have them all below /opt/python."""
     digits = job.python.replace(".", "")
     names = (f"/opt/python/cp{digits}-cp{digits}/bin/python", f"python{job.python}", "python3")
@@ -256,7 +256,7 @@ def _inner_python(job: Job, shell: Shell) -> str:
     )
 
 
-def project_builder(job: Job, shell: Shell, interpreter: Path) -> ProjectBuilder:
+def project_builder(job: DecidedJob, shell: Shell, interpreter: Path) -> ProjectBuilder:
     import build  # noqa: PLC0415 - the library of that name, not our room
 
     def runner(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
@@ -272,11 +272,11 @@ def project_builder(job: Job, shell: Shell, interpreter: Path) -> ProjectBuilder
         raise MalformedError(job.source / "pyproject.toml", str(error)) from error
 
 
-def backend_requires(made: ProjectBuilder, job: Job) -> set[str]:
+def backend_requires(made: ProjectBuilder, job: DecidedJob) -> set[str]:
     return _through(lambda: made.get_requires_for_build("wheel", job.config_settings))
 
 
-def build_wheel(made: ProjectBuilder, job: Job) -> Path:
+def build_wheel(made: ProjectBuilder, job: DecidedJob) -> Path:
     """The one wheel that the backend wrote."""
     out = job.folder / "out"
     path = Path(_through(lambda: made.build("wheel", out, job.config_settings)))
@@ -321,7 +321,7 @@ def installed_versions(folder: Path) -> dict[str, str]:
     return {each.name: each.version for site in site_packages(folder) for each in distributions(site)}
 
 
-def keep(built: Path, folder: Path) -> Path:
+def keep_wheel(built: Path, folder: Path) -> Path:
     """Beside the job's work, where the next run finds it."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*"):

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.building import gate_units
-from cuwheel.building.gate_units import DEBUG, by_kind_and_number, count_of_total, joined
+from cuwheel.building.answer import by_kind_and_number
+from cuwheel.building.gate_units import DEBUG, count_of_total, joined
 from cuwheel.building.recording.calls import is_trial, parse_call, summarize_call
 from cuwheel.facts import packages, toolkits, versions
+from cuwheel.support.finding import finding
 from cuwheel.support.wording import file_name, first_few
-from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Call
     from cuwheel.building.values import GateRequest
     from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.support.finding import Finding
 
 
 # Why a wheel is not as planned: what the compiler calls of its build say.
@@ -142,61 +144,38 @@ _PTX = "compute_"
 _ALLOWED = 3
 
 
-@rule(
-    "built-without-device-code",
-    severity="error",
-    why="""A build that finds no CUDA often goes on without it and makes a CPU-only wheel that installs and
-    imports like the intended one.""",
-    source="torch.utils.cpp_extension and CMake projects whose CUDA is optional",
-    fix="cuwheel explain LOG: see what the build says about CUDA, and make CUDA required (FORCE_CUDA=1); if the wheel "
-    "has none by design: --host-only, or [gate] device-code = false",
-)
-def built_without_device_code(case: Case) -> Iterator[Found]:
+def built_without_device_code(case: Case) -> Iterator[Finding]:
     there = [library.path for library in case.libraries if library.device_code]
     if not case.wanted.table.device_code:
         if there:
-            yield Found(
-                message="it contains CUDA device code, but [gate] device-code = false says it has none",
+            yield finding(
+                "built-without-device-code",
+                "it contains CUDA device code, but [gate] device-code = false says it has none",
                 evidence=first_few(there),
-                severity="warning",
                 fix="remove that line from the configuration",
+                severity="warning",
             )
     elif not there:
         count = len(case.libraries)
         evidence = f"{count} {'library was' if count == 1 else 'libraries were'} read" if count else "it has no library"
-        yield Found(message="it contains no CUDA device code", evidence=(evidence,))
+        yield finding("built-without-device-code", "it contains no CUDA device code", evidence=(evidence,))
 
 
-@rule(
-    "planned-architecture-missing",
-    severity="error",
-    why="""The driver chooses in each container by itself: a kernel whose container lacks the GPU's architecture fails
-    when it is called, though the others run. So every container that was compiled from the sources must hold the
-    whole plan; so must the linked code of a device link.""",
-    source="measured on an H200: a container without fitting code gives error 209, whatever the others hold",
-    fix=FORCE,
-)
-def planned_architecture_missing(case: Case) -> Iterator[Found]:
-    yield from _missing(case, lambda unit: gate_units.missing_archs(unit, case.wanted))
+def planned_architecture_missing(case: Case) -> Iterator[Finding]:
+    yield from _missing("planned-architecture-missing", case, lambda unit: gate_units.missing_archs(unit, case.wanted))
     loose = {row.arch for library in case.libraries if not library.containers for row in library.device_code}
     lacking = [arch for arch in case.wanted.archs if arch not in loose]
     if loose and lacking and not any(case.judged()):
-        yield Found(message=f"no cubin for {joined(lacking)}", evidence=(f"found {joined(loose)}",))
+        yield finding(
+            "planned-architecture-missing", f"no cubin for {joined(lacking)}", evidence=(f"found {joined(loose)}",)
+        )
 
 
-@rule(
-    "planned-ptx-missing",
-    severity="error",
-    why="""PTX is what GPUs use for which no machine code was planned, those not yet made among them. The driver needs
-    it in every container.""",
-    source="NVIDIA: CUDA programming guide, binary and PTX compatibility",
-    fix=FORCE,
-)
-def planned_ptx_missing(case: Case) -> Iterator[Found]:
-    yield from _missing(case, lambda unit: gate_units.missing_ptx(unit, case.wanted))
+def planned_ptx_missing(case: Case) -> Iterator[Finding]:
+    yield from _missing("planned-ptx-missing", case, lambda unit: gate_units.missing_ptx(unit, case.wanted))
 
 
-def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[Found]:
+def _missing(rule: str, case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[Finding]:
     """Containers of a library that lack the same, together."""
     alike: dict[tuple[str, tuple[str, ...]], list[Unit]] = {}
     total: dict[str, int] = {}
@@ -206,11 +185,12 @@ def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[F
             alike.setdefault((unit.library, lacking), []).append(unit)
     for (library, lacking), units in alike.items():
         reason = for_missing(case.wanted, lacking)
-        yield Found(
-            message=f"{library}: {joined(lacking)} was planned but is missing from "
+        yield finding(
+            rule,
+            f"{library}: {joined(lacking)} was planned but is missing from "
             f"{count_of_total(len(units), total[library], 'container')}{_because(reason, units)}",
             evidence=(*first_few(units, words=_held), *reason.evidence),
-            fix=reason.fix,
+            fix=reason.fix or None,
         )
 
 
@@ -224,50 +204,32 @@ def _because(reason: Reason, units: list[Unit]) -> str:
     return f": {reason.words}" if reason.words else ""
 
 
-@rule(
-    "architecture-not-planned",
-    severity="error",
-    why="""Unplanned machine code means that the build system ignored the list, or that another compiler was used than
-    the one provided: planned code may then be missing elsewhere, and the wheel is larger than necessary.
-    What the toolkit's own archives bring (libcudadevrt.a, the static CUDA libraries) is recognised by its bytes and
-    only listed.""",
-    source="projects that hard-code their list; nvcc's own default, where the list never reached it",
-    fix=FORCE,
-)
-def architecture_not_planned(case: Case) -> Iterator[Found]:
-    yield from _unplanned(case, ptx=False)
+def architecture_not_planned(case: Case) -> Iterator[Finding]:
+    yield from _unplanned("architecture-not-planned", case, ptx=False)
 
 
-@rule(
-    "ptx-not-planned",
-    severity="error",
-    why="""Unplanned PTX lets the driver compile for GPUs that were not intended, and adds size. Some build
-    systems always add it for their highest architecture: bitsandbytes does, and CMake for every number without
-    `-real`.""",
-    source="bitsandbytes' CMakeLists.txt; CMake: CUDA_ARCHITECTURES",
-    fix="plan it, or name it in `[gate] allow`",
-)
-def ptx_not_planned(case: Case) -> Iterator[Found]:
-    yield from _unplanned(case, ptx=True)
+def ptx_not_planned(case: Case) -> Iterator[Finding]:
+    yield from _unplanned("ptx-not-planned", case, ptx=True)
 
 
-def _unplanned(case: Case, *, ptx: bool) -> Iterator[Found]:
+def _unplanned(rule: str, case: Case, *, ptx: bool) -> Iterator[Finding]:
     alike: dict[str, list[tuple[Unit, list[str]]]] = {}
     total: dict[str, int] = {}
     for unit in case.from_sources():
         total[unit.library] = total.get(unit.library, 0) + 1
         if extra := [arch for arch in case.unplanned(unit) if arch.startswith(_PTX) == ptx]:
             alike.setdefault(unit.library, []).append((unit, extra))
-    yield from (_unplanned_in(case, library, found, total[library]) for library, found in alike.items())
-    yield from _unplanned_loose(case, ptx=ptx)
+    yield from (_unplanned_in(rule, case, library, found, total[library]) for library, found in alike.items())
+    yield from _unplanned_loose(rule, case, ptx=ptx)
 
 
-def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]], total: int) -> Found:
+def _unplanned_in(rule: str, case: Case, library: str, found: list[tuple[Unit, list[str]]], total: int) -> Finding:
     extra = {arch for _, archs in found for arch in archs}
     allow = _allow(library, extra)
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
-    return Found(
-        message=f"{library}: {joined(extra)} in {count_of_total(len(found), total, 'container')}, not planned"
+    return finding(
+        rule,
+        f"{library}: {joined(extra)} in {count_of_total(len(found), total, 'container')}, not planned"
         + (f": {reason.words}" if reason.words else ""),
         evidence=(*first_few(found, words=lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
         fix="; ".join(filter(None, (reason.fix, f"to accept it: {allow}"))),
@@ -289,28 +251,22 @@ def _allow(library: str, archs: Collection[str]) -> str:
     return f"[gate] allow = [{words}{', …' if len(archs) > _ALLOWED else ''}]"
 
 
-def _unplanned_loose(case: Case, *, ptx: bool) -> Iterator[Found]:
+def _unplanned_loose(rule: str, case: Case, *, ptx: bool) -> Iterator[Finding]:
     """Cubins that stand in no container: data files, mostly."""
     for library in case.libraries:
         inside = {index for container in library.containers for index in container.code}
         extra = {row.arch for index, row in enumerate(library.device_code) if index not in inside} - case.planned
         extra = {arch for arch in extra if not case.allowance.word(library.path, arch) and arch.startswith(_PTX) == ptx}
         if extra:
-            yield Found(
-                message=f"{library.path}: {joined(extra)}, not planned",
+            yield finding(
+                rule,
+                f"{library.path}: {joined(extra)}, not planned",
                 evidence=("it is not in a container",),
                 fix=f"to accept it: {_allow(library.path, extra)}",
             )
 
 
-@rule(
-    "compiled-by-other-cuda",
-    severity="error",
-    why="""Another nvcc than the planned one was used, found on PATH, in CUDA_HOME or by CMake. PTX of a newer one
-    gives error 222 on drivers that the plan relies on; code of another major needs another runtime.""",
-    source="the cubins' own notes and the PTX's .version; seen when an nvcc of the system came first on PATH",
-)
-def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
+def compiled_by_other_cuda(case: Case) -> Iterator[Finding]:
     planned = toolkits.find_toolkit(case.wanted.cuda)
     alike: dict[tuple[str, str], list[Unit]] = {}
     for unit in case.from_sources():
@@ -318,8 +274,9 @@ def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
             alike.setdefault((unit.library, by), []).append(unit)
     for (library, by), units in alike.items():
         strangers = wrong_nvcc(case.wanted)
-        yield Found(
-            message=f"{library}: {by}, but CUDA {planned.version} was planned"
+        yield finding(
+            "compiled-by-other-cuda",
+            f"{library}: {by}, but CUDA {planned.version} was planned"
             + (": the wrong nvcc was used" if strangers or not case.wanted.record else ""),
             evidence=(*first_few(units, words=lambda unit: unit.words), *strangers),
             fix=_own_nvcc(case),
@@ -342,59 +299,41 @@ def _own_nvcc(case: Case) -> str:
     return f"make the build use {nvcc} (CUDACXX, CUDA_HOME, CMAKE_CUDA_COMPILER) instead of a path of its own"
 
 
-@rule(
-    "other-nvcc-called",
-    severity="warning",
-    why="""The wheel was compiled by another nvcc of the same version than the one provided: what the report
-    and the lock say about its compilers is wrong, and another machine builds it differently or not at all.""",
-    source="the record of the build's compiler calls",
-)
-def other_nvcc_called(case: Case) -> Iterator[Found]:
+def other_nvcc_called(case: Case) -> Iterator[Finding]:
     strangers = wrong_nvcc(case.wanted)
     planned = toolkits.find_toolkit(case.wanted.cuda)
     explained_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
     if strangers and not explained_already:
-        yield Found(
-            message="the build called another nvcc than the planned one", evidence=strangers, fix=_own_nvcc(case)
+        yield finding(
+            "other-nvcc-called",
+            "the build called another nvcc than the planned one",
+            evidence=strangers,
+            fix=_own_nvcc(case),
         )
 
 
-@rule(
-    "linked-with-other-cuda",
-    severity="error",
-    why="""Where the planned CUDA major is installed, a library of another major is not: the import fails, or two
-    runtimes are loaded that do not share their state.""",
-    source="ld.so(8); the sonames of NVIDIA's packages",
-    fix="link with the planned toolkit's libraries: look for a -L of another toolkit first (CUDA_HOME, LIBRARY_PATH)",
-)
-def linked_with_other_cuda(case: Case) -> Iterator[Found]:
+def linked_with_other_cuda(case: Case) -> Iterator[Finding]:
     major = versions.major(case.wanted.cuda)
     for library in case.libraries:
         for name in library.needed:
             majors = packages.library_majors(name)
             if majors and major not in majors:
                 named = " or ".join(map(str, majors))
-                yield Found(
-                    message=f"{library.path} needs {name}, which is CUDA {named}'s, but {case.wanted.cuda} was planned",
+                yield finding(
+                    "linked-with-other-cuda",
+                    f"{library.path} needs {name}, which is CUDA {named}'s, but {case.wanted.cuda} was planned",
                     evidence=tuple(f"RUNPATH {each}" for each in (*library.runpath, *library.rpath))[:2],
                 )
 
 
-@rule(
-    "debug-code-built",
-    severity="error",
-    why="""Code compiled with -G is not optimised and carries its source positions: several times larger and many times
-    slower. To accept it: `allow = ["debug"]`.""",
-    source="NVIDIA: CUDA compiler driver, -G",
-    fix='compile without -G (CMAKE_BUILD_TYPE=Release; -lineinfo for profilers), or [gate] allow = ["debug"]',
-)
-def debug_code_built(case: Case) -> Iterator[Found]:
+def debug_code_built(case: Case) -> Iterator[Finding]:
     for library in case.libraries:
         count = sum(row.debug_count for row in library.device_code)
         if count and not case.allowance.word(library.path, DEBUG):
             archs = joined(row.arch for row in library.device_code if row.debug_count)
-            yield Found(
-                message=f"{library.path}: device code was compiled for debugging",
+            yield finding(
+                "debug-code-built",
+                f"{library.path}: device code was compiled for debugging",
                 evidence=(f"{count} {'entry' if count == 1 else 'entries'} for {archs}",),
             )
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.building.answer import Listed, by_kind_and_number
 from cuwheel.building.recording import options, words
-from cuwheel.building.values import GateRequest, Listed
+from cuwheel.building.values import GateRequest
 from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.libraries import Library, Survey
@@ -188,7 +189,7 @@ def _within(call: Call, path: str) -> str:
 def words_of(call: Call) -> tuple[str, ...]:
     """The words that a call really got, those of its response files with them."""
     files = {each.path: each.text for each in call.response_files}
-    return tuple(words.expanded(call.ran or call.words, files))
+    return tuple(words.with_response_files(call.ran or call.words, files))
 
 
 # Decompressed to see who compiled what, at most: a second's work. Of the containers behind it nobody is named.
@@ -479,13 +480,6 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             return "an empty device link" if unit.device_linked else "a source file without kernels"
         word = self.allowance.word(unit.library, arch)
         return f"allowed by {word}" if word else ""
-
-
-def by_kind_and_number(arch: str) -> tuple[bool, int, str]:
-    """Machine code first, each kind by number."""
-    kind, _, number = arch.partition("_")
-    digits = number.rstrip("af")
-    return kind != "sm", int(digits) if digits.isdigit() else 0, arch
 
 
 def joined(archs: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,18 +16,18 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.building import tables, workspace
+from cuwheel.building.answer import Job, Outcome, tools_of
 from cuwheel.building.request import Fit
-from cuwheel.building.values import Job
-from cuwheel.changes.graft import module_ids
+from cuwheel.building.values import DecidedJob
+from cuwheel.changes.graft import subject
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.arch import Arch
-from cuwheel.facts.spellings import table as spellings
-from cuwheel.machine import resources
+from cuwheel.machine import system
 from cuwheel.network import venvs
-from cuwheel.support import codec, files, process
-from cuwheel.support.finding import Finding
+from cuwheel.support import codec, files, masking, process
+from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains.toolchain import command_where_toolkit_is
 from cuwheel.version import __version__
 
@@ -38,156 +39,6 @@ if TYPE_CHECKING:
     from cuwheel.network.venvs import Python
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job as PlanJob
-
-
-# What nvcc is told of architectures where a build's own list does not count.
-
-_LIST = "__CUDA_ARCH_LIST__"
-_SEED = "-frandom-seed"
-_NVCC_HELP_S = 60.0
-_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
-
-
-def gencode(archs: Iterable[Arch]) -> Iterator[str]:
-    for arch in archs:
-        yield from ("-gencode", f"arch=compute_{arch.number},code={arch}")
-
-
-def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
-    """The list as CUB and Thrust see it, whatever is compiled."""
-    numbers = sorted({arch.capability.number for arch in archs})
-    return f"-U{_LIST}", f"-D{_LIST}=" + r"\,".join(f"{number}0" for number in numbers)
-
-
-def as_if_at(folder: Path, other: str | None) -> tuple[str, ...]:
-    """Paths that `assert` and `__FILE__` put into code, as they are where the source is in another folder."""
-    # nvcc splits words at commas and runs a shell, and `other` was read from a wheel.
-    if not other or os.name == "nt" or not _PLAIN.fullmatch(f"{folder}{other}"):
-        return ()
-    return "-Xcompiler", f"-fmacro-prefix-map={folder}={other}"
-
-
-@cache
-def random_seed(root: str) -> tuple[str, ...]:
-    """Names that do not depend on the process number, where the nvcc of a toolkit can do that.
-
-    Relocatable code has such names where a file defines nothing that others see: two calls would not fit together.
-    """
-    try:
-        known = process.run([Path(root, "bin", "nvcc"), "--help"], timeout=_NVCC_HELP_S).stdout
-    except CuwheelError:
-        return ()
-    return (f"{_SEED}=cuwheel",) if _SEED in known else ()
-
-
-# How the names of wheels for several CUDA versions differ.
-
-
-def choose_naming(table: Table, cudas: Sequence[str]) -> Naming:
-    """As requested; else local versions if there are wheels for several CUDA versions.
-
-    A project that writes such a label itself is given the same one.
-    """
-    if table.merge:
-        return table.naming or "none"
-    return table.naming or ("local" if len(set(cudas)) > 1 else "none")
-
-
-def names_collide(table: Table, cudas: Sequence[str]) -> bool:
-    """Whether two of these CUDA versions would give wheels of the same name, and that matters."""
-    if table.merge:
-        return False
-    labels = {"suffix": [each.split(".")[0] for each in cudas], "local": list(cudas)}
-    return len(set(labels.get(table.naming or "none", [""]))) < len(set(cudas)) and not _labels_itself(table)
-
-
-def _labels_itself(table: Table) -> bool:
-    """The project makes its version of a variable that names the CUDA."""
-    return any("{cuda" in text for text in table.environment.values())
-
-
-def naming_finding(cudas: Sequence[str]) -> Finding:
-    digits = [each.replace(".", "") for each in cudas]
-    return Finding(
-        rule="naming-chosen",
-        severity="note",
-        message=f"wheels for {len(cudas)} CUDA versions: each is named in the local version, such as +cu{digits[0]}",
-        evidence=tuple(f"CUDA {cuda}: +cu{label}" for cuda, label in zip(cudas, digits, strict=True)),
-        fix="--naming suffix names them NAME-cuMAJOR instead, as public indexes require; --merge makes one wheel",
-    )
-
-
-# CMake and ninja for a job: the system's where they will do, else from the index into its environment.
-
-_TOOL_VERSION_S = 20.0
-_VERSION = re.compile(r"(\d+(?:\.\d+)+)")
-_MINIMUM = re.compile(r"^\s*cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)*)", re.IGNORECASE | re.MULTILINE)
-_WITH_CMAKE = ("cmake", "scikit-build-core")
-_WITH_NINJA = (*_WITH_CMAKE, "torch")
-
-
-def build_tool_requirements(
-    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, there: Mapping[str, str]
-) -> Iterator[str]:
-    """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
-    uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
-    if uses_cmake:
-        found = there.get("cmake")
-        least = _least(archs, minimum, found)
-        if found is None:
-            yield f"cmake>={least}" if least else "cmake"
-        elif least:
-            yield f"cmake>={least}"
-    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in there:
-        yield "ninja"
-
-
-def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
-    """The version that is asked for; empty where what was found will do."""
-    kinds = {each.suffix or "plain" for each in archs}
-    wanted = [
-        toolkits.find_cmake_spelling(kind).since
-        for kind in kinds
-        if found is None or not toolkits.cmake_takes(found, kind)
-    ]
-    if minimum and not (found and versions.at_least(found, minimum)):
-        wanted.append(minimum)
-    return max(wanted, key=versions.key, default="")
-
-
-def minimum_cmake(folder: Path, files: Iterable[str]) -> str:
-    """The newest CMake that a CMakeLists.txt at the top or one folder below it asks for."""
-    found = []
-    for name in files:
-        if name.rpartition("/")[2] == "CMakeLists.txt" and name.count("/") <= 1:
-            try:
-                text = (folder / name).read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            found += _MINIMUM.findall(text)
-    return max(found, key=versions.key, default="")
-
-
-def versions_on_path(folders: Sequence[str], links: Mapping[str, str]) -> dict[str, str]:
-    """The versions of cmake and ninja on the path of a job."""
-
-    found = {}
-    for name in ("cmake", "ninja"):
-        places = [links[name]] if name in links else [str(Path(each, name)) for each in folders]
-        for place in places:
-            if version := _asked(place) if Path(place).is_file() else None:
-                found[name] = version
-                break
-    return found
-
-
-def _asked(program: str) -> str | None:
-    try:
-        match = _VERSION.search(process.run([program, "--version"], timeout=_TOOL_VERSION_S).stdout)
-    except CuwheelError:
-        return None
-    return match[1] if match else None
-
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
@@ -257,113 +108,101 @@ def job_name(cuda: str, python: str) -> str:
 
 
 def make_job(
-    order: BuildContext,
+    context: BuildContext,
     plan: PlanJob,
     toolchain: Toolchain,
     python: str,
     interpreter: Python | None,
     caller: Mapping[str, str],
-) -> Job:
+) -> DecidedJob:
     """Everything that a build of this wheel depends on, decided before it begins; its key is made of that."""
     archs = (*plan.archs, *plan.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
-    listed = ("shares",) if order.request.shares else archs
-    folder = workspace.job_folder(order.store, name=order.project.name, cuda=plan.cuda, archs=listed, python=python)
+    listed = ("shares",) if context.request.shares else archs
+    folder = workspace.job_folder(context.store, name=context.project.name, cuda=plan.cuda, archs=listed, python=python)
     chosen = workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
     given = workspace.VariableInputs(
-        table=order.table,
+        table=context.table,
         plan=plan,
         toolchain=toolchain,
-        share=resources.share(len(archs), jobs=order.request.jobs, at_once=order.request.at_once),
+        share=system.compile_share(len(archs), jobs=context.request.jobs, at_once=context.request.at_once),
         folder=folder,
         python=python,
         caller=caller,
-        epoch=order.tree.epoch,
-        backend=order.project.backend,
-        build_dir=order.project.build_dir,
-        path=order.images.get(toolchain.identity, workspace.system_path(links)),
+        epoch=context.tree.epoch,
+        backend=context.project.backend,
+        build_dir=context.project.build_dir,
+        path=context.images.get(toolchain.identity, workspace.system_path(links)),
     )
     values = workspace.placeholders(given)
-    fit = order.request.fit or Fit(archs=())
+    fit = context.request.fit or Fit(archs=())
     only = tuple(map(Arch.parse, fit.archs))
-    origin = module_ids.matched(fit.module_ids, order.tree.files)
-    job = Job(
+    origin = subject.match_module_ids(fit.module_ids, context.tree.files)
+    # What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted.
+    forced: tuple[str, ...] = ()
+    if only:  # with the list of the others, which CUB and Thrust put into names
+        forced = (*gencode(only), *arch_list(plan.archs))
+    elif context.table.force_archs:
+        forced = tuple(shlex.split(plan.flags.nvcc or ""))
+    there = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
+    minimum = minimum_cmake(*below(context.tree, context.table.subdirectory))
+    tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, there)
+    job = DecidedJob(
         id=job_name(plan.cuda, python),
         cuda=plan.cuda,
         python=python,
         interpreter=interpreter,
         plan=replace(plan, archs=only, ptx=()) if only else plan,
-        backend=order.project.backend,
+        backend=context.project.backend,
         toolchain=toolchain,
         folder=folder,
         settings=workspace.job_settings(given),
-        before=tuple(tables.fill_placeholders(each, values) for each in order.table.before),
-        requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
-        subdirectory=order.table.subdirectory,
+        before=tuple(tables.fill_placeholders(each, values) for each in context.table.before),
+        requires=(*context.table.requires, *tools),
+        subdirectory=context.table.subdirectory,
         config_settings={
-            name: tables.fill_placeholders(each, values) for name, each in order.table.config_settings.items()
+            name: tables.fill_placeholders(each, values) for name, each in context.table.config_settings.items()
         },
-        force_archs=(*_forced(order, plan, only), *as_if_at(folder / "src", origin.folder_of(fit.paths))),
+        force_archs=(*forced, *as_if_at(folder / "src", origin.folder_of(fit.paths))),
         module_ids=origin.assigned(folder / "src"),
         links=links,
-        notes=tuple(_notes(order, plan, toolchain)),
+        notes=tuple(_notes(context, plan, toolchain)),
     )
-    return replace(job, key=_key(job, order))
+    return replace(job, key=_key(job, context))
 
 
-def _forced(order: BuildContext, plan: PlanJob, only: tuple[Arch, ...]) -> tuple[str, ...]:
-    """What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted."""
-    if only:  # with the list of the others, which CUB and Thrust put into names
-        return (*gencode(only), *arch_list(plan.archs))
-    return tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else ()
-
-
-def _requires(order: BuildContext, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
-    yield from order.table.requires
-    there = {} if inside else versions_on_path(workspace.SYSTEM_PATH, dict(links))
-    minimum = minimum_cmake(*below(order.tree, order.table.subdirectory))
-    archs = (*plan.archs, *plan.ptx)
-    yield from build_tool_requirements(order.project.backend, order.table.before, archs, minimum, there)
-
-
-def _notes(order: BuildContext, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
+def _notes(context: BuildContext, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
     """What is known beforehand and may surprise."""
-    if (order.table.force_archs or order.request.shares) and toolchain.prefix:
+    if (context.table.force_archs or context.request.shares) and toolchain.prefix:
         raise UsageError(
-            f"--{'shares' if order.request.shares else 'force-archs'} does not work in a container: nvcc cannot be "
+            f"--{'shares' if context.request.shares else 'force-archs'} does not work in a container: nvcc cannot be "
             "wrapped there",
             hint="use another provider: --provider index,redist",
         )
-    own = any("{archs." in text for text in _texts(order.table))
-    name = next((row.name for row in spellings.ROWS if order.project.backend in row.backends), None)
-    if order.table.force_archs:
+    table = context.table
+    texts = (*table.environment.values(), *table.before, *table.config_settings.values())
+    own = any("{archs." in text for text in texts)
+    name = next((row.name for row in spellings.ROWS if context.project.backend in row.backends), None)
+    if context.table.force_archs:
         return
     if name and not own:
         spelling = getattr(plan.spellings, name)
         if spelling.value is None:
-            yield Finding(
-                rule="list-cannot-be-said",
-                severity="warning",
-                message=f"{spelling.variable} cannot express this list: {spelling.reason}",
+            yield finding(
+                "list-cannot-be-said",
+                f"{spelling.variable} cannot express this list: {spelling.reason}",
                 evidence=(f"using the nearest: {spelling.nearest}",) if spelling.nearest else (),
-                fix="--force-archs makes nvcc compile the plan's list, whatever the build passes it",
             )
     if name is None and not own:
-        yield Finding(
-            rule="no-spelling",
-            severity="note",
-            message="it is not known how this project takes its architecture list",
-            evidence=(f"{order.project.backend}: {order.project.evidence}",),
-            fix='--force-archs, or its own variable: environment = { ARCHS = "{archs.nvcc}" }',
+        yield finding(
+            "no-spelling",
+            "it is not known how this project takes its architecture list",
+            evidence=(f"{context.project.backend}: {context.project.evidence}",),
         )
 
 
-def _texts(table: Table) -> Iterable[str]:
-    return (*table.environment.values(), *table.before, *table.config_settings.values())
-
-
-def build_record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
+def build_record(job: DecidedJob, installed: Mapping[str, str]) -> BuildRecord:
     """What a wheel says of its build, so that code of another build can be held against it.
 
     Places are left out: the same build on another machine says the same. `installed`: versions, by name.
@@ -379,24 +218,24 @@ def build_record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
     )
 
 
-def _flags(job: Job) -> tuple[object, ...]:
+def _flags(job: DecidedJob) -> tuple[object, ...]:
     """Every command, option and variable that the build is given."""
     return [job.before, job.requires, job.config_settings, job.subdirectory], variables_of(job)
 
 
-def variables_of(job: Job) -> list[tuple[str, str]]:
+def variables_of(job: DecidedJob) -> list[tuple[str, str]]:
     """Those that say what comes out."""
     passed = workspace.passed_names(job.environ)
     return [(each.name, each.value) for each in job.settings if each.name not in _NO_INPUT | passed]
 
 
-def _key(job: Job, order: BuildContext) -> str:
+def _key(job: DecidedJob, context: BuildContext) -> str:
     """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
     parts = [
         __version__,
-        [order.tree.sha256, order.tree.commit, order.tree.described],
-        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, order.request.shares],
+        [context.tree.sha256, context.tree.commit, context.tree.described],
+        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, context.request.shares],
         sorted(job.module_ids.items()),
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
@@ -419,3 +258,173 @@ def serves(wheel: str, python: str) -> bool:
         known.update(cpython_tags(version, platforms=[platform]))
         known.update(compatible_tags(version, f"cp{python.replace('.', '')}", [platform]))
     return not known.isdisjoint(tags)
+
+
+def job_answer(job: DecidedJob, outcome: Outcome) -> Job:
+    """Of a job of which no more is known than was decided. Secrets are masked: answers are kept and sent."""
+    return Job(
+        id=job.id,
+        cuda=job.cuda,
+        python=job.python,
+        archs=job.plan.archs,
+        ptx=job.plan.ptx,
+        outcome=outcome,
+        coverage=job.plan.coverage,
+        backend=job.backend,
+        commands=tuple(masking.known(each, job.environ) for each in _commands(job)),
+        settings=tuple(replace(each, value=masking.variable(each.name, each.value)) for each in job.settings),
+        tools=tools_of(job.toolchain),
+        findings=job.notes,
+    )
+
+
+def _commands(job: DecidedJob) -> Iterator[str]:
+    if job.requires:
+        yield shlex.join(["install", *job.requires])
+    yield from job.before
+    options = [f"-C{name}={value}" for name, value in job.config_settings.items()]
+    yield shlex.join(["python", "-m", "build", "--wheel", *options])
+    if job.force_archs:
+        yield shlex.join(["nvcc", *job.force_archs]) + "   (instead of every list that it is given)"
+
+
+# What nvcc is told of architectures where a build's own list does not count.
+
+_LIST = "__CUDA_ARCH_LIST__"
+_SEED = "-frandom-seed"
+_NVCC_HELP_S = 60.0
+_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+def gencode(archs: Iterable[Arch]) -> Iterator[str]:
+    for arch in archs:
+        yield from ("-gencode", f"arch=compute_{arch.number},code={arch}")
+
+
+def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
+    """The list as CUB and Thrust see it, whatever is compiled."""
+    numbers = sorted({arch.capability.number for arch in archs})
+    return f"-U{_LIST}", f"-D{_LIST}=" + r"\,".join(f"{number}0" for number in numbers)
+
+
+def as_if_at(folder: Path, other: str | None) -> tuple[str, ...]:
+    """Paths that `assert` and `__FILE__` put into code, as they are where the source is in another folder."""
+    # nvcc splits words at commas and runs a shell, and `other` was read from a wheel.
+    if not other or os.name == "nt" or not _PLAIN.fullmatch(f"{folder}{other}"):
+        return ()
+    return "-Xcompiler", f"-fmacro-prefix-map={folder}={other}"
+
+
+@cache
+def random_seed(root: str) -> tuple[str, ...]:
+    """Names that do not depend on the process number, where the nvcc of a toolkit can do that.
+
+    Relocatable code has such names where a file defines nothing that others see: two calls would not fit together.
+    """
+    try:
+        known = process.run([Path(root, "bin", "nvcc"), "--help"], timeout=_NVCC_HELP_S).stdout
+    except CuwheelError:
+        return ()
+    return (f"{_SEED}=cuwheel",) if _SEED in known else ()
+
+
+# How the names of wheels for several CUDA versions differ.
+
+
+def choose_naming(table: Table, cudas: Sequence[str]) -> Naming:
+    """As requested; else local versions if there are wheels for several CUDA versions.
+
+    A project that writes such a label itself is given the same one.
+    """
+    if table.merge:
+        return table.naming or "none"
+    return table.naming or ("local" if len(set(cudas)) > 1 else "none")
+
+
+def names_collide(table: Table, cudas: Sequence[str]) -> bool:
+    """Whether two of these CUDA versions would give wheels of the same name, and that matters."""
+    if table.merge:
+        return False
+    labels = {"suffix": [each.split(".")[0] for each in cudas], "local": list(cudas)}
+    labels_itself = any("{cuda" in text for text in table.environment.values())  # makes its version of that variable
+    return len(set(labels.get(table.naming or "none", [""]))) < len(set(cudas)) and not labels_itself
+
+
+def naming_finding(cudas: Sequence[str]) -> Finding:
+    digits = [each.replace(".", "") for each in cudas]
+    return finding(
+        "naming-chosen",
+        f"wheels for {len(cudas)} CUDA versions: each is named in the local version, such as +cu{digits[0]}",
+        evidence=tuple(f"CUDA {cuda}: +cu{label}" for cuda, label in zip(cudas, digits, strict=True)),
+    )
+
+
+# CMake and ninja for a job: the system's where they will do, else from the index into its environment.
+
+_TOOL_VERSION_S = 20.0
+_VERSION = re.compile(r"(\d+(?:\.\d+)+)")
+_MINIMUM = re.compile(r"^\s*cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)*)", re.IGNORECASE | re.MULTILINE)
+_WITH_CMAKE = ("cmake", "scikit-build-core")
+_WITH_NINJA = (*_WITH_CMAKE, "torch")
+
+
+def build_tool_requirements(
+    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, there: Mapping[str, str]
+) -> Iterator[str]:
+    """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
+    uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
+    if uses_cmake:
+        found = there.get("cmake")
+        least = _least(archs, minimum, found)
+        if found is None:
+            yield f"cmake>={least}" if least else "cmake"
+        elif least:
+            yield f"cmake>={least}"
+    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in there:
+        yield "ninja"
+
+
+def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
+    """The version that is asked for; empty where what was found will do."""
+    kinds = {each.suffix or "plain" for each in archs}
+    wanted = [
+        toolkits.find_cmake_spelling(kind).since
+        for kind in kinds
+        if found is None or not toolkits.cmake_takes(found, kind)
+    ]
+    if minimum and not (found and versions.at_least(found, minimum)):
+        wanted.append(minimum)
+    return max(wanted, key=versions.key, default="")
+
+
+def minimum_cmake(folder: Path, files: Iterable[str]) -> str:
+    """The newest CMake that a CMakeLists.txt at the top or one folder below it asks for."""
+    found = []
+    for name in files:
+        if name.rpartition("/")[2] == "CMakeLists.txt" and name.count("/") <= 1:
+            try:
+                text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            found += _MINIMUM.findall(text)
+    return max(found, key=versions.key, default="")
+
+
+def versions_on_path(folders: Sequence[str], links: Mapping[str, str]) -> dict[str, str]:
+    """The versions of cmake and ninja on the path of a job."""
+    found = {}
+    for name in ("cmake", "ninja"):
+        places = [links[name]] if name in links else [str(Path(each, name)) for each in folders]
+        for place in places:
+            if version := _asked(place) if Path(place).is_file() else None:
+                found[name] = version
+                break
+    return found
+
+
+def _asked(program: str) -> str | None:
+    try:
+        match = _VERSION.search(process.run([program, "--version"], timeout=_TOOL_VERSION_S).stdout)
+    except CuwheelError:
+        return None
+    return match[1] if match else None

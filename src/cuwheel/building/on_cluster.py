@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import finishing, jobs, on_worker, shares, sources
-from cuwheel.building.on_worker import Given, MadeShare, Sources
-from cuwheel.building.values import Built, JobResult, Problem, WorkerSpan
-from cuwheel.clusters import blobs, engine, target
+from cuwheel.building import jobs, shares, sources, workspace
+from cuwheel.building.answer import Phase, WorkerSpan, bare_answer
+from cuwheel.building.job_run import record_of
+from cuwheel.building.request import BuildRequest
+from cuwheel.building.shares import KeptShare
+from cuwheel.building.sources import pack_folder, unpack_packed
+from cuwheel.building.steps import DecidedRequest, Steps
+from cuwheel.building.tables import Table
+from cuwheel.building.values import Built, JobResult, Problem, Project, Tree
+from cuwheel.clusters import access, engine, keeping
 from cuwheel.clusters.task import Task
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.machine import resources
+from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UsageError
+from cuwheel.machine import system
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
+from cuwheel.toolchains.store import open_store
+from cuwheel.verdicts.planning import plan as plan_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.steps import Steps
-    from cuwheel.building.values import Outcome
+    from cuwheel.building.answer import Outcome
+    from cuwheel.building.values import DecidedJob
     from cuwheel.clusters.engine import Capacity
     from cuwheel.clusters.task import Done
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
+SOURCE, LOCK, LOG, RECORD = "source.tar", "cuwheel.lock", "log.txt", "record.tar"
+JOB_FUNCTION, SHARE_FUNCTION = f"{__name__}:build_job_here", f"{__name__}:compile_share_here"
 _LEAST_CORES = 2
+# What a request says of where toolkits come from, as far as it holds on another machine.
+_TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "redist_url", "apt_sources", "image")
 
 
-def refuse(steps: Steps) -> None:
+def refuse_unsendable(steps: Steps) -> None:
     """What cannot be said to another machine."""
     request = steps.request
     if request.fetched and "://" not in request.fetched:
@@ -44,12 +58,12 @@ def refuse(steps: Steps) -> None:
         raise UsageError("a build that must fit another one is not built by a cluster")
 
 
-def executed(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -> OnCluster:
+def run_on_cluster(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -> OnCluster:
     """All jobs of a plan. For each CUDA version the oldest Python first: its wheel may serve the others."""
-    refuse(steps)
+    refuse_unsendable(steps)
     folder = steps.store.folder / "cluster"
-    found = target.parse(str(steps.request.cluster))
-    with engine.opened(found, folder) as machine:
+    found = access.parse_address(str(steps.request.cluster))
+    with engine.open_engine(found, folder) as machine:
         work = OnCluster(steps, planned, pythons, machine.capacity())
         machine.run(work.begin(), work.follow_up, succeeded)
     return work
@@ -57,9 +71,9 @@ def executed(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -
 
 def succeeded(done: Done) -> bool:
     """A build that failed is tried again by the next run."""
-    if done.task.function.endswith(":share"):
+    if done.task.function == SHARE_FUNCTION:
         return codec.decode(done.text, MadeShare).problem is None
-    return on_worker.result_of(done.text).outcome in ("built", "resumed")
+    return read_result(done.text).answer.outcome in ("built", "resumed")
 
 
 class OnCluster:
@@ -81,10 +95,10 @@ class OnCluster:
         capacity = self._capacity
         chosen = shares.choose_on_cluster(self._steps.request, self._planned, capacity.slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
-        first = [task for plan in self._planned for task in self._begun(plan, self._pythons[0])]
+        first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
         if first:
             self._cores = max(_LEAST_CORES, min(capacity.largest, capacity.cores // len(first)))
-            first = [task for plan in self._planned for task in self._begun(plan, self._pythons[0])]
+            first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
         return first
 
     def ordered(self) -> tuple[JobResult, ...]:
@@ -97,37 +111,29 @@ class OnCluster:
         request = self._steps.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
-            source = sources.pack_source(self._steps.tree, Path(scratch, on_worker.SOURCE))
-            inputs[on_worker.SOURCE] = blobs.add(source)
+            source = sources.pack_source(self._steps.tree, Path(scratch, SOURCE))
+            inputs[SOURCE] = keeping.add_blob(source)
         if request.locked:
-            inputs[on_worker.LOCK] = blobs.add(request.locked)
+            inputs[LOCK] = keeping.add_blob(request.locked)
         return inputs
 
-    def _given(self, plan: PlanJob, python: str) -> Given:
+    def _given(self, plan: PlanJob, python: str) -> JobParameters:
         request, steps = self._steps.request, self._steps
-        return Given(
+        return JobParameters(
             tree=replace(steps.tree, folder=Path(), asked=""),
             table=steps.table,
             project=steps.project,
             plan=plan,
             python=python,
-            sources=Sources(
-                providers=tuple(request.providers),
-                offline=request.offline,
-                fetched=request.fetched,
-                host_compiler=request.host_compiler,
-                redist_url=request.redist_url,
-                apt_sources=request.apt_sources,
-                image=request.image,
-            ),
+            toolkit_sources={name: getattr(request, name) for name in _TOOLKIT_SOURCES},
             by_shares=self._by_shares,
             locked=request.locked is not None,
             locking=request.lock is not None,
         )
 
-    def _begun(self, plan: PlanJob, python: str) -> Iterator[Task]:
+    def _first_tasks(self, plan: PlanJob, python: str) -> Iterator[Task]:
         given = self._given(plan, python)
-        parts = shares.of_plan(plan) if self._by_shares else ()
+        parts = shares.shares_of_plan(plan) if self._by_shares else ()
         if len(parts) <= 1:
             yield self._task(jobs.job_name(plan.cuda, python), "job", given)
             return
@@ -135,42 +141,44 @@ class OnCluster:
             name = f"{jobs.job_name(plan.cuda, python)} {part.name}"
             yield self._task(name, "share", replace(given, share=part.name))
 
-    def _task(self, name: str, function: str, given: Given, more: dict[str, str] | None = None) -> Task:
+    def _task(
+        self, name: str, kind: Literal["job", "share"], given: JobParameters, more: dict[str, str] | None = None
+    ) -> Task:
         cores = self._steps.request.jobs or self._cores
         return Task(
             id=f"{self._steps.project.name} {name}",
-            function=f"cuwheel.building.on_worker:{function}",
+            function=SHARE_FUNCTION if kind == "share" else JOB_FUNCTION,
             parameters=codec.encode(given).decode(),
             inputs=self._inputs | (more or {}),
             cores=cores,
-            memory=cores * resources.MEMORY_A_COMPILER,
+            memory=cores * system.MEMORY_A_COMPILER,
             fresh=self._steps.request.rebuild,
             alike=True,
             kept=True,
-            label=f"{self._steps.project.name} {name} {function}",
+            label=f"{self._steps.project.name} {name} {kind}",
         )
 
     def follow_up(self, done: Done) -> Iterator[Task]:
         """What an answer makes possible: a job whose shares are all there, and other Pythons."""
-        given = codec.decode(done.task.parameters, Given)
+        given = codec.decode(done.task.parameters, JobParameters)
         name = jobs.job_name(given.plan.cuda, given.python)
         failed = bool(done.problem)
-        if done.task.function.endswith(":share"):
+        if done.task.function == SHARE_FUNCTION:
             made = None if done.problem else codec.decode(done.text, MadeShare)
             failed = made is None or made.problem is not None
             self._add_span(done, failed=failed)
             there = self._shares.setdefault(name, {})
             there[given.share or ""] = done
-            if len(there) == len(shares.of_plan(given.plan)):
+            if len(there) == len(shares.shares_of_plan(given.plan)):
                 yield from self._join(name, given, there)
             return
         result = self._result(name, given, done)
-        self._add_span(done, failed=result.outcome in ("failed", "refused"))
+        self._add_span(done, failed=result.answer.outcome in ("failed", "refused"))
         yield from self._ended(given, result)
 
-    def _join(self, name: str, given: Given, there: dict[str, Done]) -> Iterator[Task]:
+    def _join(self, name: str, given: JobParameters, there: dict[str, Done]) -> Iterator[Task]:
         made = []
-        for part in shares.of_plan(given.plan):
+        for part in shares.shares_of_plan(given.plan):
             done = there[part.name]
             if done.problem:
                 problem = Problem(phase="cluster", what=done.problem, hint=done.hint)
@@ -178,79 +186,181 @@ class OnCluster:
                 return
             found = codec.decode(done.text, MadeShare)
             if found.problem:
-                log_file = str(done.files.get(on_worker.LOG, ""))
+                log_file = str(done.files.get(LOG, ""))
                 built = Built(key="", log=log_file, phases=found.phases, seconds=found.seconds, problem=found.problem)
-                yield from self._ended(given, replace(self._failed(name, given, found.problem), built=built))
+                failed = self._failed(name, given, found.problem)
+                yield from self._ended(given, replace(failed, answer=replace(failed.answer, log=log_file), built=built))
                 return
             made.append(found)
-        wheels = {f"{part}.whl": blobs.add(done.files[f"{part}.whl"]) for part, done in there.items()}
+        wheels = {f"{part}.whl": keeping.add_blob(done.files[f"{part}.whl"]) for part, done in there.items()}
         whole = replace(given, share=None, made=tuple(made))
         yield replace(self._task(name, "job", whole, wheels), cores=1, memory=0)
 
-    def _ended(self, given: Given, result: JobResult) -> Iterator[Task]:
-        self.results[result.id] = result
+    def _ended(self, given: JobParameters, result: JobResult) -> Iterator[Task]:
+        self.results[result.answer.id] = result
         if given.python != self._pythons[0]:
             return
+        wheel = result.answer.wheel
         for python in self._pythons[1:]:
-            served = self._served(given, python, result)
-            if served:
-                self.results[served.id] = served
-            else:
-                yield from self._begun(given.plan, python)
+            if wheel is None or not jobs.serves(wheel.file.name, python):
+                yield from self._first_tasks(given.plan, python)
+                continue
+            answer = bare_answer(jobs.job_name(given.plan.cuda, python), given.plan, python, "skipped")
+            reason = f"{wheel.file.name} serves Python {python} too"
+            self.results[answer.id] = JobResult(answer=replace(answer, reason=reason, wheel=wheel))
 
-    def _served(self, given: Given, python: str, first: JobResult) -> JobResult | None:
-        if first.wheel is None or not jobs.serves(first.wheel.path.name, python):
-            return None
-        return JobResult(
-            id=jobs.job_name(given.plan.cuda, python),
-            python=python,
-            plan=given.plan,
-            outcome="skipped",
-            reason=f"{first.wheel.path.name} serves Python {python} too",
-            wheel=first.wheel,
-        )
+    def _failed(self, name: str, given: JobParameters, problem: Problem) -> JobResult:
+        return JobResult(answer=bare_answer(name, given.plan, given.python, "failed"), problem=problem)
 
-    def _failed(self, name: str, given: Given, problem: Problem) -> JobResult:
-        return JobResult(id=name, python=given.python, plan=given.plan, outcome="failed", problem=problem)
-
-    def _result(self, name: str, given: Given, done: Done) -> JobResult:
+    def _result(self, name: str, given: JobParameters, done: Done) -> JobResult:
         if done.problem:
             return self._failed(name, given, Problem(phase="cluster", what=done.problem, hint=done.hint))
         try:
-            made = on_worker.result_of(done.text)
-            if self._steps.request.lock and on_worker.LOCK in done.files:
-                got = lock.read(done.files[on_worker.LOCK])
+            made = read_result(done.text)
+            if self._steps.request.lock and LOCK in done.files:
+                got = lock.read(done.files[LOCK])
                 lock.update(self._steps.request.lock, *got.toolchain, *got.requirements)
             result = self._here(made, done)
         except CuwheelError as error:
             return self._failed(name, given, Problem(phase="cluster", what=error.message, hint=error.hint))
-        log.info("%s: %s on %s", name, result.outcome, done.worker)
+        log.info("%s: %s on %s", name, result.answer.outcome, done.worker)
         return result
 
     def _here(self, made: JobResult, done: Done) -> JobResult:
         """The same with the places of this machine."""
         record = ""
-        if on_worker.RECORD in done.files:
+        if RECORD in done.files:
             with contextlib.suppress(CuwheelError):
-                record = str(
-                    sources.unpacked(done.files[on_worker.RECORD], self._steps.store.folder / "cluster/records")
-                )
-        built = made.built and replace(made.built, log=str(done.files.get(on_worker.LOG, "")), record=record)
-        result = replace(made, built=built, record=finishing.record_of(built) if built else None)
-        if made.wheel is None:
-            return result
-        arrived = done.files[made.wheel.path.name]
-        place = arrived
-        if made.outcome in ("built", "resumed") and not self._steps.table.merge:
-            self._steps.placed.claim(arrived.name, made.id)
-            place = files.copy(arrived, self._steps.request.output / arrived.name)
-            place.chmod(0o644)
-        outcome: Outcome = "resumed" if done.cached and made.outcome == "built" else made.outcome
-        found = replace(made.wheel, survey=replace(made.wheel.survey, target=str(place)))
-        return replace(result, outcome=outcome, wheel=found)
+                record = str(sources.unpack_source(done.files[RECORD], self._steps.store.folder / "cluster/records"))
+        log_file = str(done.files.get(LOG, ""))
+        built = made.built and replace(made.built, log=log_file, record=record)
+        answer = replace(made.answer, log=log_file, record=record) if built else made.answer
+        if wheel := answer.wheel:
+            arrived = place = done.files[wheel.file.name]
+            if answer.outcome in ("built", "resumed") and not self._steps.table.merge:
+                self._steps.placed.claim(arrived.name, answer.id)
+                place = files.copy(arrived, self._steps.request.output / arrived.name)
+                place.chmod(0o644)
+            outcome: Outcome = "resumed" if done.cached and answer.outcome == "built" else answer.outcome
+            answer = replace(answer, outcome=outcome, wheel=replace(wheel, path=str(place)))
+        return replace(made, answer=answer, built=built, record=record_of(built) if built else None)
 
     def _add_span(self, done: Done, *, failed: bool) -> None:
         if not done.cached:
             self.spans.append(
                 WorkerSpan(worker=done.worker, name=done.task.id, began=done.began, ended=done.ended, failed=failed)
             )
+
+
+# A job, or one share of it, on a worker of a cluster: from what was sent to what goes back.
+
+
+class MadeShare(Struct, frozen=True, kw_only=True):
+    """A share that a worker compiled. `key`: of all that went in."""
+
+    name: str
+    key: str
+    kept: KeptShare | None = None
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    problem: Problem | None = None
+
+
+class JobParameters(Struct, frozen=True, kw_only=True):
+    """One job. `share`: the one to compile; None for the whole. `made`: shares that come with it, as files."""
+
+    tree: Tree
+    table: Table
+    project: Project
+    plan: plan_values.Job
+    python: str
+    toolkit_sources: dict[str, Any]
+    by_shares: bool = False
+    locked: bool = False
+    locking: bool = False
+    share: str | None = None
+    made: tuple[MadeShare, ...] = ()
+
+
+def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
+    """A whole job, finished as it would be here: its result, the wheel, the log and the record."""
+    given = codec.decode(task.parameters, JobParameters)
+    steps, made = _prepared(task, given, inputs, work)
+    for each, share in zip(given.made, shares.shares_of_plan(given.plan), strict=False):
+        if each.kept is None or each.key != shares.share_key(share, made, steps.context):
+            raise MalformedError(
+                each.name, "this share was compiled at another place or with other tools", hint="build without --shares"
+            )
+        shares.accept_share(share, made, steps.context, inputs[f"{share.name}.whl"], each.kept)
+    if task.fresh:
+        workspace.forget_result(made.folder)
+    result = steps.one(made)
+    found = {LOCK: work / LOCK} if given.locking and (work / LOCK).exists() else {}
+    if wheel := result.answer.wheel:
+        found[wheel.file.name] = wheel.file
+    if result.built:
+        found |= _log_and_record(result.built, work)
+    return codec.encode_any(replace(result, record=None)).decode(), found
+
+
+def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
+    """One share of a job: compiled, or of this machine's cache."""
+    given = codec.decode(task.parameters, JobParameters)
+    steps, made = _prepared(task, given, inputs, work)
+    context = steps.context
+    (wanted,) = [each for each in shares.shares_of_plan(given.plan) if each.name == given.share]
+    key = shares.share_key(wanted, made, context)
+    with workspace.hold_folder(made.folder):
+        kept = None if task.fresh else shares.cached_share(wanted, made, context)
+        if kept:
+            answer = MadeShare(name=wanted.name, key=key, kept=kept)
+            return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
+        built, kept = shares.compile_share(wanted, made, context, steps.requirements(made))
+        found = _log_and_record(built, work)
+    answer = MadeShare(
+        name=wanted.name, key=key, kept=kept, phases=built.phases, seconds=built.seconds, problem=built.problem
+    )
+    if kept:
+        found[f"{wanted.name}.whl"] = Path(kept.wheel)
+    return codec.encode(answer).decode(), found
+
+
+def _prepared(task: Task, given: JobParameters, inputs: dict[str, Path], work: Path) -> tuple[Steps, DecidedJob]:
+    store = open_store()
+    tree = unpack_packed(inputs[SOURCE], given.tree, store)
+    lock = files.copy(inputs[LOCK], work / LOCK) if LOCK in inputs else work / LOCK
+    request = BuildRequest(
+        tree.folder,
+        output=work / "dist",
+        **given.toolkit_sources,
+        locked=lock if given.locked else None,
+        lock=lock if given.locking else None,
+        jobs=system.compilers_at_once(task.cores),
+        rebuild=task.fresh and not given.made,
+        shares=given.by_shares,
+    )
+    request.output.mkdir()
+    steps = Steps(request, DecidedRequest(tree=tree, table=given.table, project=given.project))
+    steps.prepare([given.plan], [given.python], dict(os.environ))
+    if not steps.jobs:
+        problem = steps.failed[0].problem
+        raise UnavailableError(problem.what if problem else "there is no toolkit", hint=problem.hint if problem else "")
+    return steps, steps.jobs[0]
+
+
+def _log_and_record(built: Built, work: Path) -> dict[str, Path]:
+    """What a person looks into when it failed, and where the times are from."""
+    found: dict[str, Path] = {}
+    if built.log and Path(built.log).is_file():
+        found[LOG] = files.copy(Path(built.log), work / LOG)
+    if built.record and Path(built.record).is_dir():
+        found[RECORD] = pack_folder(Path(built.record), work / RECORD, "record")
+    return found
+
+
+def read_result(text: str) -> JobResult:
+    """What `job` answered."""
+    try:
+        return codec.decode(text, JobResult)
+    except ValueError as error:
+        raise MalformedError("the answer of a worker", f"makes no sense: {error}") from error

@@ -9,139 +9,138 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import gate, jobs
+from cuwheel.building import gate, jobs, recipes
+from cuwheel.building.answer import Build, Merged, Recipe, Source, wheel_of
 from cuwheel.building.steps import Steps
-from cuwheel.building.values import BuildResult, MadeVariants, MadeWheel, MergedWheel
-from cuwheel.changes.stamp import merge, variants
+from cuwheel.building.values import BuildContext, BuildResult
+from cuwheel.changes.stamp import stamp, variants
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.support import system_calls
 from cuwheel.support.files import sha256
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import finding
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
+    from cuwheel.building.answer import Job, WorkerSpan
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import BuildContext, JobResult, WorkerSpan
-    from cuwheel.changes.stamp.variants import VariantSet
-
-
-# With `--variants`: variant wheels of those that a build put into its output folder.
-
-
-def write_variants(order: BuildContext, done: Sequence[JobResult], merged: Sequence[MergedWheel]) -> MadeVariants:
-    """Of the merged wheels where there are such, else of those of the jobs that passed the gate."""
-    if order.table.merge:
-        wheels = [each.wheel.path for each in merged if each.wheel]
-    else:
-        wheels = [job.wheel.path for job in done if job.wheel and job.outcome != "refused"]
-    try:
-        sets, findings = variants.write_all(list(dict.fromkeys(wheels)), order.request.output)
-    except CuwheelError as error:
-        hint = f"\nhint: {error.hint}" if error.hint else ""
-        return MadeVariants(reason=f"{error.message}{hint}")
-    return MadeVariants(sets=sets, findings=(*findings, *_outranked(sets, wheels)))
-
-
-def _outranked(sets: Sequence[VariantSet], wheels: Sequence[Path]) -> Iterator[Finding]:
-    """A version with a label is later than the one without."""
-    plain = {each for made in sets for each in made.plain}
-    of_sets = {wheel.made_from for made in sets for wheel in made.wheels}
-    labelled = [each.name for each in wheels if str(each) in of_sets - plain]
-    if labelled:
-        yield Finding(
-            rule="variant-outranked",
-            severity="note",
-            message="an installer that finds the wheels with a CUDA label beside the variants takes those:"
-            " their version is the later one",
-            evidence=tuple(labelled),
-            fix="cuwheel publish dist/*.whl --to index   (its channel variants has no wheel with a label)",
-        )
-
-
-# With `--merge`: the wheels of all CUDA versions as one for each Python.
-
-
-def merge_wheels(order: BuildContext, done: Sequence[JobResult]) -> tuple[MergedWheel, ...]:
-    return tuple(_merge_group(order, group) for group in _groups_by_python(done))
-
-
-def _groups_by_python(done: Sequence[JobResult]) -> Iterator[list[JobResult]]:
-    """By Python; Pythons that are served by the same wheels are one."""
-    seen: set[tuple[str, ...]] = set()
-    for python in dict.fromkeys(job.python for job in done):
-        group = [job for job in done if job.python == python]
-        wheels = tuple(str(job.wheel.path) if job.wheel else job.id for job in group)
-        if wheels not in seen:
-            seen.add(wheels)
-            yield group
-
-
-def _merge_group(order: BuildContext, group: Sequence[JobResult]) -> MergedWheel:
-    ids = tuple(job.id for job in group)
-    if lacking := [job.id for job in group if job.wheel is None or job.outcome == "refused"]:
-        return MergedWheel(jobs=ids, reason=f"{', '.join(lacking)} made no wheel: see above")
-    scratch = order.request.output / f".cuwheel-merge-{group[0].python}"
-    try:
-        shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
-        return _checked(order, group, scratch)
-    except CuwheelError as error:
-        kept = "\n".join(f"kept: {job.wheel.path}" for job in group if job.wheel)
-        hint = f"\nhint: {error.hint}" if error.hint else ""
-        return MergedWheel(jobs=ids, reason=f"{error.message}{hint}\n{kept}")
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _checked(order: BuildContext, group: Sequence[JobResult], scratch: Path) -> MergedWheel:
-    """Into the output folder by a rename, if the whole may leave the build too."""
-    ids = tuple(job.id for job in group)
-    made = merge.merge([job.wheel.path for job in group if job.wheel], scratch)
-    found = survey(str(made), detail="containers")
-    result = gate.examine_merged(found, order.table.gate)
-    if not result.succeeded:
-        return MergedWheel(jobs=ids, reason="the merged wheel did not pass the gate", findings=result.findings)
-    made.chmod(0o644)
-    place = system_calls.rename_over(made, order.request.output / made.name)
-    planned = tuple(arch for job in group for arch in (*job.plan.archs, *job.plan.ptx))
-    wheel = MadeWheel(survey=replace(found, target=str(place)), sha256=sha256(place), planned=planned)
-    return MergedWheel(jobs=ids, wheel=wheel, findings=result.findings)
+    from cuwheel.building.tables import Table
 
 
 def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
     """All of it; with `dry_run` as far as can be told without doing anything. `caller`: the environment."""
     began, now = time.monotonic(), datetime.now(timezone.utc)
     steps = Steps(request)
-    spans: tuple[WorkerSpan, ...] = ()
+    workers: tuple[WorkerSpan, ...] = ()
     if request.cluster and not request.dry_run:
-        made, spans = _on_cluster(steps)
+        # The workers provide toolchains, interpreters and build tools; this machine needs none of them.
+        from cuwheel.building import on_cluster  # noqa: PLC0415 - of an extra
+
+        steps.make_output()
+        work = on_cluster.run_on_cluster(steps, steps.plan(), jobs.pythons(steps.table, steps.project))
+        steps.findings = (*steps.findings, *work.findings)
+        done, workers = work.ordered(), tuple(work.spans)
     else:
         steps.decide(caller)
-        made = steps.foreseen() if request.dry_run else steps.execute()
-    merged = merge_wheels(steps.order, made) if steps.table.merge and not request.dry_run else ()
-    wanted = steps.table.variants and not request.dry_run
-    return BuildResult(
-        order=steps.order,
-        configuration=steps.known.configuration,
-        recipe=steps.known.recipe,
+        done = steps.foreseen() if request.dry_run else steps.execute()
+    context, tree, project = steps.context, steps.tree, steps.project
+    made = tuple(each.answer for each in done)
+    answer = Build(
+        cuwheel=__version__,
+        source=Source(
+            asked=tree.asked,
+            name=project.name,
+            version=project.version,
+            sha256=tree.sha256,
+            files=len(tree.files),
+            commit=tree.commit,
+        ),
+        configuration=(str(steps.known.configuration),) if steps.known.configuration else (),
+        recipe=_recipe_used(steps.known.recipe, steps.table) if steps.known.recipe else None,
+        began=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        dry_run=request.dry_run,
+        output=str(request.output),
         jobs=made,
-        merged=merged,
-        variants=write_variants(steps.order, made, merged) if wanted else MadeVariants(),
+        merged=merge_wheels(context, made) if steps.table.merge and not request.dry_run else (),
         unserved=steps.unserved,
         findings=steps.findings,
-        began=f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        seconds=time.monotonic() - began,
-        spans=spans,
+        workers=workers,
     )
+    if steps.table.variants and not request.dry_run:
+        answer = with_variants(context, answer)
+    return BuildResult(answer=replace(answer, seconds=time.monotonic() - began), context=context, jobs=done)
 
 
-def _on_cluster(steps: Steps) -> tuple[tuple[JobResult, ...], tuple[WorkerSpan, ...]]:
-    """The workers provide toolchains, interpreters and build tools; this machine needs none of them."""
-    from cuwheel.building import on_cluster  # noqa: PLC0415 - of an extra
+def _recipe_used(recipe: recipes.Recipe, table: Table) -> Recipe:
+    tried = (
+        f"{each.version} for {' '.join(each.archs)} with CUDA {each.cuda}"
+        + (f" and torch {each.torch}" if each.torch else "")
+        + f": {each.outcome}"
+        for each in recipe.tried
+    )
+    return Recipe(name=recipe.name, why=recipe.why, settings=recipes.in_effect(recipe, table), tried=tuple(tried))
 
-    steps.make_output()
-    done = on_cluster.executed(steps, steps.plan(), jobs.pythons(steps.table, steps.project))
-    steps.findings = (*steps.findings, *done.findings)
-    return done.ordered(), tuple(done.spans)
+
+# With `--merge`: the wheels of all CUDA versions as one for each Python.
+
+
+def merge_wheels(context: BuildContext, done: Sequence[Job]) -> tuple[Merged, ...]:
+    """Pythons that are served by the same wheels are one."""
+    groups: dict[tuple[str, ...], list[Job]] = {}
+    for python in dict.fromkeys(job.python for job in done):
+        group = [job for job in done if job.python == python]
+        groups.setdefault(tuple(job.wheel.path if job.wheel else job.id for job in group), group)
+    return tuple(_merge_group(context, group) for group in groups.values())
+
+
+def _merge_group(context: BuildContext, group: Sequence[Job]) -> Merged:
+    """Into the output folder by a rename, if the whole may leave the build too."""
+    ids = tuple(job.id for job in group)
+    if lacking := [job.id for job in group if job.wheel is None or job.outcome == "refused"]:
+        return Merged(jobs=ids, reason=f"{', '.join(lacking)} made no wheel: see above")
+    wheels = [job.wheel.file for job in group if job.wheel]
+    scratch = context.request.output / f".cuwheel-merge-{group[0].python}"
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
+        made = stamp.merge_wheels(wheels, scratch)
+        found = survey(str(made), detail="containers")
+        result = gate.examine_merged(found, context.table.gate)
+        if not result.succeeded:
+            return Merged(jobs=ids, reason="the merged wheel did not pass the gate", findings=result.findings)
+        made.chmod(0o644)
+        place = system_calls.rename_over(made, context.request.output / made.name)
+        planned = {arch for job in group for arch in (*job.archs, *job.ptx)}
+        wheel = wheel_of(replace(found, target=str(place)), sha256(place), planned)
+        return Merged(jobs=ids, wheel=wheel, findings=result.findings)
+    except CuwheelError as error:
+        kept = "\n".join(f"kept: {each}" for each in wheels)
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        return Merged(jobs=ids, reason=f"{error.message}{hint}\n{kept}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def with_variants(context: BuildContext, answer: Build) -> Build:
+    """With `--variants`: of the merged wheels where there are such, else of those of the jobs that passed the gate."""
+    if context.table.merge:
+        made = [each.wheel for each in answer.merged if each.wheel]
+    else:
+        made = [job.wheel for job in answer.jobs if job.wheel and job.outcome != "refused"]
+    wheels = list(dict.fromkeys(each.file for each in made))
+    try:
+        sets, findings = variants.write_all(wheels, context.request.output)
+    except CuwheelError as error:
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        return replace(answer, variants_failed=f"{error.message}{hint}")
+    # A version with a label is later than the one without.
+    plain = {each for made_set in sets for each in made_set.plain}
+    of_sets = {wheel.made_from for made_set in sets for wheel in made_set.wheels}
+    if labelled := [each.name for each in wheels if str(each) in of_sets - plain]:
+        message = (
+            "an installer that finds the wheels with a CUDA label beside the variants takes those:"
+            " their version is the later one"
+        )
+        findings = (*findings, finding("variant-outranked", message, evidence=tuple(labelled)))
+    return replace(answer, variants=sets, findings=(*answer.findings, *findings))

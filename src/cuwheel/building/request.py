@@ -5,13 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
 
-from cuwheel.clusters import target
+from cuwheel.clusters import access
 from cuwheel.errors import UsageError
-from cuwheel.support.request_fields import freeze, must_be_positive
+from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
+
+if TYPE_CHECKING:
+    from cuwheel.building.tables import Backend, Naming
+
+
+class PlanSettings(TypedDict, total=False):
+    """`[tool.cuwheel.plan]` of one build."""
+
+    future: bool
+    native: bool
+    specific: bool
+    family: bool
+    ptx: bool
+
+
+class GateSettings(TypedDict, total=False):
+    """`[tool.cuwheel.gate]` of one build."""
+
+    enabled: bool
+    device_code: bool
+    allow: Sequence[str]
+    forbidden: Sequence[str]
+    glibc: str | None
+    size: str | None
+
+
+class RepairSettings(TypedDict, total=False):
+    """`[tool.cuwheel.repair]` of one build."""
+
+    enabled: bool | None
+    policy: str | None
+    exclude: Sequence[str]
+    requires: bool
+
+
+class GuardSettings(TypedDict, total=False):
+    """`[tool.cuwheel.guard]` of one build."""
+
+    package: str | None
+    inject: bool
+    message: str
+
+
+class BuildSettings(TypedDict, total=False):
+    """Keys of `[tool.cuwheel]` for one build, over what the project says: what is left out stays as it is there.
+
+    The page of `build` says what each means. Machines and Pythons are fields of the request itself; so is `cuda`, which
+    here may also be empty: then the versions are chosen, whatever the project says.
+    """
+
+    recipe: bool
+    cuda: Sequence[str]
+    subdirectory: str
+    backend: Backend
+    requires: Sequence[str]
+    components: Sequence[str]
+    environment: Mapping[str, str]
+    pass_through: Sequence[str]
+    before: Sequence[str]
+    config_settings: Mapping[str, str]
+    force_archs: bool
+    naming: Naming | None
+    label: str
+    python_tag: str | None
+    merge: bool
+    variants: bool
+    cache: bool
+    timeout: float
+    plan: PlanSettings
+    gate: GateSettings
+    repair: RepairSettings
+    guard: GuardSettings | Literal["inject"]
 
 
 class Fit(Struct, frozen=True, kw_only=True):
@@ -29,19 +102,19 @@ class Fit(Struct, frozen=True, kw_only=True):
 class BuildRequest(ToolkitSources):
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons.
 
-    `settings`: any part of the configuration, as `tables.Table` has it, over what the source or `config` says.
-    `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose inputs have not changed comes from
-    the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each architecture is compiled by itself;
-    None: where that pays. `cluster`: where it is built: an address, `local` or `slurm`. `fit`: the build elsewhere that
-    its code must fit.
+    `machines`: GPU names, capabilities, machine profiles or fleet files. `settings`: parts of the configuration, over
+    what the source or `config` says. `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose
+    inputs have not changed comes from the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each
+    architecture is compiled by itself; None: where that pays. `cluster`: where it is built: an address, `local` or
+    `slurm`. `fit`: the build elsewhere that its code must fit.
     """
 
     source: str | Path = field(default=".", kw_only=False)
-    machines: Sequence[str] = ()
+    machines: Sequence[str | Path] = ()
     cuda: Sequence[str] = ()
     python: Sequence[str] = ()
     config: Path | None = None
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: BuildSettings = field(default_factory=BuildSettings)
     output: Path = Path("dist")
     jobs: int | None = None
     at_once: int = 1
@@ -55,16 +128,15 @@ class BuildRequest(ToolkitSources):
 
     def __post_init__(self) -> None:
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
-        freeze(self, "machines", "cuda", "python")
         if self.resume and self.rebuild:
             raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         if self.cluster is not None:
-            target.parse(self.cluster)
+            access.parse_address(self.cluster)
         must_be_positive(jobs=self.jobs, at_once=self.at_once)
         object.__setattr__(self, "output", Path(self.output).absolute())
 
     @property
     def overrides(self) -> dict[str, object]:
         """All that goes over the configuration."""
-        lists = {"for_": self.machines, "cuda": self.cuda, "python": self.python}
+        lists = {"for_": tuple(map(str, self.machines)), "cuda": self.cuda, "python": self.python}
         return {**self.settings, **{name: value for name, value in lists.items() if value}}

@@ -15,19 +15,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import jobs, run
-from cuwheel.building.recording import archs as arch_flags
+from cuwheel.building import job_run, jobs
+from cuwheel.building.answer import Phase
 from cuwheel.building.recording import reader
-from cuwheel.building.values import Built, Phase, Problem
-from cuwheel.changes.graft import wheels
-from cuwheel.changes.graft.deciding import Known
+from cuwheel.building.recording.words import replace_archs
+from cuwheel.building.values import Built, Problem
+from cuwheel.changes.graft.act import graft_wheels
+from cuwheel.changes.graft.decide import Known
 from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.facts import toolkits
-from cuwheel.facts.spellings import table as spellings
+from cuwheel.facts import spellings, toolkits
 from cuwheel.support import codec, files, log, wording
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from cuwheel.building.environment import PackageSource
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import BuildContext, Job
+    from cuwheel.building.values import BuildContext, DecidedJob
     from cuwheel.facts.arch import Arch
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
@@ -54,7 +54,7 @@ class Share(Struct, frozen=True, kw_only=True):
         return " ".join(self.archs)
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class KeptShare(Struct, frozen=True, kw_only=True):
     """A share that was built. `calls`: a hash of how nvcc was called, architectures apart."""
 
     wheel: str
@@ -64,7 +64,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     others: dict[str, str]
 
 
-def of_plan(plan: PlanJob) -> tuple[Share, ...]:
+def shares_of_plan(plan: PlanJob) -> tuple[Share, ...]:
     """PTX goes with the machine code of its number; what has none is a share of its own."""
     groups: dict[tuple[str, str], list[Arch]] = {}
     for arch in (*plan.archs, *plan.ptx):
@@ -83,13 +83,13 @@ def whole_list(cuda: str) -> tuple[str, ...]:
     return jobs.arch_list(toolkits.find_toolkit(cuda).archs)
 
 
-def key(share: Share, job: Job, order: BuildContext) -> str:
+def share_key(share: Share, job: DecidedJob, context: BuildContext) -> str:
     """Of everything that goes into a share: not the job's list, which only says what the others are."""
-    compiler, table = job.toolchain.host_compiler, order.table
+    compiler, table = job.toolchain.host_compiler, context.table
     lists = {row.passed[0] for row in spellings.ROWS if row.passed}
     parts = [
         __version__,
-        [order.tree.sha256, order.tree.commit, order.tree.described],
+        [context.tree.sha256, context.tree.commit, context.tree.described],
         [job.cuda, job.backend, share.words, str(job.folder)],
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
@@ -100,20 +100,22 @@ def key(share: Share, job: Job, order: BuildContext) -> str:
     return files.sha256_of(codec.encode(parts))
 
 
-def built(job: Job, order: BuildContext, requirements: PackageSource, fresh: frozenset[str] = frozenset()) -> Built:
+def build_by_shares(
+    job: DecidedJob, context: BuildContext, requirements: PackageSource, fresh: frozenset[str] = frozenset()
+) -> Built:
     """All shares, those of the cache first, as one wheel. The job's folder is held by the caller.
 
     `fresh`: shares that were compiled in this run.
     """
     began = time.monotonic()
-    shares = of_plan(job.plan)
-    usable = [each for each in shares if each.name in fresh or not order.request.rebuild]
-    kept = {each.name: found for each in usable if (found := _kept(_place(each, job, order)))}
+    shares = shares_of_plan(job.plan)
+    usable = [each for each in shares if each.name in fresh or not context.request.rebuild]
+    kept = {each.name: found for each in usable if (found := _kept(_place(each, job, context)))}
     used = dict(kept)
     last = Built(key=job.key)
     phases: list[Phase] = []
     for each in [share for share in shares if share.name not in kept]:
-        last, made = compiled(each, job, order, requirements)
+        last, made = compile_share(each, job, context, requirements)
         phases += last.phases
         if made is None:
             return replace(last, key=job.key, phases=tuple(phases))
@@ -125,37 +127,41 @@ def built(job: Job, order: BuildContext, requirements: PackageSource, fresh: fro
         used[each.name] = made
     if missing := [each for each in shares if each.name not in used]:
         for each in missing:
-            shutil.rmtree(_place(each, job, order), ignore_errors=True)
-        return built(job, order, requirements, fresh | (used.keys() - kept.keys()))
+            shutil.rmtree(_place(each, job, context), ignore_errors=True)
+        return build_by_shares(job, context, requirements, fresh | (used.keys() - kept.keys()))
     cached = {name: found for name, found in kept.items() if name not in fresh}
     return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
 
 
-def compiled(share: Share, job: Job, order: BuildContext, requirements: PackageSource) -> tuple[Built, Kept | None]:
+def compile_share(
+    share: Share, job: DecidedJob, context: BuildContext, requirements: PackageSource
+) -> tuple[Built, KeptShare | None]:
     """One share, which is kept; None where it failed."""
     log.info("%s: compiling the share for %s", job.id, share.name)
     words = (*share.words, *jobs.random_seed(job.toolchain.root))
-    made = run.build_job(replace(job, force_archs=words), order, requirements)
+    made = job_run.build_job(replace(job, force_archs=words), context, requirements)
     named = tuple(replace(phase, name=f"{phase.name} {share.name}") for phase in made.phases)
-    kept = None if made.problem else _keep(_place(share, job, order), made, job)
+    kept = None if made.problem else _keep(_place(share, job, context), made, job)
     return replace(made, phases=named), kept
 
 
-def cached_share(share: Share, job: Job, order: BuildContext) -> Kept | None:
+def cached_share(share: Share, job: DecidedJob, context: BuildContext) -> KeptShare | None:
     """A share of the cache."""
-    return _kept(_place(share, job, order))
+    return _kept(_place(share, job, context))
 
 
-def accept(share: Share, job: Job, order: BuildContext, wheel: Path, made: Kept) -> None:
+def accept_share(share: Share, job: DecidedJob, context: BuildContext, wheel: Path, made: KeptShare) -> None:
     """A share that another machine compiled, as if it had been here."""
-    place = _place(share, job, order)
+    place = _place(share, job, context)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     copied = files.copy(wheel, place / Path(made.wheel).name)
     files.write(place / _NOTE, codec.encode(replace(made, wheel=str(copied))), durable=True)
 
 
-def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept], last: Built) -> Built:
+def _joined(
+    job: DecidedJob, shares: Sequence[Share], used: dict[str, KeptShare], kept: dict[str, KeptShare], last: Built
+) -> Built:
     first, *others = (Path(used[each.name].wheel) for each in shares)
     to = job.folder / "wheel"
     shutil.rmtree(to, ignore_errors=True)
@@ -186,14 +192,14 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, known: Known) -> Pat
     version = first.name.split("-")[1]
     if not others:
         return files.copy(first, to / first.name)
-    made = wheels.graft(first, others, GraftRequest(first, others, output=to, version=version), known)
+    made = graft_wheels(first, others, GraftRequest(first, others, output=to, version=version), known)
     if made.refused or not made.written:
         why = "; ".join(each.message for each in made.findings) or "no share has device code"
         raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build without --shares")
     return Path(made.outputs[0])
 
 
-def _reuse_finding(shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept]) -> Finding:
+def _reuse_finding(shares: Sequence[Share], used: dict[str, KeptShare], kept: dict[str, KeptShare]) -> Finding:
     """Which shares there were, and why that paid or not."""
     cached = [each.name for each in shares if each.name in kept and used[each.name] is kept[each.name]]
     compiled = [each.name for each in shares if each.name not in cached]
@@ -203,32 +209,38 @@ def _reuse_finding(shares: Sequence[Share], used: dict[str, Kept], kept: dict[st
         why = f"the shares of the cache took {wording.duration(round(saved))} when they were compiled"
     else:
         why = "none was in the cache: one build for all takes less, but the next architecture will cost only itself"
-    return Finding(rule="built-by-shares", severity="note", message=message, evidence=(why,))
+    return finding("built-by-shares", message, evidence=(why,))
 
 
-def _place(share: Share, job: Job, order: BuildContext) -> Path:
-    return order.store.folder / "shares" / key(share, job, order)[:32]
+def _place(share: Share, job: DecidedJob, context: BuildContext) -> Path:
+    return context.store.folder / "shares" / share_key(share, job, context)[:32]
 
 
-def _kept(place: Path) -> Kept | None:
+def _kept(place: Path) -> KeptShare | None:
     """A share of the cache, if it is still what it was."""
     try:
-        found = codec.decode((place / _NOTE).read_bytes(), Kept)
+        found = codec.decode((place / _NOTE).read_bytes(), KeptShare)
         return found if files.sha256(Path(found.wheel)) == found.sha256 else None
     except (OSError, UnreadableError, msgspec.DecodeError) as error:
         log.debug("%s has no share: %s", place, error)
         return None
 
 
-def _keep(place: Path, made: Built, job: Job) -> Kept:
+def _keep(place: Path, made: Built, job: DecidedJob) -> KeptShare:
     """The note is written last: a share that was interrupted is none."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     wheel = files.copy(Path(made.wheel), place / Path(made.wheel).name)
-    found = Kept(
+    # How nvcc was called for the files of the source, less the architectures.
+    rows = []
+    for call in reader.read_record(Path(made.record)).calls if made.record else ():
+        if call.tool == "nvcc" and any(word.endswith(".cu") and _inside(word, call.cwd, job) for word in call.words):
+            words = replace_archs(call.words, (), lambda _: None, lambda _, text: text)
+            rows.append(codec.encode([call.cwd, words]).decode())
+    found = KeptShare(
         wheel=str(wheel),
         sha256=files.sha256(wheel),
-        calls=_calls(made, job),
+        calls=files.sha256_of("\n".join(sorted(rows)).encode()),
         seconds=made.seconds,
         others=made.others,
     )
@@ -236,17 +248,7 @@ def _keep(place: Path, made: Built, job: Job) -> Kept:
     return found
 
 
-def _calls(made: Built, job: Job) -> str:
-    """How nvcc was called for the files of the source, less the architectures."""
-    rows = []
-    for call in reader.read_record(Path(made.record)).calls if made.record else ():
-        if call.tool == "nvcc" and any(word.endswith(".cu") and _inside(word, call.cwd, job) for word in call.words):
-            words = arch_flags.replaced(call.words, (), lambda _: None, lambda _, text: text)
-            rows.append(codec.encode([call.cwd, words]).decode())
-    return files.sha256_of("\n".join(sorted(rows)).encode())
-
-
-def _inside(word: str, cwd: str, job: Job) -> bool:
+def _inside(word: str, cwd: str, job: DecidedJob) -> bool:
     """Whether a file is of the source: what CMake tries in a folder of its own is not."""
     path = Path(cwd, word)
     return job.copy in path.parents and "CMakeFiles" not in path.parts
@@ -262,7 +264,7 @@ class ShareChoice(Struct, frozen=True, kw_only=True):
 
 def choose_on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: int) -> ShareChoice:
     """`slots`: builds that the workers can run at once."""
-    most = max((len(of_plan(each)) for each in planned), default=0)
+    most = max((len(shares_of_plan(each)) for each in planned), default=0)
     if request.shares is not None:
         return ShareChoice(by_shares=request.shares)
     if "container" in request.providers:
@@ -291,4 +293,4 @@ def choose_here(request: BuildRequest, names: Sequence[str], kept: Sequence[str]
 
 
 def _choice_finding(message: str) -> Finding:
-    return Finding(rule="shares-chosen", severity="note", message=message)
+    return finding("shares-chosen", message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import configparser
 import dataclasses
 import hashlib
 import os
@@ -10,14 +12,16 @@ import shutil
 import stat
 import tarfile
 import tempfile
+import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from cuwheel.building.values import Tree
+from cuwheel.building.values import Project, Tree
 from cuwheel.device_code.target import is_pinned
 from cuwheel.errors import (
     CuwheelError,
@@ -29,11 +33,12 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.network import addresses, resolver, transfer, venvs
-from cuwheel.support import files, log, process, system_calls, wording
+from cuwheel.support import codec, files, log, process, system_calls, wording
 from cuwheel.support.confined import place_of_member, unpack_member
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.store import NO_SPACE, Store
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,7 +155,7 @@ def _add_history(tree: Tree, to: Path) -> None:
             shutil.rmtree(to / ".git", ignore_errors=True)
 
 
-def unpacked(archive: Path, cache: Path) -> Path:
+def unpack_source(archive: Path, cache: Path) -> Path:
     """The one folder that is in a source archive; unpacked once for each content."""
     try:
         place = cache / files.sha256(archive)[:16]
@@ -218,6 +223,7 @@ def _write(contents: IO[bytes], place: Path, *, member: tarfile.TarInfo) -> None
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 _SHOWN = 5
+_SCHEMA_BYTES = 100  # of an answer: its schema comes first
 _LARGE = 10**9  # bytes of a source: more is a data set or an environment, mostly
 _EPOCH = 315532800  # 1980: the first day that a zip can name
 _OUTPUT = frozenset(
@@ -239,7 +245,7 @@ def obtain_source(asked: str, cache: Path, *, offline: bool = False, without: Se
         wheel = "it is already built" if path.suffix == ".whl" else f"sources are folders, or {', '.join(_ARCHIVES)}"
         raise UsageError(f"{asked} cannot be built: {wheel}", hint="cuwheel build --help")
     return replace(
-        survey_source(unpacked(path, cache / "sources"), asked, ()), repository=False, commit="", described=""
+        survey_source(unpack_source(path, cache / "sources"), asked, ()), repository=False, commit="", described=""
     )
 
 
@@ -279,32 +285,26 @@ def survey_source(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
     )
 
 
-def findings(tree: Tree) -> Iterator[Finding]:
+def source_findings(tree: Tree) -> Iterator[Finding]:
     """What is known of a source and may surprise."""
     if count := len(tree.left_out):
-        yield Finding(
-            rule="links-left-out",
-            severity="warning",
-            message=f"{count} {'link leads' if count == 1 else 'links lead'} out of the source and not copied",
+        yield finding(
+            "links-left-out",
+            f"{count} {'link leads' if count == 1 else 'links lead'} out of the source and not copied",
             evidence=tree.left_out[:_SHOWN],
-            fix="replace the links with the files they point to",
         )
     if count := len(tree.empty):
-        yield Finding(
-            rule="submodule-not-fetched",
-            severity="warning",
-            message=f"{count} {'submodule was' if count == 1 else 'submodules were'} not fetched: an empty folder",
+        yield finding(
+            "submodule-not-fetched",
+            f"{count} {'submodule was' if count == 1 else 'submodules were'} not fetched: an empty folder",
             evidence=tree.empty[:_SHOWN],
-            fix="git submodule update --init --recursive",
         )
     sizes = sorted(((tree.folder / name).lstat().st_size, name) for name in tree.files)[::-1]
     if (total := sum(size for size, _ in sizes)) > _LARGE:
-        yield Finding(
-            rule="large-source",
-            severity="warning",
-            message=f"the source is {wording.size(total)} large, and each wheel is built in a copy of it",
+        yield finding(
+            "large-source",
+            f"the source is {wording.size(total)} large, and each wheel is built in a copy of it",
             evidence=tuple(f"{name}: {wording.size(size)}" for size, name in sizes[:_SHOWN]),
-            fix="move what is not source out of it, or list it in .gitignore",
         )
 
 
@@ -323,8 +323,11 @@ def _git_files(folder: Path) -> list[str] | None:
     new = _git(folder, "ls-files", "-z", "--others", "--exclude-standard")
     if known is None or new is None:
         return None
-    # Wheels of an earlier build that went to dist/ are no source, though nobody told git to ignore them.
+    # Wheels of an earlier build are no source, though nobody told git to ignore the folder that they went to.
     fresh = [name for name in new.split("\0") if name.partition("/")[0] not in _OUTPUT_AT_TOP]
+    places = {name.rpartition("/")[0] for name in fresh} - {""}
+    results = tuple(f"{place}/" for place in places if _holds_results(folder / place))
+    fresh = [name for name in fresh if not name.startswith(results)]
     return [name for name in (*known.split("\0"), *fresh) if name] or None
 
 
@@ -350,7 +353,12 @@ def _is_build_output(folder: Path, *, top: bool) -> bool:
     name = folder.name
     if name in _OUTPUT or name.endswith(".egg-info") or (top and name in _OUTPUT_AT_TOP):
         return True
-    return any((folder / mark).is_file() for mark in ("pyvenv.cfg", "CACHEDIR.TAG"))
+    return any((folder / mark).is_file() for mark in ("pyvenv.cfg", "CACHEDIR.TAG")) or _holds_results(folder)
+
+
+def _holds_results(folder: Path) -> bool:
+    """Those of an earlier `cuwheel build`, whatever `--output` was then."""
+    return '"cuwheel.build/' in files.head(folder / "build.json", _SCHEMA_BYTES)
 
 
 def _leads_out(link: Path, folder: Path) -> bool:
@@ -394,7 +402,7 @@ def pack_folder(top: Path, to: Path, name: str) -> Path:
 def unpack_packed(archive: Path, tree: Tree, store: Store) -> Tree:
     """The source on this machine, unpacked once and held against its hash."""
     with store.locked("sources"):
-        place = unpacked(archive, store.folder / "sources")
+        place = unpack_source(archive, store.folder / "sources")
     if digest(place, tree.files) != tree.sha256:
         raise MalformedError(archive.name, "its files are not those that were sent")
     return replace(tree, folder=place)
@@ -433,3 +441,132 @@ def _history(tree: Tree, scratch: Path) -> list[tuple[Path, str]]:
         return []
     found = [path for top in _OF_GIT for path in (clone / top, *sorted((clone / top).rglob("*"))) if path.is_file()]
     return [(path, path.relative_to(clone).as_posix()) for path in found]
+
+
+# What a source says of itself, and how it is built: read, never run.
+
+_MAX_BYTES = 4 * 1024 * 1024
+_CODE = (".cu", ".cuh", ".ptx", ".cubin", ".fatbin")
+_MENTIONS = re.compile(r"\bcuda|nvcc|CUDA\w*Extension|find_package\(\s*CUDA", re.IGNORECASE)
+_BUILD_FILES = ("CMakeLists.txt", "setup.py", "setup.cfg", "pyproject.toml", "build.rs", "Cargo.toml", "meson.build")
+_BUILD_SUFFIXES = (".cmake", ".mk", "Makefile", ".bazel", ".py", ".rs")
+_TORCH_EXTENSION = re.compile(r"CUDAExtension|torch\.utils\.cpp_extension")
+_LEGACY = "setuptools.build_meta:__legacy__"
+
+
+def read_project(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
+    """`asked`: the backend that the configuration names."""
+    data = _toml(folder / "pyproject.toml")
+    system, project = _table(data, "build-system"), _table(data, "project")
+    top = {name for name in files if "/" not in name}
+    if not top & {"pyproject.toml", "setup.py"}:
+        raise MalformedError(
+            folder,
+            "is not a Python project: it has neither pyproject.toml nor setup.py",
+            hint="name the folder that has them: cuwheel build FOLDER",
+        )
+    build_backend = str(system.get("build-backend") or _LEGACY)
+    written = dict(metadata.fields(_read_head(folder / "PKG-INFO")))  # by whoever packed it, where it is a release
+    backend, evidence = _backend(folder, top, files, build_backend) if asked == "auto" else (asked, "configuration")
+    return Project(
+        name=_text(project, "name")
+        or written.get("name")
+        or _legacy_name(folder)
+        or re.sub(r"-\d.*", "", folder.resolve().name),
+        version=_text(project, "version") or written.get("version", ""),
+        requires_python=_text(project, "requires-python") or written.get("requires-python", ""),
+        backend=backend,
+        build_backend=build_backend,
+        requires=tuple(each for each in _list(system, "requires") if isinstance(each, str)),
+        build_dir=backend == "scikit-build-core" and "build-dir" not in _table(_table(data, "tool"), "scikit-build"),
+        evidence=evidence,
+    )
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return codec.parse_toml(_read_head(path).encode())
+    except msgspec.DecodeError as error:
+        raise MalformedError(path, f"is not valid TOML: {error}") from error
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(table: dict[str, Any], name: str) -> list[Any]:
+    value = table.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _text(table: dict[str, Any], name: str) -> str:
+    value = table.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def _read_head(path: Path) -> str:
+    return files.head(path, _MAX_BYTES)
+
+
+def _legacy_name(folder: Path) -> str:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(_read_head(folder / "setup.cfg"))
+    except configparser.Error:
+        return ""
+    if name := parser.get("metadata", "name", fallback=""):
+        return name.strip()
+    return _name_in_setup(_read_head(folder / "setup.py"))
+
+
+def _name_in_setup(text: str) -> str:
+    """`setup(name="foo")`, and `NAME = "foo"; setup(name=NAME)`: a text, or a variable at the top that is one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)]
+    known = {target.id: each.value for each in assigned for target in each.targets if isinstance(target, ast.Name)}
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("setup")]
+    for word in (each for call in calls for each in call.keywords if each.arg == "name"):
+        value = known.get(word.value.id) if isinstance(word.value, ast.Name) else word.value
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            return value.value
+    return ""
+
+
+def _backend(folder: Path, top: set[str], files: Sequence[str], build_backend: str) -> tuple[str, str]:
+    """How it is built, and what tells so. The first that fits."""
+    module = build_backend.partition(":")[0]
+    if module.startswith("scikit_build_core"):
+        return "scikit-build-core", f"build-backend is {build_backend}"
+    if module.startswith(("maturin", "setuptools_rust")):
+        return "cargo", f"build-backend is {build_backend}"
+    setup = _read_head(folder / "setup.py")
+    if _TORCH_EXTENSION.search(setup):
+        return "torch", "setup.py uses torch.utils.cpp_extension"
+    if "Cargo.toml" in top and (re.search(r"\bcargo\b|setuptools_rust", setup) or not setup):
+        return "cargo", "it has a Cargo.toml at the top"
+    if re.search(r"\bcmake\b", setup, re.IGNORECASE) or "CMakeLists.txt" in top:
+        return "cmake", "it has a CMakeLists.txt" if "CMakeLists.txt" in top else "setup.py runs cmake"
+    if re.search(r"\bcargo\b", setup) and any(name.endswith("Cargo.toml") for name in files):
+        return "cargo", "setup.py runs cargo"
+    if module.startswith("setuptools"):
+        return "setuptools", f"build-backend is {build_backend}"
+    return "other", f"build-backend is {build_backend}"
+
+
+def mentions_cuda(folder: Path, files: Sequence[str]) -> bool:
+    """Whether there is anything that could become device code: sources, or a build file that speaks of CUDA."""
+    if any(name.endswith(_CODE) for name in files):
+        return True
+    likely = [name for name in files if name.rpartition("/")[2] in _BUILD_FILES or name.endswith(_BUILD_SUFFIXES)]
+    # cuwheel's own configuration speaks of CUDA whatever the project does.
+    return any(
+        _MENTIONS.search(_read_head(folder / name))
+        for name in likely[:2000]
+        if name not in ("pyproject.toml", "cuwheel.toml")
+    )

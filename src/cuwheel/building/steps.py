@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import config, environment, finishing, jobs, pyproject, recipes, run, shares, sources, workspace
+from cuwheel.building import config, environment, job_run, jobs, recipes, shares, sources, workspace
+from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import PackageSource, torch_release
+from cuwheel.building.jobs import job_answer
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, JobResult, Problem, Project, Tree
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import Job
+    from cuwheel.building.values import DecidedJob
     from cuwheel.support.finding import Finding
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import NotServed
 
 
-class Decided(Struct, frozen=True, kw_only=True):
+class DecidedRequest(Struct, frozen=True, kw_only=True):
     """What a request means for its source. `configuration`: the file that it was read from."""
 
     tree: Tree
@@ -49,45 +51,45 @@ class Decided(Struct, frozen=True, kw_only=True):
     recipe: recipes.Recipe | None = None
 
 
-def decided(request: BuildRequest, store: Store) -> Decided:
+def decide_request(request: BuildRequest, store: Store) -> DecidedRequest:
     asked = str(request.source)
     tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
-    found = config.find(tree.folder, request.config, request.overrides)
+    found = config.find_configuration(tree.folder, request.config, request.overrides)
     table = found.table
-    project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)
-    recipe = recipes.find(project.name, project.version) if table.recipe else None
+    project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
+    recipe = recipes.find_recipe(project.name, project.version) if table.recipe else None
     if recipe:
-        table = config.over(recipe.settings, found)
-        project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)
+        table = config.over_recipe(recipe.settings, found)
+        project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
         used = "; ".join(recipes.in_effect(recipe, table)) or "nothing that you have not set yourself"
         log.info("using the recipe for %s: %s", recipe.name, used)
-    if table.gate.device_code and not pyproject.has_cuda(tree.folder, tree.files):
+    if table.gate.device_code and not sources.mentions_cuda(tree.folder, tree.files):
         raise MalformedError(
             asked,
             "has no CUDA code: no .cu file, and no build file that mentions CUDA",
             hint="without device code you do not need cuwheel: pip wheel .",
         )
-    return Decided(tree=tree, table=table, project=project, configuration=found.path, recipe=recipe)
+    return DecidedRequest(tree=tree, table=table, project=project, configuration=found.path, recipe=recipe)
 
 
 class Steps:
     """`decide` looks, and provides toolchains; what it found is what `execute` does."""
 
-    def __init__(self, request: BuildRequest, known: Decided | None = None) -> None:
+    def __init__(self, request: BuildRequest, known: DecidedRequest | None = None) -> None:
         self.request = request
         self.store = open_store(request.cache)
-        self.known = known or decided(request, self.store)
+        self.known = known or decide_request(request, self.store)
         self.tree, self.table, self.project = self.known.tree, self.known.table, self.known.project
         self.images: dict[str, tuple[str, ...]] = {}
-        self.jobs: list[Job] = []
+        self.jobs: list[DecidedJob] = []
         self.divided: set[str] = set()  # jobs that are compiled in shares though nobody said so
         self.failed: list[JobResult] = []
-        self.placed = finishing.Placed()
+        self.placed = job_run.PlacedWheels()
         self.unserved: tuple[NotServed, ...] = ()
-        self.findings: tuple[Finding, ...] = tuple(sources.findings(self.tree))
+        self.findings: tuple[Finding, ...] = tuple(sources.source_findings(self.tree))
 
     @property
-    def order(self) -> BuildContext:
+    def context(self) -> BuildContext:
         return BuildContext(
             request=self.request,
             table=self.table,
@@ -111,16 +113,16 @@ class Steps:
         if images and not all(each.prefix for each in toolchains.values()):
             interpreters = jobs.interpreters(wanted)
         self.images = {} if self.request.dry_run else jobs.image_paths(toolchains.values())
-        order = self.order
+        context = self.context
         for plan in planned:
             if (toolchain := toolchains.get(plan.cuda)) is None:
                 continue
             for python in wanted:
                 found = None if toolchain.prefix else interpreters[python]
-                made = jobs.make_job(order, plan, toolchain, python, found, caller)
+                made = jobs.make_job(context, plan, toolchain, python, found, caller)
                 if self.request.shares is None and not toolchain.prefix:
                     asked = dataclasses.replace(self.request, shares=True)  # noqa: TID251 - a request
-                    divided = jobs.make_job(replace(order, request=asked), plan, toolchain, python, found, caller)
+                    divided = jobs.make_job(replace(context, request=asked), plan, toolchain, python, found, caller)
                     made = self._chosen(made, divided)
                 self.jobs.append(made)
         log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
@@ -139,7 +141,8 @@ class Steps:
             [self._machine(each) for each in table.for_],
             table.cuda,
             table.plan,
-            torch=self._torch(),
+            # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
+            torch=torch_release((*table.requires, *self.project.requires)),
             built_on=None if elsewhere else fleet.cpu_here(),
         )
         self.unserved = made.unserved
@@ -151,10 +154,6 @@ class Steps:
             raise UsageError(f"no wheel can serve these machines: {reasons}", hint=hint)
         self._choose_names([job.cuda for job in planned])
         return planned
-
-    def _torch(self) -> str | None:
-        """The release that will compile it, as far as its requirements tell: it refuses what it does not know."""
-        return torch_release((*self.table.requires, *self.project.requires))
 
     def _machine(self, name: str) -> str:
         """A fleet file is named from where the configuration is, as every file in one is."""
@@ -190,28 +189,25 @@ class Steps:
                 errors[plan.cuda] = error
         if not found:
             raise next(iter(errors.values()))
-        self.failed = [
-            _without_toolchain(plan, python, errors[plan.cuda])
-            for plan in planned
-            for python in pythons
-            if plan.cuda in errors
-        ]
+        for plan in [each for each in planned if each.cuda in errors]:
+            problem = Problem(phase="toolchain", what=errors[plan.cuda].message, hint=errors[plan.cuda].hint)
+            for python in pythons:
+                answer = bare_answer(jobs.job_name(plan.cuda, python), plan, python, "failed")
+                self.failed.append(JobResult(answer=answer, problem=problem))
         return found
 
     def _toolkit(self, cuda: str) -> ToolchainRequest:
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
         extra = ["torch"] if self.project.backend == "torch" else []
-        if (
-            self.request.fit
-        ):  # whole toolkits have it, and with it CUB includes more: code of the wheel that it must fit
+        if self.request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
             extra.append("nvtx")
         version = named[0] if named else cuda  # as requested: a patch release is kept
         return toolkit_from(self.request, version, (*self.table.components, *extra))
 
-    def _chosen(self, whole: Job, divided: Job) -> Job:
+    def _chosen(self, whole: DecidedJob, divided: DecidedJob) -> DecidedJob:
         """The job by shares, where the cache has most of them."""
-        parts = shares.of_plan(whole.plan)
-        kept = [each.name for each in parts if shares.cached_share(each, divided, self.order)]
+        parts = shares.shares_of_plan(whole.plan)
+        kept = [each.name for each in parts if shares.cached_share(each, divided, self.context)]
         choice = shares.choose_here(self.request, [each.name for each in parts], kept)
         if not choice.by_shares:
             return whole
@@ -219,7 +215,7 @@ class Steps:
         return replace(divided, notes=(*divided.notes, *choice.findings))
 
     def foreseen(self) -> tuple[JobResult, ...]:
-        return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
+        return (*(JobResult(answer=job_answer(job, "planned"), job=job) for job in self.jobs), *self.failed)
 
     def make_output(self) -> None:
         output = self.request.output
@@ -232,17 +228,23 @@ class Steps:
     def execute(self) -> tuple[JobResult, ...]:
         """For each CUDA version the oldest Python first: its wheel may serve the others."""
         self.make_output()
-        first: dict[str, Job] = {}
+        first: dict[str, DecidedJob] = {}
         for job in self.jobs:
             first.setdefault(job.cuda, job)
         done = self._together(list(first.values()))
         rest = [job for job in self.jobs if job.id not in done]
-        served = {job.id: result for job in rest if (result := _served(job, done[first[job.cuda].id]))}
+        served = {}
+        for job in rest:
+            wheel = done[first[job.cuda].id].answer.wheel
+            if wheel and jobs.serves(wheel.file.name, job.python):
+                reason = f"{wheel.file.name} serves Python {job.python} too"
+                answer = replace(job_answer(job, "skipped"), reason=reason, wheel=wheel)
+                served[job.id] = JobResult(answer=answer, job=job)
         done |= served
         done |= self._together([job for job in rest if job.id not in served])
         return (*(done[job.id] for job in self.jobs), *self.failed)
 
-    def _together(self, wanted: Sequence[Job]) -> dict[str, JobResult]:
+    def _together(self, wanted: Sequence[DecidedJob]) -> dict[str, JobResult]:
         if self.request.at_once <= 1 or len(wanted) <= 1:
             return {job.id: self.one(job) for job in wanted}
         with ThreadPoolExecutor(self.request.at_once) as pool:
@@ -254,7 +256,7 @@ class Steps:
                     workspace.end_leftovers(job.folder)
                 raise
 
-    def requirements(self, job: Job) -> PackageSource:
+    def requirements(self, job: DecidedJob) -> PackageSource:
         """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
         request, toolkit = self.request, job.toolchain.toolkit
         supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
@@ -263,31 +265,18 @@ class Steps:
             return PackageSource(supply=supply, locked=there)
         return PackageSource(supply=supply, kept=request.lock is not None)
 
-    def one(self, job: Job) -> JobResult:
-        order = self.order
+    def one(self, job: DecidedJob) -> JobResult:
+        context = self.context
         log.info("%s: started", job.id)
-        build = shares.built if self.request.shares or job.id in self.divided else run.build_job
-        with run.execute_job(job, order, self.requirements(job), build) as done:
-            made = finishing.finished(order, job, done, self.placed)
+        build = shares.build_by_shares if self.request.shares or job.id in self.divided else job_run.build_job
+        with job_run.execute_job(job, context, self.requirements(job), build) as done:
+            made = job_run.finish_job(context, job, done, self.placed)
         if self.request.lock and done.requirements:
             used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
             lock.update(self.request.lock, used)
-        took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
-        log.info("%s: %s%s", job.id, made.outcome, took)
+        took = "" if made.answer.outcome == "resumed" else f" in {made.answer.seconds:.0f} s"
+        log.info("%s: %s%s", job.id, made.answer.outcome, took)
         return made
-
-
-def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
-    problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
-    return JobResult(id=jobs.job_name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
-
-
-def _served(job: Job, first: JobResult) -> JobResult | None:
-    """The wheel of another Python, where it can be installed for this one."""
-    if first.wheel is None or not jobs.serves(first.wheel.path.name, job.python):
-        return None
-    reason = f"{first.wheel.path.name} serves Python {job.python} too"
-    return replace(finishing.begun(job, "skipped"), reason=reason, wheel=first.wheel)
 
 
 def _refuse_unwritable(folder: Path) -> None:

@@ -11,8 +11,7 @@ from msgspec import Struct, field
 from packaging.requirements import InvalidRequirement
 
 from cuwheel.errors import UnknownNameError, UsageError
-from cuwheel.facts import services, toolkits
-from cuwheel.facts.spellings import table
+from cuwheel.facts import services, spellings, toolkits
 from cuwheel.support import wording
 from cuwheel.verdicts.planning.plan import Wishes
 from cuwheel.wheel.requirements import checked
@@ -64,17 +63,13 @@ class GuardTable(Struct, frozen=True, kw_only=True):
     message: str = ""  # what to install instead, in the package's own words
 
 
-class CheckTable(Struct, frozen=True, kw_only=True):
-    """`[[verify.check]]`: exactly one of `command`, `python` and `import_`.
+class CheckTerms(Struct, frozen=True, kw_only=True):
+    """What a check must do, and where it can.
 
     `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
     `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere the check is skipped and listed as such.
     """
 
-    name: str = ""
-    import_: str | None = None
-    command: str | None = None
-    python: str | None = None
     expect: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
     status: int = 0
@@ -82,9 +77,18 @@ class CheckTable(Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     gpu: bool = False
     capabilities: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class CheckTable(CheckTerms, frozen=True, kw_only=True):
+    """`[[verify.check]]`: exactly one of `command`, `python` and `import_`."""
+
+    name: str = ""
+    import_: str | None = None
+    command: str | None = None
+    python: str | None = None
     timeout: float = 120.0
     memory: str = "8 GB"
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 class VerifyTable(Struct, frozen=True, kw_only=True):
@@ -154,6 +158,7 @@ class Table(Struct, frozen=True, kw_only=True):
     merge: bool = False  # the wheels of all CUDA versions as one, where they differ in added libraries alone
     variants: bool = False  # variant wheels of them too, for installers that choose by GPU and driver
     cache: bool = False
+    cache_limit: str = ""  # of all that is kept on this machine: what `cuwheel cache --prune` leaves, such as 50GB
     timeout: float = 7200.0  # seconds, of one job
     plan: Wishes = field(default_factory=Wishes)  # as the options of `cuwheel plan`
     gate: GateTable = field(default_factory=GateTable)
@@ -166,7 +171,7 @@ class Table(Struct, frozen=True, kw_only=True):
 # Texts with `{placeholders}`, as a configuration has them.
 
 PLACEHOLDERS = (
-    *(f"archs.{each}" for each in table.NAMES),
+    *(f"archs.{each}" for each in spellings.NAMES),
     "cuda",
     "cuda_digits",
     "toolkit",
@@ -257,6 +262,8 @@ def problems_of_table(table: Table) -> Iterator[str]:
         yield f"python-tag: {table.python_tag!r} is not a tag such as py3-none"
     if table.label and not VERSION_LABEL.fullmatch(table.label):
         yield f"label: {table.label!r} is not a label of a version: lower-case letters, digits and dots, such as 42.1"
+    if table.cache_limit and not wording.read_size(table.cache_limit):
+        yield f"cache-limit: {table.cache_limit!r} is not a size, such as 50GB"
     if PurePath(table.subdirectory).anchor or ".." in PurePath(table.subdirectory).parts:
         yield f"subdirectory: {table.subdirectory!r} is outside the source"
     if table.merge and table.naming not in (None, "none"):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec import Struct, field
 
-from cuwheel.building.recipes import Recipe
+from cuwheel.building.answer import Build, Job, Listed, Phase
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import GateTable, Table
-from cuwheel.changes.stamp.variants import VariantSet
-from cuwheel.device_code.libraries import Survey
 from cuwheel.facts.arch import Arch
 from cuwheel.network.venvs import Python
 from cuwheel.support.finding import Finding
@@ -55,7 +53,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     sha256: str = ""
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class DecidedJob(Struct, frozen=True, kw_only=True):
     """One wheel to build: decided, and nothing done yet.
 
     `python` is the minor version. `interpreter` is None where it is in a container, and found there. `folder`: where it
@@ -76,7 +74,7 @@ class Job(Struct, frozen=True, kw_only=True):
     subdirectory: str = ""
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
-    module_ids: dict[str, str] = field(default_factory=dict)  # of files, by path or name: see grafting.module_ids
+    module_ids: dict[str, str] = field(default_factory=dict)  # of files, by path or name: see graft/subject.py
     links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
     notes: tuple[Finding, ...] = ()
     key: str = ""  # of everything that goes in: the same key gives the same wheel
@@ -94,14 +92,6 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def environ(self) -> dict[str, str]:
         return {each.name: each.value for each in self.settings}
-
-
-class Phase(Struct, frozen=True, kw_only=True):
-    """`began`: seconds since the job began."""
-
-    name: str
-    began: float
-    seconds: float
 
 
 class Cached(Struct, frozen=True, kw_only=True):
@@ -163,16 +153,6 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     record: Record | None = None
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    """Unplanned device code that is accepted: it came from an archive of the toolkit, or is allowed."""
-
-    library: str
-    archs: tuple[Arch, ...]
-    containers: int
-    bytes: int
-    origin: str  # `libcudadevrt.a`, or the word of `allow` that names it
-
-
 class GateResult(Struct, frozen=True, kw_only=True):
     """`succeeded`: whether the wheel may leave the build. With `enabled = false` it always may."""
 
@@ -195,85 +175,25 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 
-# What became of a build: frozen values that the report shows.
-
-# `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
-# why. `planned`: a dry run.
-Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
-
-
-class MadeWheel(Struct, frozen=True, kw_only=True):
-    """A wheel in its place. `planned`: the architectures that it was to have, machine code and PTX."""
-
-    survey: Survey
-    sha256: str
-    planned: tuple[str, ...]
-
-    @property
-    def path(self) -> Path:
-        return Path(self.survey.target)
+# What became of a build.
 
 
 class JobResult(Struct, frozen=True, kw_only=True):
-    """What became of one wheel. `job` is None where there was no toolchain to make one for.
+    """What became of one wheel: the answer, and what tells why it failed.
 
-    `listed`: unplanned device code that was accepted. `problem`: why there is no wheel.
+    `job` is None where there was no toolchain to make one for. `problem`: why there is no wheel.
     """
 
-    id: str
-    python: str
-    plan: plan_values.Job
-    outcome: Outcome
-    job: Job | None = None
-    reason: str = ""
+    answer: Job
+    job: DecidedJob | None = None
     built: Built | None = None
     record: Record | None = None
-    phases: tuple[Phase, ...] = ()
-    seconds: float = 0.0
-    wheel: MadeWheel | None = None
-    listed: tuple[Listed, ...] = ()
-    findings: tuple[Finding, ...] = ()
     problem: Problem | None = None
 
 
-class MergedWheel(Struct, frozen=True, kw_only=True):
-    """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
-
-    jobs: tuple[str, ...]
-    wheel: MadeWheel | None = None
-    reason: str = ""
-    findings: tuple[Finding, ...] = ()
-
-
-class MadeVariants(Struct, frozen=True, kw_only=True):
-    """With `--variants`: what was written of all wheels together; if that failed, `reason` says why."""
-
-    sets: tuple[VariantSet, ...] = ()
-    reason: str = ""
-    findings: tuple[Finding, ...] = ()
-
-
-class WorkerSpan(Struct, frozen=True, kw_only=True):
-    """What a worker of a cluster did, in seconds since the build began."""
-
-    worker: str
-    name: str
-    began: float
-    ended: float
-    failed: bool = False
-
-
 class BuildResult(Struct, frozen=True, kw_only=True):
-    """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
+    """A build's answer, and its jobs in the same order; `context`: what they shared."""
 
-    order: BuildContext
-    configuration: Path | None
-    recipe: Recipe | None
+    answer: Build
+    context: BuildContext
     jobs: tuple[JobResult, ...]
-    merged: tuple[MergedWheel, ...]
-    variants: MadeVariants
-    unserved: tuple[plan_values.NotServed, ...]
-    findings: tuple[Finding, ...]
-    began: str
-    seconds: float
-    spans: tuple[WorkerSpan, ...] = ()

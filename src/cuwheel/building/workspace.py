@@ -21,8 +21,8 @@ from cuwheel.building import tables
 from cuwheel.building.tables import Table
 from cuwheel.building.values import Built
 from cuwheel.errors import UnreadableError
-from cuwheel.facts.spellings import table as spellings
-from cuwheel.machine.resources import Share
+from cuwheel.facts import spellings
+from cuwheel.machine.system import Share
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, log, system_calls
 from cuwheel.toolchains import store as store_
@@ -113,9 +113,17 @@ def job_settings(given: VariableInputs) -> tuple[Setting, ...]:
 
 def _base(given: VariableInputs) -> dict[str, str]:
     folder, toolchain = given.folder, given.toolchain
-    made = _passed(given.caller, given.table.pass_through) | _FIXED
+    kept = {}
+    for name, value in given.caller.items():
+        asked = any(fnmatch.fnmatchcase(name, each) for each in given.table.pass_through)
+        usual = any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
+        if asked or (usual and not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)):
+            kept[name] = value
+    made = kept | _FIXED
     if not toolchain.prefix:  # an image has no part in the user's home
-        made = _at_home(given.caller) | made
+        home = given.caller.get("HOME")
+        places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
+        made = {name: str(place) for name, place in places.items() if place.exists()} | made
     made.setdefault("SOURCE_DATE_EPOCH", str(given.epoch))
     made |= {
         MARK: str(folder),
@@ -129,26 +137,14 @@ def _base(given: VariableInputs) -> dict[str, str]:
         "CARGO_BUILD_JOBS": str(given.share.jobs),
     }
     made["PATH"] = os.pathsep.join((str(folder / "bin"), *given.path))
-    made |= {name: toolchain.root for part, names in _PARTS.items() if part in _parts(toolchain) for name in names}
+    made |= {
+        name: toolchain.root for part, names in _PARTS.items() if part in toolchain.toolkit.components for name in names
+    }
     if compiler := toolchain.host_compiler:
         made |= dict(_compilers(compiler))
     made = toolchain_settings.apply_settings(toolchain.settings, made)
     made["PATH"] = f"{venvs.interpreter(folder / 'venv').parent}{os.pathsep}{made['PATH']}"
     return made
-
-
-def _parts(toolchain: Toolchain) -> tuple[str, ...]:
-    return toolchain.toolkit.components
-
-
-def _passed(caller: Mapping[str, str], wanted: tuple[str, ...]) -> dict[str, str]:
-    kept = {}
-    for name, value in caller.items():
-        asked = any(fnmatch.fnmatchcase(name, each) for each in wanted)
-        usual = any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
-        if asked or (usual and not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)):
-            kept[name] = value
-    return kept
 
 
 def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
@@ -165,12 +161,6 @@ def passed_names(names: Iterable[str]) -> frozenset[str]:
         for name in names
         if name != "SOURCE_DATE_EPOCH" and any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
     )
-
-
-def _at_home(caller: Mapping[str, str]) -> dict[str, str]:
-    home = caller.get("HOME")
-    places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
-    return {name: str(place) for name, place in places.items() if place.exists()}
 
 
 def _compilers(compiler: HostCompiler) -> Iterator[tuple[str, str]]:
@@ -282,7 +272,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def clean(folder: Path) -> None:
+def clean_folder(folder: Path) -> None:
     """Nothing of an earlier run but its logs and its result."""
     try:
         for name in _WORK:
@@ -307,7 +297,7 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def release(folder: Path) -> None:
+def release_folder(folder: Path) -> None:
     """After success: the sources and the environment take space, and can be had again."""
     for name in ("src", "venv", "home", "tmp", "work", "out"):
         with contextlib.suppress(OSError):

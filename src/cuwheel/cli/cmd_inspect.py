@@ -1,75 +1,120 @@
+"""`inspect`, `kernels` and `compare`: what is in a binary."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import option_values, places
+from cuwheel.cli import places
+from cuwheel.cli.common import HTML, PLATFORM
+from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-    from pathlib import Path
+    from argparse import Namespace
 
     from cuwheel.report.answer import Answer
-    from cuwheel.report.inspect import Inspect
 
-EXAMPLES = """\
+_TARGET = Option(
+    "TARGET",
+    "a wheel or its facts file, a library, executable, object, archive, .fatbin, .cubin, .ptx or folder; "
+    "the name of an installed distribution; or name==version",
+)
+_WHERE = (Option("--env FOLDER", "the Python environment to look in", places.packages), PLATFORM)
+
+
+_NO_KERNELS = Option(
+    "--no-kernels", "do not compare kernels (faster for large libraries)", field="with_kernels", gives=False
+)
+
+
+def _inspect(args: Namespace) -> Answer:
+    from cuwheel import api
+
+    where = {"env": args.env, "platform": args.platform}
+    if args.kernels is not None:
+        return api.kernels(args.target, args.kernels or None, **where)
+    if args.against is not None:
+        return api.compare(args.target, args.against, kernels=args.with_kernels, **where)
+    return api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
+
+
+INSPECT = Command(
+    """\
   cuwheel inspect bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl
   cuwheel inspect libfoo.so --verbose      parts, dependencies, registration
   cuwheel inspect torch --env .venv        an installed distribution
   cuwheel inspect jaxmg==1.1.1             downloaded from your index
   cuwheel inspect . --html report.html     a folder, as a page
-  cuwheel inspect kernel.cubin --json --entries
+  cuwheel inspect libfoo.so --kernels gemm where kernels are, and are missing
+  cuwheel inspect old.whl --against new.whl
 
-exit status: 0 everything was read, 1 something is damaged"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_target(parser)
-    parser.add_argument("--entries", action="store_true", help="list every entry of every container (with --json)")
-    parser.add_argument("--whole", action="store_true", help="search every byte for hidden device code")
-    add_html(parser)
-
-
-def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        help="a wheel or its facts file, a library, executable, object, archive, .fatbin, .cubin, .ptx or folder; "
-        "the name of an installed distribution; or name==version",
-    )
-    add_where(parser)
-
-
-def add_where(parser: argparse.ArgumentParser, env: Callable[[str], Path] = places.packages) -> None:
-    parser.add_argument("--env", metavar="FOLDER", type=env, help="the Python environment to look in")
-    parser.add_argument(
-        "--platform",
-        metavar="TAG",
-        type=option_values.platform,
-        help="with name==version: the platform of the wheel, such as win_amd64",
-    )
+exit status: 0 everything was read, 1 something is damaged""",
+    (
+        _TARGET,
+        *_WHERE,
+        HTML,
+        group(
+            "in detail",
+            Option("--entries", "list every entry of every container (with --json)", of=("",)),
+            Option("--whole", "search every byte for hidden device code", of=("",)),
+            more=True,
+        ),
+        group(
+            "instead",
+            Option(
+                "--kernels [NAME]",
+                "which kernels are in which cubin; those whose name contains NAME or matches it (* and ?)",
+                gives="",
+            ),
+            Option("--against OTHER", "compare with this one: what an architecture, or a change, costs in bytes"),
+            _NO_KERNELS._replace(of=("--against",)),
+        ),
+    ),
+    _inspect,
+    ways=("--kernels", "--against"),
+)
 
 
-def add_html(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--html", metavar="FILE", type=places.new_file, help="also write the report as one self-contained page"
-    )
-
-
-def refuse_conflicts(_args: argparse.Namespace) -> None:
-    """All options go together."""
-
-
-def run(args: argparse.Namespace) -> Inspect:
+def _kernels(args: Namespace) -> Answer:
     from cuwheel import api
 
-    answer = api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
-    write_html(answer, args)
-    return answer
+    return api.kernels(args.target, args.pattern, env=args.env, platform=args.platform)
 
 
-def write_html(answer: Answer, args: argparse.Namespace) -> None:
-    if args.html:
-        from cuwheel.report import html
+KERNELS = Command(
+    """\
+  cuwheel kernels libfoo.so                  how many, for which architectures
+  cuwheel kernels libfoo.so gemm             those whose name contains gemm
+  cuwheel kernels libfoo.so 'kDequant*half'  those whose name matches
+  cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is and where missing
 
-        html.save(answer, args.html)
+exit status: 0 found, 1 no kernel has that name""",
+    (
+        _TARGET,
+        *_WHERE,
+        Option("[NAME]", "part of a kernel's name, mangled or plain; * and ? match any text", field="pattern"),
+        HTML,
+    ),
+    _kernels,
+)
+
+
+def _compare(args: Namespace) -> Answer:
+    from cuwheel import api
+
+    return api.compare(args.before, args.after, env=args.env, platform=args.platform, kernels=args.with_kernels)
+
+
+COMPARE = Command(
+    """\
+  cuwheel compare without_sm87.whl with_sm87.whl     what an architecture costs
+  cuwheel compare bitsandbytes==0.49.2 bitsandbytes==0.50.2
+  cuwheel compare old/libfoo.so new/libfoo.so --json""",
+    (
+        Option("A", "a wheel, library, folder, distribution or name==version", field="before"),
+        Option("B", "what to compare it with", field="after"),
+        *_WHERE,
+        _NO_KERNELS,
+        HTML,
+    ),
+    _compare,
+)

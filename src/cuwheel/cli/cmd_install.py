@@ -2,16 +2,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import cmd_find, names, option_values, places
-from cuwheel.cli.shared_options import request_of
+from cuwheel.cli import places, values
+from cuwheel.cli.cmd_find import CONFLICTS, DETAILS, MACHINES, NAME, PLACES
+from cuwheel.cli.common import HTML, INDEX, refinement
+from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
+    from argparse import Namespace
+    from collections.abc import Iterator
 
-    from cuwheel.report.install import Install
+    from cuwheel.report.answer import Answer
 
-EXAMPLES = """\
+
+def _refuse(args: Namespace) -> Iterator[UsageError]:
+    if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
+        yield UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
+    elif args.lock and (args.locked or args.on or args.env):
+        yield UsageError("--lock is for the machines of its fleet file: it cannot be used with --locked, --on or --env")
+
+
+def _install(args: Namespace) -> Answer:
+    from cuwheel import api
+    from cuwheel.delivery.request import InstallRequest
+
+    if args.undo:
+        return api.install_undo(args.env)
+    return api.install(request_of(InstallRequest, args, refine=refinement(args)))
+
+
+INSTALL = Command(
+    """\
   cuwheel install bitsandbytes --dry-run     what would change, nothing more
   cuwheel install bitsandbytes               into the active environment
   cuwheel install 'foo>=2' --env .venv --index https://wheels.example.com/simple
@@ -21,111 +42,73 @@ EXAMPLES = """\
 It installs what `cuwheel find` puts first, by exact address and hash, imports
 it as `cuwheel verify` does, and puts the environment back if that fails.
 
-exit status: 0 installed, 1 nothing runs, a change was refused, or it was put
-back"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    cmd_find.add_arguments(parser, optional=True)
-    parser.add_argument(
-        "-r",
-        "--requirement",
-        dest="requirements",
-        metavar="FILE",
-        type=places.file,
-        help="all that a requirements file lists: its packages with CUDA code are judged together",
-    )
-    group = parser.add_argument_group("what may change")
-    group.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
-    group.add_argument(
-        "--allow",
-        metavar="NAMES",
-        type=option_values.each(option_values.distribution),
-        action="append",
-        default=[],
-        help="installed packages that may be replaced, such as torch; repeatable, or with commas",
-    )
-    group.add_argument(
-        "--pin",
-        metavar="WHERE",
-        type=names.pin,
-        action="append",
-        default=[],
-        help="write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
-    )
-    group.add_argument(
-        "--signers",
-        metavar="FILE",
-        type=places.file,
-        help="install only files of an index that one of these signed (ssh-keygen's ALLOWED SIGNERS)",
-    )
-    group.add_argument("--slim", action="store_true", help="cut device code that this GPU never loads, on the way in")
-    _add_fallbacks(parser)
-    _add_fleet(parser)
-    group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
-
-
-def _add_fallbacks(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "where no wheel of the newest release runs",
-        "An older release is taken, else one is built from source for this machine,\nelse a build for the CPU.",
-    )
-    group.add_argument("--no-older", action="store_true", help="do not take an older release")
-    group.add_argument("--any-version", action="store_true", help="also take versions other than those asked for")
-    group.add_argument("--wheel-only", action="store_true", help="build nothing")
-    group.add_argument("--no-cpu", action="store_true", help="do not take a build for the CPU")
-
-
-def _add_fleet(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("for a fleet")
-    group.add_argument(
-        "--lock", metavar="FLEET", type=names.fleet, help="write what each machine of a fleet file installs to a lock"
-    )
-    group.add_argument(
-        "-o", "--output", metavar="FILE", type=places.new_file, help="the lock to write (default: install.lock)"
-    )
-    group.add_argument(
-        "--locked",
-        metavar="FILE",
-        type=places.file,
-        nargs="?",
-        const="install.lock",
-        help="install this machine's part of a lock (default: install.lock)",
-    )
-    group.add_argument(
-        "--download",
-        metavar="FOLDER",
-        type=places.new_folder,
-        help="fetch all files of the lock into one folder, for --locked --no-index --find-links FOLDER",
-    )
-
-
-def refuse_conflicts(args: argparse.Namespace) -> None:
-    cmd_find.refuse_conflicts(args)
-    if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
-        raise UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
-    if args.undo:
-        return
-    if not (args.wanted or args.requirements or args.locked):
-        raise UsageError("no package to install was given", hint="cuwheel install NAME")
-    if sum(map(bool, (args.wanted, args.requirements, args.locked))) > 1:
-        raise UsageError("a package, a requirements file and a lock cannot be combined")
-    if args.lock and (args.locked or args.on or args.env):
-        raise UsageError("--lock is for the machines of its fleet file: it cannot be used with --locked, --on or --env")
-    if (args.output and not args.lock) or (args.download and not (args.lock or args.locked)):
-        raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock fleet.toml")
-
-
-def run(args: argparse.Namespace) -> Install:
-    from cuwheel import api
-    from cuwheel.cli.cmd_inspect import write_html
-    from cuwheel.delivery.request import InstallRequest
-
-    if args.undo:
-        return api.install_undo(args.env)
-    given = cmd_find.fields_of(args)
-    allowed = option_values.all_parts(args.allow)
-    request = request_of(InstallRequest, args, **{**given, "allow": allowed})
-    answer = api.install(request)
-    write_html(answer, args)
-    return answer
+exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
+    (
+        NAME._replace(spelled="[NAME]"),
+        *MACHINES,
+        INDEX,
+        PLACES,
+        HTML,
+        DETAILS,
+        Option(
+            "-r --requirement FILE",
+            "what a requirements file lists, judged together",
+            places.file,
+            field="requirements",
+        ),
+        Option("--dry-run", "show what would change, and change nothing"),
+        Option(
+            "--allow NAMES",
+            "packages that may be replaced: torch,triton",
+            values.distributions,
+            many=True,
+        ),
+        Option("--undo", "put the environment back as it was before"),
+        group(
+            "settings, signatures and size",
+            Option(
+                "--pin WHERE",
+                "write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
+                values.pin,
+                many=True,
+            ),
+            Option(
+                "--signers FILE",
+                "install only files of an index that one of these signed (ssh-keygen's ALLOWED SIGNERS)",
+                places.file,
+            ),
+            Option("--slim", "cut device code that this GPU never loads, on the way in"),
+            more=True,
+        ),
+        group(
+            "where no wheel of the newest release runs",
+            Option("--no-older", "do not take an older release"),
+            Option("--any-version", "also take versions other than those asked for"),
+            Option("--wheel-only", "build nothing"),
+            Option("--no-cpu", "do not take a build for the CPU"),
+            about="An older release is taken, else one is built from source for this machine,\n"
+            "else a build for the CPU.",
+            more=True,
+        ),
+        group(
+            "for a fleet",
+            Option("--lock FLEET", "write what each machine of a fleet file installs to a lock", values.fleet),
+            Option("-o --output FILE", "the lock to write (default: install.lock)", places.new_file),
+            Option(
+                "--locked [FILE]",
+                "install this machine's part of a lock (default: install.lock)",
+                places.file,
+                gives="install.lock",
+            ),
+            Option(
+                "--download FOLDER",
+                "fetch all files of the lock into one folder, for --locked --no-index --find-links FOLDER",
+                places.new_folder,
+            ),
+            more=True,
+        ),
+    ),
+    _install,
+    conflicts=CONFLICTS,
+    refuse=_refuse,
+)

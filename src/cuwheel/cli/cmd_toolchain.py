@@ -1,16 +1,70 @@
+"""`toolchain` and `cache`: toolkits, and all else that is kept on this machine."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import option_values, places, shared_options
+from cuwheel.cli import places, values
+from cuwheel.cli.common import COMPONENTS, LOCK, LOCKED, PROVIDERS, TOOLKIT_PLACES, TWO_LOCKS
+from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
+    from argparse import Namespace
+    from collections.abc import Iterator
 
-    from cuwheel.report.toolchain import Toolchain
+    from cuwheel.report.answer import Answer
 
-EXAMPLES = """\
+_ACTIONS = {
+    "install": "install a toolkit, from the first provider that has it",
+    "list": "list the toolkits that are installed",
+    "env": "print the variables that lead build systems to a toolkit",
+    "verify": "compile and link for every architecture of a toolkit",
+    "fetch": "bring a toolkit's files into a folder, for another machine",
+    "remove": "remove toolkits, or their downloads",
+}
+_CHOOSE = ("install", "env", "verify", "fetch", "remove")
+_GET = ("install", "fetch")
+
+
+def _refuse(args: Namespace) -> Iterator[UsageError]:
+    if args.action == "remove":
+        if args.all == bool(args.version) and not (args.downloads and not args.all):
+            yield UsageError("remove needs a version or --all")
+    elif args.action == "list":
+        if args.version:
+            yield UsageError("list takes no version")
+    elif not args.version:
+        yield UsageError(f"{args.action} needs a CUDA version")
+    if args.action == "fetch" and not args.to:
+        yield UsageError("fetch needs --to FOLDER")
+
+
+def _toolchain(args: Namespace) -> Answer:
+    from cuwheel import api
+    from cuwheel.toolchains.request import ToolchainRequest
+
+    if args.action == "list":
+        return api.toolchain_list(cache=args.cache)
+    if args.action == "remove":
+        return api.toolchain_remove(
+            args.version,
+            components=args.components,
+            providers=args.providers,
+            every=args.all,
+            downloads=args.downloads,
+            cache=args.cache,
+        )
+    compiler = "" if args.no_host_compiler else args.host_compiler
+    request = request_of(ToolchainRequest, args, host_compiler=compiler)
+    if args.action == "fetch":
+        return api.toolchain_fetch(request, to=args.to)
+    acts = {"install": api.toolchain, "env": api.toolchain_env, "verify": api.toolchain_verify}
+    return acts[args.action](request)
+
+
+TOOLCHAIN = Command(
+    """\
   cuwheel toolchain install 13.0               from any provider
   cuwheel toolchain install 13.0 --with cublas,cudnn --provider index
   cuwheel toolchain install 12.4 --provider redist,debian --dry-run
@@ -24,118 +78,84 @@ EXAMPLES = """\
   cuwheel toolchain remove 13.0
 
 exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
-12 no host compiler fits"""
-
-_ACTIONS = ("install", "list", "env", "verify", "fetch", "remove")
-_CHOICE = ("components", "providers", "offline")
-_SOURCES = ("redist_url", "apt_sources", "image", "upgrade")
-# Options that mean something to each action, beside --cache.
-_TAKES = {
-    "install": (*_CHOICE, *_SOURCES, "dry_run", "source", "lock", "locked", "host_compiler", "no_host_compiler"),
-    "list": (),
-    "env": ("components", "providers", "host_compiler", "no_host_compiler"),
-    "verify": ("components", "providers", "host_compiler"),
-    "fetch": (*_CHOICE, *_SOURCES, "dry_run", "to", "locked"),
-    "remove": ("components", "providers", "all", "downloads"),
-}
-_SPELLED = {"components": "--with", "providers": "--provider", "source": "--from"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
-    parser.add_argument("version", metavar="VERSION", nargs="?", help="the CUDA version: 13.0, 12.4.1, cu128")
-    shared_options.add_toolkit(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show what would be fetched, fetch nothing")
-    parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than the installed one")
-    _add_compiler(parser)
-    _add_places(parser)
-    _add_repeatable(parser)
-    removing = parser.add_argument_group("remove")
-    removing.add_argument("--all", action="store_true", help="remove every toolkit")
-    removing.add_argument(
-        "--downloads", action="store_true", help="remove all downloads; the toolkits made from them stay unless named"
-    )
-
-
-def _add_compiler(parser: argparse.ArgumentParser) -> None:
-    compiler = parser.add_argument_group("host compiler")
-    compiler.add_argument(
-        "--host-compiler", metavar="PROGRAM", type=places.program, help="use this host compiler and no other"
-    )
-    compiler.add_argument("--no-host-compiler", action="store_true", help="install even if no host compiler fits")
-
-
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("places")
-    group.add_argument(
-        "--cache", metavar="FOLDER", type=places.new_folder, help="where to keep toolkits (or CUWHEEL_CACHE)"
-    )
-    shared_options.add_sources(group)
-
-
-def _add_repeatable(parser: argparse.ArgumentParser) -> None:
-    offline = parser.add_argument_group("offline and reproducible installs")
-    offline.add_argument(
-        "--offline", action="store_true", help="do not use the network, only installed or downloaded files"
-    )
-    offline.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="where fetch puts the files")
-    offline.add_argument(
-        "--from", dest="source", metavar="PLACE", type=places.place, help="the folder that fetch filled, or its URL"
-    )
-    shared_options.add_lock(offline)
+12 no host compiler fits""",
+    (
+        Option("[VERSION]", "the CUDA version: 13.0, 12.4.1, cu128"),
+        COMPONENTS._replace(of=_CHOOSE),
+        PROVIDERS._replace(of=_CHOOSE),
+        Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
+        Option("--upgrade", "look for a newer patch release than the installed one", of=_GET),
+        group(
+            "host compiler",
+            Option(
+                "--host-compiler PROGRAM",
+                "use this host compiler and no other",
+                places.program,
+                of=("install", "env", "verify"),
+            ),
+            Option("--no-host-compiler", "install even if no host compiler fits", of=("install", "env")),
+        ),
+        group(
+            "places",
+            Option("--cache FOLDER", "where to keep toolkits (or CUWHEEL_CACHE)", places.new_folder),
+            *(place._replace(of=_GET) for place in TOOLKIT_PLACES),
+        ),
+        group(
+            "offline and reproducible installs",
+            Option("--offline", "do not use the network, only installed or downloaded files", of=_GET),
+            Option("--to FOLDER", "where fetch puts the files", places.new_folder, of=("fetch",)),
+            Option(
+                "--from PLACE",
+                "the folder that fetch filled, or its URL",
+                places.place,
+                field="fetched",
+                of=("install",),
+            ),
+            LOCK._replace(of=("install",)),
+            LOCKED._replace(of=_GET),
+        ),
+        group(
+            "remove",
+            Option("--all", "remove every toolkit", of=("remove",)),
+            Option(
+                "--downloads", "remove all downloads; the toolkits made from them stay unless named", of=("remove",)
+            ),
+        ),
+    ),
+    _toolchain,
+    actions=_ACTIONS,
+    conflicts=(TWO_LOCKS, Conflict(("--host-compiler", "--no-host-compiler"))),
+    refuse=_refuse,
+)
 
 
-def run(args: argparse.Namespace) -> Toolchain:
+def _cache(args: Namespace) -> Answer:
     from cuwheel import api
-    from cuwheel.toolchains.request import ToolchainRequest
+    from cuwheel.toolchains.request import CacheRequest
 
-    parts, named = option_values.all_parts(args.components), option_values.all_parts(args.providers)
-    if args.action == "list":
-        return api.toolchains(cache=args.cache)
-    if args.action == "remove":
-        return api.toolchain_remove(
-            args.version,
-            components=parts,
-            providers=named,
-            every=args.all,
-            downloads=args.downloads,
-            cache=args.cache,
-        )
-    request = ToolchainRequest(
-        args.version,
-        components=parts,
-        providers=named,
-        cache=args.cache,
-        host_compiler="" if args.no_host_compiler else args.host_compiler,
-        fetched=args.source,
-        **{name: getattr(args, name) for name in (*_SOURCES, "offline", "lock", "locked", "dry_run")},
-    )
-    if args.action == "fetch":
-        return api.toolchain_fetch(request, to=args.to)
-    acts = {"install": api.toolchain, "env": api.toolchain_env, "verify": api.toolchain_verify}
-    return acts[args.action](request)
+    return api.cache(request_of(CacheRequest, args))
 
 
-def refuse_conflicts(args: argparse.Namespace) -> None:
-    """Everything that is wrong with the options, at once."""
-    every = dict.fromkeys(name for names in _TAKES.values() for name in names)
-    given = [name for name in every if getattr(args, name) and name not in _TAKES[args.action]]
-    shown = [_SPELLED.get(name, "--" + name.replace("_", "-")) for name in given]
-    problems = [f"{', '.join(shown)} cannot be used with {args.action}"] if given else []
-    if args.action == "remove":
-        if args.all == bool(args.version) and not (args.downloads and not args.all):
-            problems.append("remove needs a version or --all")
-    elif args.action == "list":
-        problems += ["list takes no version"] if args.version else []
-    elif not args.version:
-        problems.append(f"{args.action} needs a CUDA version")
-    if args.action == "fetch" and not args.to:
-        problems.append("fetch needs --to FOLDER")
-    if args.source and args.locked:
-        from cuwheel.toolchains.request import TWO_LOCKS
+CACHE = Command(
+    """\
+  cuwheel cache                                    how much of each kind
+  cuwheel cache --env .venv                        and what undoing needs there
+  cuwheel cache --prune --older-than 30d --dry-run
+  cuwheel cache --prune --older-than 30d           what nobody used for a month
+  cuwheel cache --prune --most 5GB                 oldest first, until it fits
 
-        problems.append(TWO_LOCKS)
-    if args.host_compiler and args.no_host_compiler:
-        problems.append("--host-compiler and --no-host-compiler cannot be used together")
-    if problems:
-        raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")
+What an undo needs, the states of signed indexes and what a running build may
+be using are never removed.""",
+    (
+        Option("--cache FOLDER", "the folder, instead of CUWHEEL_CACHE or this user's", places.folder),
+        Option("--env FOLDER", "also show what is kept to undo changes to it", places.environment),
+        group(
+            "removing",
+            Option("--prune", "remove what is old, or too much"),
+            Option("--older-than AGE", "last used longer ago than this: 30d, 12h, 2w", values.age),
+            Option("--most SIZE", "the oldest, until at most so much is left: 5GB", values.size),
+            Option("--dry-run", "show what would be removed, remove nothing"),
+        ),
+    ),
+    _cache,
+)

@@ -1,16 +1,39 @@
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places, shared_options
-from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli import places
+from cuwheel.cli.common import HTML
+from cuwheel.cli.options import Command, Option
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
-    from cuwheel.report.trace import Traced
+    from argparse import Namespace
+    from collections.abc import Iterator
 
-EXAMPLES = """\
+    from cuwheel.report.answer import Answer
+
+
+def _refuse(args: Namespace) -> Iterator[UsageError]:
+    if args.json:
+        yield UsageError("stdout is the command's: trace has no --json", hint="cuwheel trace -o trace.json -- COMMAND")
+    if args.read and (args.command or args.keep):
+        yield UsageError("--read reports on an earlier trace and runs nothing", hint="cuwheel trace --read FOLDER")
+    if not args.read and not args.command:
+        yield UsageError("no command to trace was given", hint="cuwheel trace -- python train.py")
+
+
+def _trace(args: Namespace) -> Answer:
+    from cuwheel import api
+
+    traced = None if args.read else api.trace(args.command, keep=args.keep, cupti=args.cupti)
+    answer = traced or api.read_trace(args.read)
+    api.save_trace(answer, output=args.output, timeline=args.timeline)
+    return answer
+
+
+TRACE = Command(
+    """\
   cuwheel trace -- python train.py           what failed, or what was loaded
   cuwheel trace -o trace.json -- pytest      the same as JSON, beside the report
   cuwheel trace --html trace.html -- ./solver
@@ -25,49 +48,23 @@ Not seen: programs that are linked statically or run as another user. A program
 of CUDA 11 loads its code in private: its kernels are seen and, with a driver
 for CUDA 12.9 or later, that a load failed; its containers are not.
 
-exit status: the command's own; 128+n if signal n ended it"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cuwheel trace [options] -- COMMAND ..."
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
-    parser.add_argument("-o", "--output", metavar="FILE", type=places.new_file, help="write the answer as JSON too")
-    parser.add_argument(
-        "--trace", dest="timeline", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome"
-    )
-    add_html(parser)
-    parser.add_argument(
-        "--cupti",
-        metavar="LIBRARY",
-        nargs="?",
-        const=True,
-        default=False,
-        type=places.file,
-        help="also use NVIDIA's profiling library (the one found): names kernels that CUDA 12's runtime refuses, and "
-        "measures how long kernels run",
-    )
-    parser.add_argument("--keep", metavar="FOLDER", type=places.new_folder, help="keep what the processes write here")
-    parser.add_argument("--read", metavar="FOLDER", type=places.folder, help="report on what --keep kept; runs nothing")
-
-
-def refuse_conflicts(args: argparse.Namespace) -> None:
-    command = shared_options.command(args)
-    if args.json:
-        raise UsageError("stdout is the command's: trace has no --json", hint="cuwheel trace -o trace.json -- COMMAND")
-    if args.read and (command or args.keep):
-        raise UsageError("--read reports on an earlier trace and runs nothing", hint="cuwheel trace --read FOLDER")
-    if not args.read and not command:
-        raise UsageError("no command to trace was given", hint="cuwheel trace -- python train.py")
-
-
-def run(args: argparse.Namespace) -> Traced:
-    from cuwheel import api
-
-    answer = (
-        api.read_trace(args.read)
-        if args.read
-        else api.trace(shared_options.command(args), keep=args.keep, cupti=args.cupti)
-    )
-    api.save_trace(answer, output=args.output, timeline=args.timeline)
-    write_html(answer, args)
-    return answer
+exit status: the command's own; 128+n if signal n ended it""",
+    (
+        Option("COMMAND ...", "the program and its arguments"),
+        Option("-o --output FILE", "write the answer as JSON too", places.new_file),
+        Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file, field="timeline"),
+        HTML,
+        Option(
+            "--cupti [LIBRARY]",
+            "also use NVIDIA's profiling library (the one found): names kernels that CUDA 12's runtime refuses, and "
+            "measures how long kernels run",
+            places.file,
+            default=False,
+        ),
+        Option("--keep FOLDER", "keep what the processes write here", places.new_folder),
+        Option("--read FOLDER", "report on what --keep kept; runs nothing", places.folder),
+    ),
+    _trace,
+    refuse=_refuse,
+    usage="cuwheel trace [options] -- COMMAND ...",
+)

@@ -1,23 +1,22 @@
-"""What all verbs share: dispatch, common options, help, completion, and printing the report."""
+"""What all verbs share: dispatch, help, completion, and printing the report."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import os
 import sys
 import typing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
-from cuwheel.support.verbs import VERBS
+from cuwheel.support.verbs import FAMILIES, SECTIONS, SHOWN, VERBS
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
-    from types import ModuleType
-    from typing import NoReturn
 
+    from cuwheel.cli.options import Command
     from cuwheel.report.answer import Answer
 
 VERBOSE_FLAGS = {"-v", "--verbose"}
@@ -35,96 +34,45 @@ start here:
   you run a fleet of GPU machines        cuwheel check torch --on fleet.toml"""
 
 _EPILOGUE = """\
-`cuwheel VERB --help` shows the options of a verb. Shell completion:
-  eval "$(cuwheel completion bash)"       (or zsh, tcsh)"""
+`cuwheel VERB --help` shows its options. eval "$(cuwheel completion bash)"
+completes them in this shell (or zsh, tcsh)."""
 
 
-class Verb(Protocol):
-    """What a module `cmd_<verb>` holds; it is imported only when the verb is called."""
-
-    EXAMPLES: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def refuse_conflicts(self, args: argparse.Namespace) -> None:
-        """Raise UsageError where options do not go together. Values that are wrong are there as text."""
-
-    def run(self, args: argparse.Namespace) -> Answer: ...
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises instead of exiting, so that there is one catch and one place that sets the status.
-
-    A bad value does not stop it: `problems` has all of them, and its text stands in for the value.
-    """
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own signature
-        self.problems: list[UsageError] = []
-        return super().parse_args(args, namespace)
-
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:  # noqa: ANN401 - as the type has it
-        try:
-            return super()._get_value(action, arg_string)
-        except UsageError as error:
-            self._note(action, error)
-            return arg_string
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
-        if action.choices is not None and value not in action.choices:
-            from cuwheel.cli import option_values
-            from cuwheel.support import wording
-
-            one_of = ", ".join(map(str, action.choices))
-            near = wording.nearest_name(value, tuple(map(str, action.choices)))
-            hint = f"did you mean {near!r}?" if near else ""
-            self._note(action, UsageError(f"{option_values.shortened(value)!r} is not one of {one_of}", hint))
-
-    def _note(self, action: argparse.Action, error: UsageError) -> None:
-        name = "/".join(action.option_strings) or str(action.metavar)
-        self.problems.append(UsageError(f"{name}: {error.message}", error.hint))
-
-    def error(self, message: str) -> NoReturn:
-        """A problem of the whole command line: an unknown option, a missing word."""
-        self.problems.append(UsageError(message))
-        raise self.refused()
-
-    def refused(self) -> UsageError:
-        from cuwheel.cli import option_values
-
-        whole = f"{self.prog} --help"
-        if len(self.problems) == 1:
-            return UsageError(self.problems[0].message, self.problems[0].hint or whole)
-        listed = "".join(f"\n  - {option_values.with_hint(each)}" for each in self.problems)
-        return UsageError(f"the command line has {len(self.problems)} problems:{listed}", whole)
-
-
-def _parsed(verb: str, module: Verb, words: Sequence[str]) -> argparse.Namespace:
-    """Every bad value, and options that do not go together, reported at once."""
-    parser = _verb_parser(verb, module)
-    args: argparse.Namespace = parser.parse_args(words)
-    try:
-        module.refuse_conflicts(args)
-    except UsageError as error:
-        if not parser.problems:
-            raise
-        parser.problems.append(error)
-    if parser.problems:
-        raise parser.refused()
-    return args
+# Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
+_TOGETHER = {
+    "kernels": "inspect",
+    "compare": "inspect",
+    "gpus": "lookup",
+    "toolkits": "lookup",
+    "cache": "toolchain",
+    "replay": "record",
+    "record_diff": "record",
+    "record_matrix": "record",
+    "trials": "lab",
+    "bench": "lab",
+}
 
 
 def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_overview())
         return EXIT_OK
+    if words[0] in FAMILIES and words[0] not in VERBS and words[1:] in (["-h"], ["--help"]):
+        sys.stdout.write(_family_help(words[0]))
+        return EXIT_OK
     if words[0] == "completion":
         sys.stdout.write(_completion(words[1:]))
         return EXIT_OK
-    module, args = understood(words)
+    if {"-h", "--help"}.isdisjoint(words):  # before the options: what checks some of them imports it too
+        _import_msgspec()
+    command, args = understood(words)
     _listen(args)
     _end_as_interrupted()
-    _import_msgspec()
-    answer = module.run(args)
+    answer = command.run(args)
+    if getattr(args, "html", None):
+        from cuwheel.report import html
+
+        html.save(answer, args.html)
     _print(answer, args)
     # `record` and `replay` end as the command did that they ran.
     status: int | None = getattr(answer, "exit_status", None)
@@ -147,17 +95,32 @@ def _import_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
-def understood(words: Sequence[str]) -> tuple[Verb, argparse.Namespace]:
-    """The verb that is meant and its options."""
-    if words[0] not in VERBS:
-        raise _unknown_verb(words[0])
-    module = verb_module(words[0])
-    return module, _parsed(words[0], module, words[1:])
+def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    """The command that is meant and its options."""
+    from cuwheel.cli import parser
+
+    first, second = words[0], words[1] if len(words) > 1 else ""
+    family = FAMILIES.get(first)
+    if family and second in family.commands:
+        name, prog, rest = family.commands[second], f"cuwheel {first} {second}", words[2:]
+    elif first in VERBS:
+        name, prog, rest = first, f"cuwheel {first}", words[1:]
+    elif family:
+        choices = " or ".join(family.commands)
+        raise UsageError(f"{first} needs {choices}", hint=f"cuwheel {first} --help")
+    else:
+        raise _unknown_verb(first)
+    command = command_of(name)
+    examples = command.examples if name == first else command.examples.replace(f"cuwheel {name} ", f"{prog} ")
+    shown = command._replace(examples=examples)
+    return command, parser.parse(prog, command.line or VERBS[name].line, shown, rest)
 
 
-def verb_module(verb: str) -> Verb:
-    module: ModuleType = importlib.import_module(f"cuwheel.cli.cmd_{verb}")
-    return module
+def command_of(verb: str) -> Command:
+    """Its module is imported only when the verb is called."""
+    module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}")
+    command: Command = getattr(module, verb.upper())
+    return command
 
 
 def _unknown_verb(word: str) -> UsageError:
@@ -165,56 +128,40 @@ def _unknown_verb(word: str) -> UsageError:
         return UsageError(f"options must come after the verb: {word}", hint="cuwheel --help")
     from cuwheel.support import wording
 
-    near = wording.nearest_name(word, (*VERBS, "completion", "help"))
+    near = wording.nearest_name(word, (*SHOWN, *VERBS, "completion", "help"))
     hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
     return UsageError(f"unknown verb {word!r}", hint=hint)
 
 
-def _verb_parser(verb: str, module: Verb) -> _Parser:
-    parser = _Parser(
-        prog=f"cuwheel {verb}",
-        description=VERBS[verb].line[0].upper() + VERBS[verb].line[1:] + ".",
-        epilog="examples:\n" + module.EXAMPLES,
-        formatter_class=_formatter,
-        allow_abbrev=False,
-    )
-    fill_verb_parser(parser, module)
-    return parser
-
-
-def fill_verb_parser(parser: argparse.ArgumentParser, module: Verb) -> None:
-    module.add_arguments(parser)
-    guard_values(parser)
-    common = parser.add_argument_group("output")
-    common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    common.add_argument("-v", "--verbose", action="store_true", help="show more, such as where each fact was found")
-    common.add_argument("-q", "--quiet", action="store_true", help="print no progress and no warnings on stderr")
-
-
-def guard_values(parser: argparse.ArgumentParser) -> None:
-    """No value is empty or holds a NUL, whatever the option's own type makes of it."""
-    from cuwheel.cli import option_values
-
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
-        if action.nargs not in (0, argparse.REMAINDER) and action.choices is None:
-            action.type = option_values.guarded(action.type, without=action.const)  # type: ignore[arg-type]
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    from cuwheel.cli.streams import terminal_width
-
-    width = min(terminal_width(), 100)
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=width)
-
-
 def _overview() -> str:
-    widest = max(map(len, VERBS))
-    verbs = "\n".join(f"  {each.name:<{widest}}  {each.line}" for each in VERBS.values())
-    return f"{_INTRODUCTION}\n\n{_BEGIN}\n\nusage: cuwheel VERB [options]\n\nverbs:\n{verbs}\n\n{_EPILOGUE}\n"
+    from cuwheel.cli.parser import listed
+
+    widest = max(map(len, SHOWN))
+    *everyday, more = SECTIONS
+    parts = [_INTRODUCTION, _BEGIN, "usage: cuwheel VERB [options]"]
+    for title in everyday:
+        lines = {f"{name:<{widest}}": SHOWN[name].line for name in SECTIONS[title]}
+        parts += [f"{title}:\n{listed(lines)}"]
+    parts += [f"{more}: {', '.join(SECTIONS[more])}", _EPILOGUE]
+    return "\n\n".join(parts) + "\n"
+
+
+def _family_help(name: str) -> str:
+    from cuwheel.cli.parser import listed
+
+    family = FAMILIES[name]
+    lines = {word: command_of(verb).line or VERBS[verb].line for word, verb in family.commands.items()}
+    about = f"{family.line[0].upper()}{family.line[1:]}."
+    usage = f"usage: cuwheel {name} {'|'.join(lines)} [options]"
+    return f"{usage}\n\n{about}\n\n{listed(lines)}\n\n`cuwheel {name} {next(iter(lines))} --help` shows its options.\n"
 
 
 def _completion(words: Sequence[str]) -> str:
+    import argparse
+
     import shtab
+
+    from cuwheel.cli.parser import add_rows, rows_of
 
     shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
     if len(words) != 1 or words[0] not in shells:
@@ -222,19 +169,24 @@ def _completion(words: Sequence[str]) -> str:
     parser = argparse.ArgumentParser(prog="cuwheel")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb")
-    for each in VERBS.values():
-        fill_verb_parser(verbs.add_parser(each.name, help=each.line), verb_module(each.name))
+    for name, each in SHOWN.items():
+        verb = verbs.add_parser(name, help=each.line)
+        if name in VERBS:
+            add_rows(verb, rows_of(command_of(name)))
+            continue
+        actions = verb.add_subparsers(dest="action")
+        for word, command in FAMILIES[name].commands.items():
+            add_rows(actions.add_parser(word, help=VERBS[command].line), rows_of(command_of(command)))
     return str(shtab.complete(parser, shell=words[0]))
 
 
 def _listen(args: argparse.Namespace) -> None:
+    from cuwheel.cli import streams
     from cuwheel.support import log
 
     level = "debug" if args.verbose else "error" if args.quiet else "info"
     show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
-    from cuwheel.cli import progress
-
-    listener = progress.on_terminal if show_progress else None if args.quiet else progress.in_lines
+    listener = streams.on_terminal if show_progress else None if args.quiet else streams.in_lines
     log.listen(level=level, on_progress=listener)
 
 
@@ -260,8 +212,9 @@ def _print(answer: Answer, args: argparse.Namespace) -> None:
 
         streams.write_utf8(to_json(answer))
         return
-    from cuwheel.report import documents, terminal
+    from cuwheel.report import terminal
+    from cuwheel.report.answer import document_of
 
     # Beside the output of a command that was run, stdout is not ours.
     stream = sys.stderr if getattr(answer, "aside", False) else sys.stdout
-    terminal.write(documents.of(answer, verbose=args.verbose), stream)
+    terminal.write(document_of(answer, verbose=args.verbose), stream)

@@ -74,9 +74,9 @@ def _answered(words: Sequence[str], show: Show | None) -> Reply:
     from cuwheel.report.answer import to_json
     from cuwheel.support import log
 
-    module, args = frame.understood(words)
+    command, args = frame.understood(words)
     log.listen(level="error", on_progress=_listener(show) if show else None)
-    answer = module.run(args)
+    answer = command.run(args)
     html, details = _drawn(answer, verbose=False), _drawn(answer, verbose=True)
     return Reply(
         status=EXIT_OK if answer.succeeded else EXIT_NO,
@@ -87,9 +87,10 @@ def _answered(words: Sequence[str], show: Show | None) -> Reply:
 
 
 def _drawn(answer: Answer, *, verbose: bool) -> str:
-    from cuwheel.report import documents, html
+    from cuwheel.report import html
+    from cuwheel.report.answer import document_of
 
-    return "\n".join(html.blocks(documents.of(answer, verbose=verbose)))
+    return "\n".join(html.blocks(document_of(answer, verbose=verbose)))
 
 
 class _Work:

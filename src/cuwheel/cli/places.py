@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path, PurePath
-from urllib.parse import urlsplit
 
-from cuwheel.cli.option_values import shortened
 from cuwheel.errors import UsageError
 
 _LONGEST_NAME = 255  # bytes, of one part of a path
+_SHOWN = 60
 _SCHEMES = ("http", "https", "file")
+
+
+def shortened(text: str) -> str:
+    """Of a text that somebody gave, as much as a message can hold."""
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _mode(text: str) -> int | None:
@@ -151,6 +155,8 @@ def packages(text: str) -> Path:
 
 def place(text: str) -> str:
     """A folder, or the address of one on a server."""
+    from urllib.parse import urlsplit
+
     parsed = urlsplit(text)
     if parsed.scheme in _SCHEMES and (parsed.netloc or parsed.scheme == "file"):
         return text

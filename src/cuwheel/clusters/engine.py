@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.clusters import connection, keeping, schedule
+from cuwheel.clusters import keeping, schedule, service
 from cuwheel.clusters.roster import Roster
 from cuwheel.clusters.schedule import Slot, Waiting
 from cuwheel.clusters.task import Done
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.clusters.connection import Connection
-    from cuwheel.clusters.target import Target
+    from cuwheel.clusters.access import Target
+    from cuwheel.clusters.service import Connection
     from cuwheel.clusters.task import Task
 
 _LOOK_S = 0.25
@@ -49,9 +49,9 @@ class _Ended(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def opened(found: Target, folder: Path, certificate: Path | None = None) -> Iterator[Engine]:
+def open_engine(found: Target, folder: Path, certificate: Path | None = None) -> Iterator[Engine]:
     """An engine for a cluster. `folder`: where answers are kept on this machine."""
-    with connection.opened(found, certificate) as connected:
+    with service.open_connection(found, certificate) as connected:
         made = Engine(connected, folder)
         try:
             yield made
@@ -103,7 +103,7 @@ class Engine:
             time.sleep(_LOOK_S)
         found = list(self._roster.usable.values())
         return Capacity(
-            slots=sum(max(1, each.cores // connection.CORES) for each in found),
+            slots=sum(max(1, each.cores // service.CORES) for each in found),
             cores=sum(each.cores for each in found),
             largest=max((each.cores for each in found), default=1),
         )
@@ -224,7 +224,7 @@ class Engine:
         if ended.done:
             self._roster.praise(ended.worker)
             if task.kept and not ended.done.problem and self._keep(ended.done):
-                kept = keeping.keep(self._folder, task.key(self._roster.kind), ended.done)
+                kept = keeping.keep_answer(self._folder, task.key(self._roster.kind), ended.done)
                 self._finish(kept)
             else:
                 self._finish(ended.done)
@@ -258,7 +258,7 @@ class Engine:
             each = unseen.pop()
             if not each.task.kept or each.task.fresh:
                 continue
-            if found := keeping.kept(self._folder, each.task.key(self._roster.kind), each.task):
+            if found := keeping.kept_answer(self._folder, each.task.key(self._roster.kind), each.task):
                 self._waiting.remove(each)
                 before = len(self._waiting)
                 self._finish(found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,87 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.clusters.task import Done
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import codec, files, log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.clusters.task import Task
+
+
+# Files by the hash of their content, on either side; they travel in pieces, and count when the whole has its hash.
+
+PIECE = 4 << 20
+_KEPT_S = 14 * 24 * 3600.0
+
+
+def blob_folder() -> Path:
+    """On this machine, for all its workers."""
+    return files.cache_folder() / "cluster" / "blobs"
+
+
+def blob_path(sha256: str) -> Path:
+    return blob_folder() / sha256
+
+
+def has_blob(sha256: str) -> bool:
+    """Whether it is there and whole: a disk may have lost or changed it."""
+    path = blob_path(sha256)
+    try:
+        found = files.sha256(path)
+    except UnreadableError:
+        return False
+    if found != sha256:
+        path.unlink(missing_ok=True)
+        return False
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return True
+
+
+def add_blob(path: Path) -> str:
+    """A file of ours, kept until it has been fetched."""
+    sha256 = files.sha256(path)
+    if not has_blob(sha256):
+        blob_folder().mkdir(parents=True, exist_ok=True)
+        files.copy(path, blob_path(sha256))
+    return sha256
+
+
+def read_piece(sha256: str, offset: int) -> bytes:
+    with blob_path(sha256).open("rb") as file:
+        file.seek(offset)
+        return file.read(PIECE)
+
+
+def read_pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def receive_blob(sha256: str, content: Iterator[bytes], to: Path) -> Path:
+    """Under the name `to`, where the whole has its hash."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with files.replacing(to) as file:
+        for piece in content:
+            file.write(piece)
+        file.flush()
+        if files.sha256(Path(file.name)) != sha256:
+            raise MalformedError(to.name, "arrived with another hash than its sender said")
+    return to
+
+
+def prune_blobs(now: float | None = None) -> None:
+    """What nobody has used for two weeks."""
+    limit = (now or time.time()) - _KEPT_S
+    with contextlib.suppress(OSError):
+        for path in blob_folder().iterdir():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < limit:
+                    path.unlink()
+
 
 _NOTE = "answer.json"
 _TIMES = "times.json"
@@ -43,7 +121,7 @@ def new_place(folder: Path) -> Path:
         raise UnreadableError.from_os(error, folder) from error
 
 
-def keep(folder: Path, key: str, done: Done) -> Done:
+def keep_answer(folder: Path, key: str, done: Done) -> Done:
     """An answer under the hash of its inputs. The note is written last: what has none is no answer."""
     place = folder / "answers" / key
     shutil.rmtree(place, ignore_errors=True)
@@ -60,7 +138,7 @@ def keep(folder: Path, key: str, done: Done) -> Done:
     return replace(done, files=moved)
 
 
-def kept(folder: Path, key: str, task: Task) -> Done | None:
+def kept_answer(folder: Path, key: str, task: Task) -> Done | None:
     """The answer of an earlier run, if its files are still what they were."""
     place = folder / "answers" / key
     try:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.clusters import apart, blobs
+from cuwheel.clusters import child as child_process
+from cuwheel.clusters import keeping
 from cuwheel.clusters.task import Answer, Task, own_facts
 from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
 from cuwheel.support import codec, files, process, scratch, system_calls
@@ -38,11 +39,13 @@ def facts(dask_worker: Any) -> bytes:  # noqa: ANN401 - distributed is not typed
     state = dask_worker.state
     memory = int(dask_worker.memory_manager.memory_limit or _MEMORY)
     name = str(dask_worker.name)
-    return codec.encode(own_facts(name=name, cores=state.nthreads, memory=memory, apart=apart.possible()))
+    return codec.encode(
+        own_facts(name=name, cores=state.nthreads, memory=memory, apart=child_process.can_separate_builds())
+    )
 
 
 def lacking(wanted: list[str]) -> list[str]:
-    return [each for each in wanted if not blobs.has(each)]
+    return [each for each in wanted if not keeping.has_blob(each)]
 
 
 def put(sha256: str, sender: str, offset: int, piece: bytes) -> None:
@@ -59,15 +62,15 @@ def complete(sha256: str, sender: str) -> None:
     if files.sha256(place) != sha256:
         place.unlink()
         raise MalformedError(sha256, "arrived with another hash")
-    system_calls.rename_over(place, blobs.place(sha256))
+    system_calls.rename_over(place, keeping.blob_path(sha256))
 
 
 def _arriving(sha256: str, sender: str) -> Path:
-    return blobs.place(sha256).with_name(f".{sha256}-{sender}.part")
+    return keeping.blob_path(sha256).with_name(f".{sha256}-{sender}.part")
 
 
 def piece(sha256: str, offset: int) -> bytes:
-    return blobs.read_piece(sha256, offset)
+    return keeping.read_piece(sha256, offset)
 
 
 def stop(ids: list[str]) -> int:

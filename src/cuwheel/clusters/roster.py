@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
+from cuwheel.clusters import access, service
 from cuwheel.clusters.task import own_code
-from cuwheel.clusters.transport import FaultError, SchedulerGoneError
+from cuwheel.clusters.transport import FaultError, SchedulerGoneError, Transport
+from cuwheel.errors import UsageError
 from cuwheel.support import log
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.clusters.task import Facts, Task
-    from cuwheel.clusters.transport import Transport
+
 
 _SILENT_S = 30.0
 _LOOK_S = 1.0
@@ -140,3 +146,68 @@ class Roster:
         others = [facts.name for name, facts in self.usable.items() if not self.may_run(task, name)]
         parts += [f"{name}: it is of another kind" for name in others]
         return "; ".join(parts) or "no worker took it"
+
+
+# Who belongs to a cluster and what they do, asked from outside; and the end of it.
+
+
+class WorkerState(Struct, frozen=True, kw_only=True):
+    """`problem`: why it is not used. `running`: tasks."""
+
+    address: str
+    name: str = ""
+    host: str = ""
+    cuwheel: str = ""
+    libc: str = ""
+    machine: str = ""
+    python: str = ""
+    cores: int = 0
+    memory: int = 0
+    apart: bool = False
+    running: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Cluster(Struct, frozen=True, kw_only=True):
+    """`stopped`: it was ended, and these were its workers."""
+
+    schema: Literal["cuwheel.cluster/1"] = "cuwheel.cluster/1"
+    address: str
+    workers: tuple[WorkerState, ...]
+    stopped: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """False where there is nobody to work."""
+        return self.stopped or any(not each.problem for each in self.workers)
+
+
+def overview(address: str, certificate: Path | None, *, stop: bool = False) -> Cluster:
+    """Who is there. `stop`: all that runs is ended then, and the workers and the scheduler with it."""
+    found = access.parse_address(address)
+    if found.kind != "address":
+        raise UsageError("only a cluster at an address goes on by itself", hint="tls://HOST:8786")
+    with service.open_connection(found, certificate) as connected:
+        transport = Transport(connected)
+        try:
+            workers = _states(transport)
+            if stop:
+                transport.stop_everything()
+        finally:
+            transport.close()
+    return Cluster(address=address, workers=workers, stopped=stop)
+
+
+def _states(transport: Transport) -> tuple[WorkerState, ...]:
+    roster = Roster(transport)
+    roster.look()
+    running = transport.running()
+    return tuple(
+        WorkerState(
+            address=address,
+            **{name: getattr(facts, name) for name in WorkerState.__struct_fields__ if hasattr(facts, name)},
+            running=running.get(address, ()),
+            problem="" if facts.kind == roster.kind else "of another kind than most: it builds nothing",
+        )
+        for address, facts in roster.seen.items()
+    ) + tuple(WorkerState(address=address, problem=why) for address, why in roster.refused.items())

@@ -7,21 +7,25 @@ import contextlib
 import os
 import platform
 import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.clusters import blobs, certificates, remote, target
-from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.machine import resources
-from cuwheel.support import files, log
+from cuwheel.clusters import access, keeping, remote
+from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.machine import system
+from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from pathlib import Path
+    from collections.abc import Awaitable, Iterator
 
-    from cuwheel.clusters.target import Target
+    from cuwheel.clusters.access import Target
+
 
 _AGAIN_S = 1.0
 _INSIDE = "127.0.0.1:0"  # Dask's own pages, which have no TLS: reached from this machine alone
@@ -30,9 +34,9 @@ _WAIT_S = 20
 CLIENT = "CUWHEEL_CLUSTER_CLIENT"  # of a scheduler that one run started for itself: the process to end with
 
 
-def settings() -> None:
+def configure_dask() -> None:
     """Of Dask, for this process."""
-    certificates.require()
+    access.require_extra()
     import dask
 
     dask.config.set(
@@ -52,13 +56,20 @@ def settings() -> None:
     )
 
 
-def schedule(address: str, place: Path | None, ready: Path | None = None) -> None:
+def run_scheduler(address: str, place: Path | None, ready: Path | None = None) -> None:
     """Listens until it is stopped. `ready`: a file that gets the address."""
-    settings()
+    configure_dask()
     from distributed import Scheduler
 
-    listening = _listening(address)
-    security = certificates.security("scheduler", place) if listening.secured else None
+    # An address to listen at; port 0 takes any.
+    probe = f"{address[:-2]}:8786" if address.endswith(":0") else address
+    found = access.parse_address(probe)
+    if found.kind != "address":
+        raise UsageError(f"{address!r} is not an address", hint="tls://0.0.0.0:8786 or tls://127.0.0.1:8786")
+    listening = access.Target(
+        kind="address", address=found.address if probe == address else f"{found.address.removesuffix('8786')}0"
+    )
+    security = access.tls_security("scheduler", place) if listening.secured else None
 
     async def work() -> None:
         made = Scheduler(host=listening.address, security=security, dashboard=False, dashboard_address=_INSIDE)
@@ -89,18 +100,7 @@ async def _ended(scheduler: Any) -> None:  # noqa: ANN401 - Dask has no types
             return
 
 
-def _listening(address: str) -> Target:
-    """An address to listen at; port 0 takes any."""
-    probe = f"{address[:-2]}:8786" if address.endswith(":0") else address
-    found = target.parse(probe)
-    if found.kind != "address":
-        raise UsageError(f"{address!r} is not an address", hint="tls://0.0.0.0:8786 or tls://127.0.0.1:8786")
-    return target.Target(
-        kind="address", address=found.address if probe == address else f"{found.address.removesuffix('8786')}0"
-    )
-
-
-class WorkerWish(Struct, frozen=True, kw_only=True):
+class WorkerOptions(Struct, frozen=True, kw_only=True):
     """`once`: end when the scheduler does; else it is waited for. `cores`, `memory`: None for what the machine has."""
 
     name: str = ""
@@ -109,35 +109,35 @@ class WorkerWish(Struct, frozen=True, kw_only=True):
     once: bool = False
 
 
-def work(address: str, place: Path | None, wish: WorkerWish) -> None:
+def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None:
     """A worker, until it is stopped, or its cluster is."""
-    settings()
-    found = target.parse(address)
+    configure_dask()
+    found = access.parse_address(address)
     if found.kind != "address":
         raise UsageError(f"{address!r} is not the address of a scheduler", hint="tls://HOST:8786")
-    security = certificates.security("worker", place) if found.secured else None
+    security = access.tls_security("worker", place) if found.secured else None
     folder = files.cache_folder() / "cluster"
     try:
         (folder / "dask").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
-    blobs.prune()
-    _run(_worker(found, security, wish, folder / "dask"))
+    keeping.prune_blobs()
+    _run(_worker(found, security, options, folder / "dask"))
 
 
-async def _worker(found: Target, security: Any, wish: WorkerWish, folder: Path) -> None:  # noqa: ANN401
+async def _worker(found: Target, security: Any, options: WorkerOptions, folder: Path) -> None:  # noqa: ANN401
     from distributed import Worker
 
-    cores, memory = resources.available()
+    cores, memory = system.available_resources()
     # One that works for this machine alone listens there alone.
     scheme, _, place = found.address.partition("://")
-    host = f"{scheme}://127.0.0.1" if target.is_loopback(urlsplit(f"//{place}").hostname or "") else None
+    host = f"{scheme}://127.0.0.1" if access.is_loopback(urlsplit(f"//{place}").hostname or "") else None
     while True:
         made = Worker(
             found.address,
-            nthreads=wish.cores or cores,
-            memory_limit=wish.memory or memory or "auto",
-            name=wish.name or f"{platform.node()}-{os.getpid()}",
+            nthreads=options.cores or cores,
+            memory_limit=options.memory or memory or "auto",
+            name=options.name or f"{platform.node()}-{os.getpid()}",
             security=security,
             host=host,
             protocol="tls" if found.secured else None,
@@ -161,7 +161,7 @@ async def _worker(found: Target, security: Any, wish: WorkerWish, folder: Path) 
         remote.stop_all()
         with contextlib.suppress(Exception):
             await made.close(timeout=2, executor_wait=False)
-        if wish.once or "scheduler-close" in reason or "client" in reason:
+        if options.once or "scheduler-close" in reason or "client" in reason:
             return
         log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
         await asyncio.sleep(_AGAIN_S)
@@ -179,3 +179,124 @@ def _run(work: Awaitable[None]) -> None:
             await task
 
     asyncio.run(watched())
+
+
+# A cluster to hand tasks to: found at its address, or started for one run and ended with it.
+
+CORES = 2  # of a local worker: configuring a project needs one, however many compilers could run
+_START_S = 60.0
+_SLURM_WORKERS = 4
+_LOCAL_DAYS = 30  # longer than any run; its certificates go with it
+_LOOK_S = 0.05
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """`expected`: workers that were started, and will come."""
+
+    address: str
+    security: Any = None
+    expected: int = 0
+    patience: float = 60.0
+
+    def client(self, timeout: float = 10.0) -> Any:  # noqa: ANN401 - distributed is not typed
+        from distributed import Client
+
+        try:
+            return Client(self.address, security=self.security, timeout=timeout, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise UnreadableError(
+                self.address, f"no scheduler answers there: {error}", hint="start one: cuwheel cluster scheduler"
+            ) from error
+
+
+@contextlib.contextmanager
+def open_connection(found: Target, certificate: Path | None = None) -> Iterator[Connection]:
+    configure_dask()
+    if found.kind == "local":
+        with _local(found.workers) as made:
+            yield made
+    elif found.kind == "slurm":
+        with _slurm(found.workers or _SLURM_WORKERS, certificate) as made:
+            yield made
+    else:
+        security = access.tls_security("client", certificate) if found.secured else None
+        yield Connection(address=found.address, security=security)
+
+
+@contextlib.contextmanager
+def _local(workers: int) -> Iterator[Connection]:
+    """Workers of two cores each, on loopback, ended with the block.
+
+    With certificates of their own: every user of this machine reaches its loopback.
+    """
+    access.require_extra()
+    cores, memory = system.available_resources()
+    count = workers or max(1, cores // CORES)
+    each = max(1, min(CORES, cores // count))
+    ours = [*process.module(sys.executable, "cuwheel"), "cluster"]
+    with tempfile.TemporaryDirectory(prefix="cuwheel-cluster-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        ready, output = folder / "address", folder / "log.txt"
+        access.make_certificates(folder / "certificates", days=_LOCAL_DAYS)
+        environ = {**os.environ, access.FOLDER: str(folder / "certificates")}
+        stack.enter_context(
+            process.background_process(
+                [*ours, "scheduler", "tls://127.0.0.1:0", "--ready", str(ready), "--quiet"],
+                output=output,
+                env={**environ, CLIENT: str(os.getpid())},
+            )
+        )
+        address = _waited(ready, output)
+        limit = ["--memory", str((memory or 2**33) // count)]
+        for number in range(count):
+            words = [
+                "worker",
+                address,
+                "--name",
+                f"local-{number + 1}",
+                "--cores",
+                str(each),
+                *limit,
+                "--once",
+                "--quiet",
+            ]
+            stack.enter_context(process.background_process([*ours, *words], output=output, env=environ))
+        log.info("started %d workers of %d cores on this machine", count, each)
+        security = access.tls_security("client", folder / "certificates")
+        yield Connection(address=address, security=security, expected=count)
+
+
+def _waited(ready: Path, output: Path) -> str:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        if ready.exists():
+            return ready.read_text(encoding="ascii")
+        if output.exists() and output.read_bytes().startswith(b"error: "):
+            break
+        time.sleep(_LOOK_S)
+    raise ToolError(["the scheduler"], "did not start", output.read_text(encoding="utf-8", errors="replace"))
+
+
+@contextlib.contextmanager
+def _slurm(workers: int, certificate: Path | None) -> Iterator[Connection]:
+    """Jobs of Slurm, as Dask's configuration `jobqueue.slurm` describes them; over TLS, since they are elsewhere."""
+    process.require_extra("Slurm", modules=["dask_jobqueue"], programs=["sbatch"], extra="cluster")
+    from dask_jobqueue.slurm import SLURMCluster
+
+    security = access.tls_security("client", certificate)
+    inside = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--no-nanny"]
+    try:
+        made = SLURMCluster(
+            processes=1,
+            security=security,
+            protocol="tls://",
+            scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            worker_extra_args=inside,
+        )
+    except (ValueError, OSError, TypeError) as error:
+        raise UnreadableError(
+            "jobqueue.slurm", f"its settings are not complete: {error}", hint="see docs/howto/cluster.md, Slurm"
+        ) from error
+    with made:
+        made.scale(jobs=workers)
+        yield Connection(address=made.scheduler_address, security=security, expected=workers, patience=24 * 3600.0)

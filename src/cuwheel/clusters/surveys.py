@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.clusters import blobs, engine, target
+from cuwheel.clusters import access, engine, keeping
 from cuwheel.clusters.task import Task
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _MEMORY = 10**9
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class SurveyTask(Struct, frozen=True, kw_only=True):
     """A file that is sent along, or a release that the worker downloads."""
 
     name: str
     platform: str | None = None
 
 
-def on_cluster(
+def survey_on_cluster(
     targets: Sequence[str | Path], cluster: str, *, platform: str | None = None, env: Path | None = None
 ) -> list[Survey]:
     """Of each, in their order. What is neither a file nor a release is of this machine, and is read here."""
@@ -42,19 +42,19 @@ def on_cluster(
             found[number] = survey_target(each, env=env, detail="containers")
             continue
         name = f"{number + 1}: {each if pinned else path.name}"
-        given = Given(name=str(each) if pinned else path.name, platform=platform)
+        given = SurveyTask(name=str(each) if pinned else path.name, platform=platform)
         tasks[name] = number
         made.append(
             Task(
                 id=name,
                 function="cuwheel.clusters.surveys:survey",
                 parameters=codec.encode(given).decode(),
-                inputs={} if pinned else {path.name: blobs.add(path)},
+                inputs={} if pinned else {path.name: keeping.add_blob(path)},
                 memory=_MEMORY,
                 kept=not pinned,
             )
         )
-    with engine.opened(target.parse(cluster), files.cache_folder() / "cluster") as machine:
+    with engine.open_engine(access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
         for done in machine.run(made):
             number = tasks[done.task.id]
             if done.problem:
@@ -67,7 +67,7 @@ def on_cluster(
 
 def survey(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """On a worker."""
-    given = codec.decode(task.parameters, Given)
+    given = codec.decode(task.parameters, SurveyTask)
     place: str | Path = given.name
     if given.name in inputs:  # a wheel is known by its name, too
         place = work / given.name

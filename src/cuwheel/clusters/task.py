@@ -115,6 +115,8 @@ def own_code() -> str:
 
 def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
     """Of this machine."""
+    # By place and size, which packages of the same version have alike on every machine.
+    found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
     return Facts(
         name=name,
         host=platform.node(),
@@ -124,7 +126,7 @@ def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
         libc=_libc(),
         python=platform.python_version(),
         store=str(files.cache_folder()),
-        tools=_tools(),
+        tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in found).encode())[:12],
         cores=cores,
         memory=memory,
         apart=apart,
@@ -137,9 +139,3 @@ def _libc() -> str:
         return os.confstr("CS_GNU_LIBC_VERSION") or platform.system()
     except (AttributeError, OSError, ValueError):
         return platform.system()
-
-
-def _tools() -> str:
-    """By place and size, which packages of the same version have alike on every machine."""
-    found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
-    return files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in found).encode())[:12]

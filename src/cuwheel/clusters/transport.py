@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.clusters import blobs, remote
+from cuwheel.clusters import keeping, remote
 from cuwheel.clusters.task import Answer, Facts
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import codec, log
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.clusters.connection import Connection
+    from cuwheel.clusters.service import Connection
     from cuwheel.clusters.task import Sent, Task
 
 _CALL_S = 60.0
@@ -156,7 +156,7 @@ class Transport:
                 if self._called(worker, remote.lacking, [sha256]):
                     sender = secrets.token_hex(4)
                     offset = 0
-                    for piece in blobs.pieces(blobs.place(sha256)):
+                    for piece in keeping.read_pieces(keeping.blob_path(sha256)):
                         self._called(worker, remote.put, sha256, sender, offset, piece)
                         offset += len(piece)
                     self._called(worker, remote.complete, sha256, sender)
@@ -166,7 +166,7 @@ class Transport:
         if sent.size > _LARGEST or astray:
             raise FaultError(f"it sends a file that nobody asked for: {sent.name}", aside=True)
         try:
-            return blobs.receive(sent.sha256, self._pieces(worker, sent), to)
+            return keeping.receive_blob(sent.sha256, self._pieces(worker, sent), to)
         except MalformedError as error:
             raise FaultError(error.message, aside=True) from error
         except CuwheelError as error:

@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from cuwheel.delivery import attestations, index_folder
+from cuwheel.delivery import index_folder, signatures
 from cuwheel.delivery.simple_api import Hashes, PublishedFile
 from cuwheel.device_code import target, wheel_facts
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.facts import packages, versions
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import requirements, variant
 from cuwheel.wheel.file import WheelFile
@@ -58,20 +58,21 @@ def channels_of_wheel(facts: WheelFacts) -> Channels:
         return Channels(names=(VARIANTS,))
     local = facts.version.partition("+")[2]
     needs = [each for each in map(requirements.parse, facts.requires_dist) if each]
-    found, label = _by_content(facts, needs), _cuda_label(local)
+    found = _by_content(facts, needs)
+    match = _CUDA_LABEL.search(local)
+    label = "" if match is None else f"{match[1]}.{match[2]}" if match[2] else match[1]
     agreed = label if label and (not found or versions.major(label) in {versions.major(each) for each in found}) else ""
-    if agreed and not _is_exact(facts):
+    # Where the content names its CUDA versions, no label can know better.
+    if agreed and facts.description is None and not any(_made_for(facts)):
         found = (agreed,)
     torch = _torch_label(local) or next(filter(None, map(_torch_pinned, needs)), "")
     named = sorted({f"cu{each.replace('.', '')}" for each in found if _VERSION.fullmatch(each)})
     names = [name for each in named for name in (each, *([f"{each}/torch{torch}"] if torch else []))]
-    contradiction = (_contradiction(facts, label, found),) if label and not agreed else ()
-    return Channels(names=tuple(names), findings=contradiction)
-
-
-def _is_exact(facts: WheelFacts) -> bool:
-    """Whether the content names its CUDA versions, so that no label can know better."""
-    return facts.description is not None or any(_made_for(facts))
+    if not label or agreed:
+        return Channels(names=tuple(names))
+    message = f"its version says CUDA {label}, but what is in it was made for CUDA {', '.join(found)}"
+    contradiction = finding("publish-label-wrong", message, evidence=(facts.version,))
+    return Channels(names=tuple(names), findings=(contradiction,))
 
 
 def _by_content(facts: WheelFacts, needs: Iterable[Requirement]) -> tuple[str, ...]:
@@ -124,24 +125,9 @@ def _torch_pinned(requirement: Requirement) -> str:
     return ""
 
 
-def _cuda_label(local: str) -> str:
-    match = _CUDA_LABEL.search(local)
-    return "" if match is None else f"{match[1]}.{match[2]}" if match[2] else match[1]
-
-
 def _torch_label(local: str) -> str:
     match = _TORCH_LABEL.search(local)
     return f"{match[1]}.{int(match[2])}" if match else ""
-
-
-def _contradiction(facts: WheelFacts, label: str, found: tuple[str, ...]) -> Finding:
-    return Finding(
-        rule="publish-label-wrong",
-        severity="warning",
-        message=f"its version says CUDA {label}, but what is in it was made for CUDA {', '.join(found)}",
-        evidence=(facts.version,),
-        fix="it is put into the channel of its content; build it again with the right label",
-    )
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -177,7 +163,12 @@ def read_arrivals(wheels: Sequence[str | Path], platform: str | None = None) -> 
     for each in found:
         other = unique.setdefault(each.name, each)
         if other.sha256 != each.sha256:
-            unique[each.name] = replace(other, findings=(*other.findings, _two_files(other, each)))
+            two = finding(
+                "publish-two-files",
+                "two files of this name were given, with different content",
+                evidence=(str(other.path), str(each.path)),
+            )
+            unique[each.name] = replace(other, findings=(*other.findings, two))
     return list(unique.values())
 
 
@@ -222,7 +213,7 @@ def _read_wheel(wheel: WheelFile, sha256: str) -> Arrival:
     metadata, encoded = wheel.read(f"{wheel.info}METADATA"), wheel_facts.encoded(facts)
     metadata_hashes = Hashes(files.sha256_of(metadata))
     chosen = channels_of_wheel(facts)
-    provenance, problem = attestations.beside(path, sha256)
+    provenance, problem = signatures.read_provenance(path, sha256)
     file = PublishedFile(
         filename=path.name,
         url="",
@@ -250,14 +241,4 @@ def _read_wheel(wheel: WheelFile, sha256: str) -> Arrival:
 
 def _not_a_wheel(problem: str, hint: str = "") -> Finding:
     fix = hint or "build it or download it again"
-    return Finding(rule="not-a-wheel", severity="error", message=problem, fix=fix)
-
-
-def _two_files(one: Arrival, other: Arrival) -> Finding:
-    return Finding(
-        rule="publish-two-files",
-        severity="error",
-        message="two files of this name were given, with different content",
-        evidence=(str(one.path), str(other.path)),
-        fix="give only one of them",
-    )
+    return finding("not-a-wheel", problem, fix=fix)

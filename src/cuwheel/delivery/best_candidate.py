@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from copy import copy
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
-from packaging.version import Version
 
 from cuwheel.delivery import candidates, catalogue, judging
-from cuwheel.delivery.judging import Ruling
+from cuwheel.delivery.candidates import Places
+from cuwheel.delivery.judging import Judge, Ruling
+from cuwheel.delivery.request import FindRequest
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import versions
-from cuwheel.machine import fleet, named
-from cuwheel.machine.fleet import Machine, with_platform
+from cuwheel.machine import fleet
+from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import log
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
+from cuwheel.verdicts.choice import CudaError
+from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.verdict import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.delivery.catalogue import Catalogue
-    from cuwheel.delivery.judging import Contents, Judge
-    from cuwheel.delivery.request import FindRequest
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    from cuwheel.delivery.catalogue import CatalogueReader
+    from cuwheel.delivery.judging import Contents
     from cuwheel.wheel.metadata import WheelName
 
 
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
 
 _GLIBC_2 = 60  # a minor version that no system has yet
-_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _WINDOWS = {"x86_64": "win_amd64", "aarch64": "win_arm64"}
 LAST = sys.maxsize
 
@@ -77,8 +87,7 @@ def _platforms(machine: Machine) -> Iterator[str]:
     newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2
     for minor in range(newest, 4, -1):
         yield f"manylinux_2_{minor}_{cpu}"
-        if minor in _LEGACY:
-            yield f"{_LEGACY[minor]}_{cpu}"
+        yield from (f"{name}_{cpu}" for name, glibc in wheel_tags.LEGACY_MANYLINUX.items() if glibc == f"2.{minor}")
     yield f"linux_{cpu}"
 
 
@@ -90,6 +99,44 @@ _OLDER_READ = 3  # older releases that are read for device code where a newer on
 MAY_BE_TAKEN = 2  # the highest rank that is
 
 
+class FoundFile(Struct, frozen=True, kw_only=True):
+    """A file of an index. `known_from`: a `facts file`, the `cache`, the `wheel`; null where nobody looked into it.
+
+    `reasons`: of what fails, why; of what runs, the code that it takes. `chosen`: the one that is best.
+    `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with.
+    """
+
+    file: str
+    version: str
+    url: str
+    sha256: str | None
+    size: int | None
+    kind: Literal["wheel", "source"]
+    index: str
+    outcome: Outcome
+    chosen: bool
+    reasons: tuple[str, ...]
+    conditions: tuple[str, ...]
+    predicted_error: CudaError | None
+    known_from: str | None
+    torch: tuple[str, ...] | None
+
+
+class Find(Struct, frozen=True, kw_only=True):
+    """Candidates, the best first. `downloaded`: bytes of wheels that had to be read."""
+
+    schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
+    name: str
+    machines: tuple[Machine, ...]
+    candidates: tuple[FoundFile, ...]
+    downloaded: int
+
+    @property
+    def succeeded(self) -> bool:
+        """False where there is none to take."""
+        return any(each.chosen for each in self.candidates)
+
+
 class Found(Struct, frozen=True, kw_only=True):
     """`rulings`: the best first. `chosen`: the first of them, if it may be taken. `downloaded`: bytes of wheels."""
 
@@ -99,33 +146,94 @@ class Found(Struct, frozen=True, kw_only=True):
     chosen: Ruling | None
     downloaded: int
 
+    @property
+    def answer(self) -> Find:
+        """What is shown of it."""
+        files = tuple(_shown(each, chosen=each is self.chosen) for each in self.rulings)
+        return Find(name=self.name, machines=self.machines, candidates=files, downloaded=self.downloaded)
 
-def find(request: FindRequest, *, shallow: bool = False) -> Found:
+
+def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:
+    listing = ruling.candidate.listing
+    return FoundFile(
+        file=listing.file,
+        version=str(ruling.candidate.version),
+        url=listing.url,
+        sha256=listing.sha256,
+        size=listing.size,
+        kind="wheel" if ruling.candidate.wheel else "source",
+        index=ruling.candidate.index,
+        outcome=ruling.outcome,
+        chosen=chosen,
+        reasons=ruling.reasons,
+        conditions=ruling.conditions,
+        predicted_error=ruling.predicted_error,
+        known_from=ruling.origin,
+        torch=ruling.torch,
+    )
+
+
+class Search(Struct, frozen=True, kw_only=True):
+    """For what, where and with what means something is looked for: resolved once, for any number of packages.
+
+    `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together.
+    """
+
+    request: FindRequest
+    env: Path | None
+    session: client.Session
+    places: Places
+    budget: Budget
+    probed: Callable[[], tuple[Machine, ...]]
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        return self.probed()
+
+    def with_torch(self, version: str, cuda: str | None) -> Search:
+        """The same machines with another torch; None for `cuda` leaves what is known of it."""
+        refine = Refinement(torch=version, torch_cuda=cuda)
+        return replace(self, probed=lambda: tuple(map(refine.apply, self.machines)))
+
+
+@contextmanager
+def search_for(request: FindRequest, env: Path | None) -> Iterator[Search]:
+    """The machines are looked at while indexes are asked."""
+    with client.Session() as session, ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(fleet.machines_asked_for, request.on, request.refine, env=env, gpus=request.gpus)
+        yield Search(
+            request=request,
+            env=env,
+            session=session,
+            places=candidates.configured_places(
+                session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+            ),
+            budget=Budget(request.budget),
+            probed=looking.result,
+        )
+
+
+def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Found:
     """`shallow`: where the newest release has no device code, it is taken, whatever older ones have."""
-    wanted = candidates.parse_requirement(request.wanted)
+    request, session = search.request, search.session
     if request.pre:
-        wanted.specifier.prereleases = True
-    budget = Budget(request.budget)
-    with client.Session() as session, ThreadPoolExecutor(1) as beside:
-        looking = beside.submit(
-            named.machines_asked_for, request.on, request.refine, env=request.env, gpus=request.gpus
-        )
-        where = candidates.configured_places(
-            session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
-        )
-        with log.progress(f"asking your indexes for {wanted.name}"):
-            listed = candidates.list_candidates(wanted, where, session)
-        machines = looking.result()
-        bench = judging.Judge(machines, request.env, installed=bool(request.env or not request.on), shallow=shallow)
-        order = tag_order_of(machines[0])
-        complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
-        rulings = _preferred([judging.judge_by_name(each, complete) for each in listed], order)
-        known = catalogue.opened(request.catalogues, session)
-        rulings = _by_facts(_once_a_build(rulings), bench, session, known)
-        rulings = list(_by_wheels(rulings, bench, session, budget))
-    ranked = sorted(_preferred(rulings, order), key=_rank)
+        wanted = copy(wanted)
+        wanted.specifier = SpecifierSet(str(wanted.specifier), prereleases=True)
+    before = search.budget.used
+    with log.progress(f"asking your indexes for {wanted.name}"):
+        listed = candidates.list_candidates(wanted, search.places, session)
+    machines = search.machines
+    judge = Judge(machines, search.env, installed=bool(search.env or not request.on), shallow=shallow)
+    order = tag_order_of(machines[0])
+    complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
+    rulings = _preferred([judging.judge_by_name(each, complete) for each in listed], order)
+    known = catalogue.open_catalogues(request.catalogues, session)
+    rulings = _by_facts(_once_a_build(rulings), judge, session, known)
+    rulings = list(_by_wheels(rulings, judge, session, search.budget))
+    ranked = tuple(sorted(_preferred(rulings, order), key=attrgetter("rank")))
     chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
-    return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
+    downloaded = search.budget.used - before
+    return Found(name=wanted.name, machines=machines, rulings=ranked, chosen=chosen, downloaded=downloaded)
 
 
 def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruling]:
@@ -137,12 +245,8 @@ def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruli
     found.sort(key=lambda each: bool(each.candidate.wheel and each.candidate.wheel.variant))
     found.sort(key=lambda each: (each.candidate.version, _build(each)), reverse=True)
     found.sort(key=lambda each: ORDER.index(each.outcome))
-    found.sort(key=_release, reverse=True)
+    found.sort(key=attrgetter("release"), reverse=True)
     return found
-
-
-def _release(ruling: Ruling) -> Version:
-    return Version(ruling.candidate.version.public)
 
 
 def _build(ruling: Ruling) -> tuple[int, str]:
@@ -169,12 +273,13 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
 
 
 def _by_facts(
-    rulings: Sequence[Ruling], bench: Judge, session: client.Session, catalogues: Sequence[Catalogue]
+    rulings: Sequence[Ruling], judge: Judge, session: client.Session, catalogues: Sequence[CatalogueReader]
 ) -> list[Ruling]:
     """With the verdicts of all whose facts are to be had without the wheel."""
     undecided = [each for each in rulings if not each.decided]
     read: dict[str, Contents | None] = {}
-    with_facts = {index for index in _indexes(undecided) if _has_facts(index, undecided, session, read)}
+    indexes = dict.fromkeys(each.candidate.index for each in undecided)
+    with_facts = {index for index in indexes if _has_facts(index, undecided, session, read)}
 
     def look(ruling: Ruling) -> None:
         candidate = ruling.candidate
@@ -183,15 +288,11 @@ def _by_facts(
     rest = [each for each in undecided if each.candidate.file not in read][:_MOST_FACTS]
     with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)):
         list(pool.map(look, rest))
-    bench.expect([each.survey for each in read.values() if each])
+    judge.expect([each.survey for each in read.values() if each])
     return [
-        bench.rule(each, known) if not each.decided and (known := read.get(each.candidate.file)) else each
+        judge.rule(each, known) if not each.decided and (known := read.get(each.candidate.file)) else each
         for each in rulings
     ]
-
-
-def _indexes(rulings: Sequence[Ruling]) -> list[str]:
-    return list(dict.fromkeys(each.candidate.index for each in rulings))
 
 
 def _has_facts(
@@ -208,7 +309,7 @@ def _has_facts(
 
 
 def _facts(
-    ruling: Ruling, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
+    ruling: Ruling, session: client.Session, catalogues: Sequence[CatalogueReader] = (), *, ask: bool
 ) -> Contents | None:
     try:
         return judging.from_facts(ruling.candidate, session, catalogues, ask=ask)
@@ -217,11 +318,14 @@ def _facts(
         return None
 
 
-def _by_wheels(rulings: Sequence[Ruling], bench: Judge, session: client.Session, budget: Budget) -> Iterator[Ruling]:
+def _by_wheels(rulings: Sequence[Ruling], judge: Judge, session: client.Session, budget: Budget) -> Iterator[Ruling]:
     """With the verdicts of those that had to be read, until no other could be better."""
-    best = min((each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN), key=_rank, default=None)
+    usable = (each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN)
+    best = min(usable, key=attrgetter("rank"), default=None)
     read: set[Version] = set()  # releases that were, after one that nothing speaks against
-    patched = _last_patches(rulings)
+    # By minor release, a file that was looked into and does not run well: patches before it were built alike.
+    failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
+    patched = {each.release.release[:2]: each for each in sorted(failing, key=attrgetter("release"))}
     count = 0
     for each in rulings:
         if each.decided:
@@ -231,46 +335,36 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Judge, session: client.Session,
             reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
             yield replace(each, reasons=(reason,), decided=True)
             continue
-        patch = patched.get(_release(each).release[:2])
-        if best and patch and _release(patch) >= _release(each):
-            which = "a later patch" if _release(patch) > _release(each) else "another wheel"
+        patch = patched.get(each.release.release[:2])
+        if best and patch and patch.release >= each.release:
+            which = "a later patch" if patch.release > each.release else "another wheel"
             how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
             yield replace(each, reasons=(f"not looked into: {which} of it {how}",), decided=True)
             continue
-        if best and _is_enough(best, each, read, bench):
+        if best and _is_enough(best, each, read, judge):
             runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
             yield replace(each, reasons=(f"not looked into: {best.candidate.version} {runs}",), decided=True)
             continue
         count += 1
-        judged = _read(each, bench, session, budget)
+        judged = _read(each, judge, session, budget)
         if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
             best = judged
         elif best:
-            read.add(_release(judged))
+            read.add(judged.release)
         yield judged
 
 
-def _last_patches(rulings: Sequence[Ruling]) -> dict[tuple[int, ...], Ruling]:
-    """By minor release, a file that was looked into and does not run well: patches before it were built alike."""
-    failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
-    return {_release(each).release[:2]: each for each in sorted(failing, key=_release)}
-
-
-def _rank(ruling: Ruling) -> int:
-    return ruling.rank
-
-
-def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Judge) -> bool:
+def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: Judge) -> bool:
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
-    older = _release(best) > _release(other)
+    older = best.release > other.release
     if best.rank == 0:
         return older or best.outcome == ORDER[0]
-    return older and (not bench.knows_gpu or len(read) >= _OLDER_READ)
+    return older and (not judge.knows_gpu or len(read) >= _OLDER_READ)
 
 
-def _read(ruling: Ruling, bench: Judge, session: client.Session, budget: Budget) -> Ruling:
+def _read(ruling: Ruling, judge: Judge, session: client.Session, budget: Budget) -> Ruling:
     try:
-        return bench.rule(ruling, judging.read_wheel(ruling.candidate, session, budget))
+        return judge.rule(ruling, judging.read_wheel(ruling.candidate, session, budget))
     except OverBudgetError:
         reason = (
             f"not read: it takes more than is left of the {size(budget.limit or 0)} that may be downloaded (--budget)"

@@ -470,7 +470,7 @@ def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
 
 
 def _of_page(path: Path) -> Iterable[IndexFile]:
-    body = files.read(path, _LARGEST_PAGE, "a page of an index")
+    body = files.read_limited(path, _LARGEST_PAGE, "a page of an index")
     kind = "application/json" if path.suffix == ".json" else "text/html"
     return listed_files(body, kind, path.absolute().as_uri())
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.network import addresses, client, transfer
-from cuwheel.support import codec, files, log, zstd
+from cuwheel.support import buffer, codec, files, log
 from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import WheelName, normalised
 
@@ -56,7 +56,7 @@ class Contents(Struct, frozen=True, kw_only=True):
     wheels: tuple[Listed, ...] = ()
 
 
-class Catalogue:
+class CatalogueReader:
     """`place`: a folder, or the URL of one."""
 
     def __init__(self, place: str | Path, session: client.Session | None = None) -> None:
@@ -98,7 +98,7 @@ class Catalogue:
     def _read(self, name: str, limit: int) -> bytes:
         if self._folder is None:
             return transfer.fetch(f"{self._place.rstrip('/')}/{name}", limit=limit, session=self._session)
-        return files.read(self._folder / name, limit, "a catalogue")
+        return files.read_limited(self._folder / name, limit, "a catalogue")
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:
@@ -116,7 +116,7 @@ def parse(data: bytes, name: str) -> Contents:
 
 def unpacked(data: bytes, name: str) -> bytes:
     """Bounded: what was packed small may be large."""
-    made = zstd.first_bytes(data, _MOST_FACTS + 1)
+    made = buffer.zstd_first_bytes(data, _MOST_FACTS + 1)
     if made is None:
         raise MalformedError(name, "its facts are damaged")
     if len(made) > _MOST_FACTS:
@@ -124,13 +124,13 @@ def unpacked(data: bytes, name: str) -> bytes:
     return made
 
 
-def opened(places: Iterable[str | Path], session: client.Session) -> tuple[Catalogue, ...]:
+def open_catalogues(places: Iterable[str | Path], session: client.Session) -> tuple[CatalogueReader, ...]:
     """Those that were named, then the one that ships."""
     shipped = (SHIPPED,) if (SHIPPED / LIST).is_file() else ()
-    return tuple(Catalogue(each, session) for each in (*places, *shipped))
+    return tuple(CatalogueReader(each, session) for each in (*places, *shipped))
 
 
-def look_up(catalogues: Iterable[Catalogue], candidate: Candidate) -> WheelFacts | None:
+def look_up(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> WheelFacts | None:
     """In the first that has it. One that cannot be read is a warning: the wheel itself can be."""
     for each in catalogues:
         try:
@@ -150,7 +150,7 @@ class Store:
         self.folder = folder
         self._listed: dict[str, Listed] = {}
         if (folder / LIST).exists():
-            self._listed = {each.sha256: each for each in Catalogue(folder).contents.wheels}
+            self._listed = {each.sha256: each for each in CatalogueReader(folder).contents.wheels}
 
     def has(self, sha256: str) -> bool:
         return sha256 in self._listed and self._path(sha256).is_file()
@@ -158,7 +158,7 @@ class Store:
     def add(self, listed: Listed, facts: WheelFacts) -> None:
         path = self._path(listed.sha256)
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, zstd.compressed(wheel_facts.encoded(facts), _LEVEL))
+        files.write(path, buffer.zstd_compressed(wheel_facts.encoded(facts), _LEVEL))
         self._listed[listed.sha256] = listed
 
     def save(self, date: str) -> None:

@@ -1,27 +1,37 @@
-"""Filling a catalogue: which releases of a project are worth a row, and their facts, each wheel streamed once."""
+"""`cuwheel catalogue`: facts of many releases, each wheel read once; and of each project the newest that runs on a GPU.
+
+Which releases of a project are worth a row is decided by their names; their wheels are read here, a few at once, or by
+the workers of a cluster. The page of an index shows a catalogue too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from cuwheel.clusters.task import Task
-from cuwheel.delivery import candidates, judging
+from cuwheel.delivery import candidates, index_folder, judging, page, page_verdicts
 from cuwheel.delivery.candidates import Candidate, IndexFile
-from cuwheel.delivery.catalogue import Listed, Store
+from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader, Listed, Store
+from cuwheel.delivery.transaction import Remove, Write
+from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.wheel_facts import WheelFacts
 from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.facts import gpus
+from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
 from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import codec, files, log
-from cuwheel.support.locking import locked
+from cuwheel.support.files import folder_lock
 from cuwheel.support.wording import size
-from cuwheel.verdicts import wheel_tags
+from cuwheel.verdicts import matrix, predict, wheel_tags
+from cuwheel.version import __version__
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
@@ -30,6 +40,175 @@ if TYPE_CHECKING:
 
     from cuwheel.clusters.engine import Engine
     from cuwheel.delivery.request import CatalogueRequest
+
+Outcome: TypeAlias = Literal["added", "known", "failed", "over-budget"]
+_UTC = timezone.utc
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What became of a wheel, or of a project that could not be listed (`file` is then empty)."""
+
+    name: str
+    version: str
+    file: str
+    outcome: Outcome
+    reason: str = ""
+
+
+class Newest(Struct, frozen=True, kw_only=True):
+    """`version` None: none of those that are held runs there. `outcome`: `unknown` where it has no code to judge."""
+
+    machine: str
+    version: str | None
+    outcome: predict.Outcome
+
+
+class ProjectReach(Struct, frozen=True, kw_only=True):
+    """`versions`: those that are held, the newest first. `uploaded`: the newest one, where its index says it.
+
+    `device_code`: whether any of them has some.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    uploaded: str | None
+    device_code: bool
+    newest: tuple[Newest, ...]
+
+
+class Catalogue(Struct, frozen=True, kw_only=True):
+    """`rows`: what `add` did. `projects`: what `list` found. `wheels`: how many are held."""
+
+    schema: Literal["cuwheel.catalogue/1"] = "cuwheel.catalogue/1"
+    place: str
+    date: str | None
+    wheels: int
+    downloaded: int = 0
+    rows: tuple[Row, ...] = ()
+    projects: tuple[ProjectReach, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return not any(each.outcome in ("failed", "over-budget") for each in self.rows)
+
+
+def fill_catalogue(request: CatalogueRequest) -> Catalogue:
+    """Resumable: a wheel whose facts are held already is not looked at again."""
+    request.to.mkdir(parents=True, exist_ok=True)
+    budget = Budget(request.budget)
+    rows: list[Row] = []
+    with (
+        folder_lock(request.to, patient=True),
+        client.Session() as session,
+        _reader(request, session, budget) as reader,
+    ):
+        store = Store(request.to)
+        where = candidates.configured_places(session.found, indexes=request.indexes, find_links=request.find_links)
+        for name in request.names:
+            with log.progress(f"asking your indexes for {name}"):
+                wanted, problem = _listed(name, where, session, request)
+            rows += [Row(name=name, version="", file="", outcome="failed", reason=problem)] if problem else []
+            rows += _project(wanted, store, reader)
+            store.save(datetime.now(_UTC).date().isoformat())
+        return Catalogue(
+            place=str(request.to), date=None, wheels=len(store.wheels), downloaded=budget.used, rows=tuple(rows)
+        )
+
+
+@contextlib.contextmanager
+def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[Reader]:
+    here = ReadHere(session, budget)
+    if request.cluster is None:
+        yield here
+        return
+    from cuwheel.clusters import access, engine  # noqa: PLC0415 - of an extra
+
+    with engine.open_engine(access.parse_address(request.cluster), files.cache_folder() / "cluster") as machine:
+        yield ReadOnCluster(machine, here, budget)
+
+
+def _listed(
+    name: str, where: candidates.Places, session: client.Session, request: CatalogueRequest
+) -> tuple[list[Candidate], str]:
+    try:
+        found = candidates.list_candidates(candidates.parse_requirement(name), where, session)
+    except UsageError:
+        raise
+    except CuwheelError as error:
+        return [], error.message
+    since = datetime.now(_UTC) - timedelta(days=request.days) if request.days else None
+    return list(_worth_a_row(found, request.platform, since)), ""
+
+
+def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | None) -> Iterator[Candidate]:
+    """The newest release of each minor version, and of its wheels one for the platform: all have the same code.
+
+    A local version (`+cu126`) is a build of its own.
+    """
+    newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
+    wanted = wheel_tags.platform_of(platform)
+    for each in found:
+        if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
+            continue
+        made_for = wheel_tags.platform_of(each.wheel.platforms[0])
+        if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
+            continue
+        # Where its releases begin with zeros (0.0.35), the first number that counts.
+        leading = next((place for place, number in enumerate(each.version.release) if number), 0)
+        build = (each.version.release[: max(leading + 1, 2)], each.version.local or "")
+        known = newest.get(build)
+        if known is None or _preference(each) > _preference(known):
+            newest[build] = each
+    yield from (newest[each] for each in sorted(newest, reverse=True))
+
+
+def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
+    """Of a release the wheel that most would take: free-threaded Pythons (`cp314t`) are few."""
+    abi = candidate.wheel.abi if candidate.wheel else ""
+    return candidate.version, not abi.endswith("t"), candidate.file
+
+
+def _older(candidate: Candidate, since: datetime | None) -> bool:
+    """Where an index does not say when, nothing is left out for it."""
+    if since is None or not candidate.listing.uploaded:
+        return False
+    try:
+        uploaded = datetime.fromisoformat(candidate.listing.uploaded.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    return (uploaded if uploaded.tzinfo else uploaded.replace(tzinfo=_UTC)) < since
+
+
+def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Iterator[Row]:
+    missing = [each for each in wanted if not store.has(each.listing.sha256 or "")]
+    yield from (_row(each, "known") for each in wanted if each not in missing)
+    for found in reader.read(missing):
+        candidate, facts = found.candidate, found.facts
+        if facts is None:
+            large = f"{size(candidate.listing.size or 0)}, more than is left"
+            yield (
+                _row(candidate, "over-budget", large) if found.over_budget else _row(candidate, "failed", found.problem)
+            )
+            continue
+        listed = Listed(
+            file=candidate.file,
+            name=_name_of(candidate),
+            version=str(candidate.version),
+            sha256=candidate.listing.sha256 or "",
+            size=candidate.listing.size or facts.size,
+            uploaded=candidate.listing.uploaded,
+        )
+        store.add(listed, facts)
+        yield _row(candidate, "added")
+
+
+def _name_of(candidate: Candidate) -> str:
+    return normalised(candidate.wheel.name) if candidate.wheel else ""
+
+
+def _row(candidate: Candidate, outcome: Outcome, reason: str = "") -> Row:
+    version = str(candidate.version)
+    return Row(name=_name_of(candidate), version=version, file=candidate.file, outcome=outcome, reason=reason)
 
 
 # Wheels of a project read into a catalogue: here, a few at once, or by the workers of a cluster.
@@ -138,138 +317,104 @@ def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[
     return codec.encode_any(ReadAnswer(facts=found, downloaded=budget.used)).decode(), {}
 
 
-Outcome: TypeAlias = Literal["added", "known", "failed", "over-budget"]
-_UTC = timezone.utc
+# What it tells: for each project and machine the newest release that runs there.
+
+_MAY_BE_TAKEN = (0, 2)  # ranks: it runs, or nothing speaks against it
+_IN_PART = 1
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """What became of a wheel, or of a project that could not be listed (`file` is then empty)."""
-
-    name: str
-    version: str
-    file: str
-    outcome: Outcome
-    reason: str = ""
-
-
-class Filled(Struct, frozen=True, kw_only=True):
-    rows: tuple[Row, ...]
-    wheels: int
-    downloaded: int
-
-
-def fill_catalogue(request: CatalogueRequest) -> Filled:
-    """Resumable: a wheel whose facts are held already is not looked at again."""
-    request.to.mkdir(parents=True, exist_ok=True)
-    budget = Budget(request.budget)
-    rows: list[Row] = []
-    with locked(request.to, patient=True), client.Session() as session, _reader(request, session, budget) as reader:
-        store = Store(request.to)
-        where = candidates.configured_places(session.found, indexes=request.indexes, find_links=request.find_links)
-        for name in request.names:
-            with log.progress(f"asking your indexes for {name}"):
-                wanted, problem = _listed(name, where, session, request)
-            rows += [Row(name=name, version="", file="", outcome="failed", reason=problem)] if problem else []
-            rows += _project(wanted, store, reader)
-            store.save(datetime.now(_UTC).date().isoformat())
-        return Filled(rows=tuple(rows), wheels=len(store.wheels), downloaded=budget.used)
-
-
-@contextlib.contextmanager
-def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[Reader]:
-    here = ReadHere(session, budget)
-    if request.cluster is None:
-        yield here
-        return
-    from cuwheel.clusters import engine, target  # noqa: PLC0415 - of an extra
-
-    with engine.opened(target.parse(request.cluster), files.cache_folder() / "cluster") as machine:
-        yield ReadOnCluster(machine, here, budget)
-
-
-def _listed(
-    name: str, where: candidates.Places, session: client.Session, request: CatalogueRequest
-) -> tuple[list[Candidate], str]:
-    try:
-        found = candidates.list_candidates(candidates.parse_requirement(name), where, session)
-    except UsageError:
-        raise
-    except CuwheelError as error:
-        return [], error.message
-    since = datetime.now(_UTC) - timedelta(days=request.days) if request.days else None
-    return list(_worth_a_row(found, request.platform, since)), ""
-
-
-def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | None) -> Iterator[Candidate]:
-    """The newest release of each minor version, and of its wheels one for the platform: all have the same code.
-
-    A local version (`+cu126`) is a build of its own.
-    """
-    newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
-    wanted = wheel_tags.platform_of(platform)
-    for each in found:
-        if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
-            continue
-        made_for = wheel_tags.platform_of(each.wheel.platforms[0])
-        if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
-            continue
-        build = (_minor(each.version), each.version.local or "")
-        known = newest.get(build)
-        if known is None or _preference(each) > _preference(known):
-            newest[build] = each
-    yield from (newest[each] for each in sorted(newest, reverse=True))
-
-
-def _minor(version: Version) -> tuple[int, ...]:
-    """Where its releases begin with zeros (0.0.35), the first number that counts."""
-    leading = next((place for place, number in enumerate(version.release) if number), 0)
-    return version.release[: max(leading + 1, 2)]
-
-
-def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
-    """Of a release the wheel that most would take: free-threaded Pythons (`cp314t`) are few."""
-    abi = candidate.wheel.abi if candidate.wheel else ""
-    return candidate.version, not abi.endswith("t"), candidate.file
-
-
-def _older(candidate: Candidate, since: datetime | None) -> bool:
-    """Where an index does not say when, nothing is left out for it."""
-    if since is None or not candidate.listing.uploaded:
-        return False
-    try:
-        uploaded = datetime.fromisoformat(candidate.listing.uploaded.replace("Z", "+00:00"))
-    except ValueError:
-        return False
-    return (uploaded if uploaded.tzinfo else uploaded.replace(tzinfo=_UTC)) < since
-
-
-def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Iterator[Row]:
-    missing = [each for each in wanted if not store.has(each.listing.sha256 or "")]
-    yield from (_row(each, "known") for each in wanted if each not in missing)
-    for found in reader.read(missing):
-        candidate, facts = found.candidate, found.facts
-        if facts is None:
-            large = f"{size(candidate.listing.size or 0)}, more than is left"
-            yield (
-                _row(candidate, "over-budget", large) if found.over_budget else _row(candidate, "failed", found.problem)
-            )
-            continue
-        listed = Listed(
-            file=candidate.file,
-            name=_name_of(candidate),
-            version=str(candidate.version),
-            sha256=candidate.listing.sha256 or "",
-            size=candidate.listing.size or facts.size,
-            uploaded=candidate.listing.uploaded,
+def reach_of_catalogue(place: str | Path | None, machines: Sequence[Machine]) -> Catalogue:
+    """Of the catalogue in a folder or at a URL, or of the one that ships; without machines, on every generation."""
+    with client.Session() as session:
+        found = CatalogueReader(place or SHIPPED, session)
+        return Catalogue(
+            place=str(place or "cuwheel"),
+            date=found.contents.date,
+            wheels=len(found.contents.wheels),
+            projects=tuple(_reach(found, machines or _generations())),
         )
-        store.add(listed, facts)
-        yield _row(candidate, "added")
 
 
-def _name_of(candidate: Candidate) -> str:
-    return normalised(candidate.wheel.name) if candidate.wheel else ""
+def _generations() -> tuple[Machine, ...]:
+    """The first GPUs of each generation, and of each major capability in it: where support begins and ends."""
+    first = {
+        (gpus.find_architecture(each).generation, each.major): each for each in reversed(gpus.current_capabilities())
+    }
+    return tuple(Machine(name=str(each), capability=each) for each in sorted(first.values()))
 
 
-def _row(candidate: Candidate, outcome: Outcome, reason: str = "") -> Row:
-    version = str(candidate.version)
-    return Row(name=_name_of(candidate), version=version, file=candidate.file, outcome=outcome, reason=reason)
+def _reach(catalogue: CatalogueReader, machines: Sequence[Machine]) -> Iterator[ProjectReach]:
+    wheels = sorted(catalogue.contents.wheels, key=lambda each: each.name)
+    for name, group in groupby(wheels, key=lambda each: each.name):
+        found = sorted(group, key=_version, reverse=True)
+        yield ProjectReach(
+            name=name,
+            versions=tuple(dict.fromkeys(each.version for each in found)),
+            uploaded=found[0].uploaded,
+            device_code=any(
+                library.device_code
+                for each in found
+                if (facts := catalogue.facts(each.sha256))
+                for library in facts.libraries
+            ),
+            newest=tuple(_newest(catalogue, found, machines)),
+        )
+
+
+def _version(listed: Listed) -> Version:
+    try:
+        return Version(listed.version)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequence[Machine]) -> Iterator[Newest]:
+    """A release is judged once for all machines that no newer one serves. One that serves in part comes last."""
+    waiting = {each.name: each for each in machines}
+    answers: dict[str, Newest] = {}
+    for listed in wheels:
+        facts = catalogue.facts(listed.sha256) if waiting else None
+        if facts is None:
+            continue
+        asked = tuple(waiting.values())
+        for machine, verdict in zip(asked, matrix.judge_all(wheel_facts.survey(facts), asked), strict=True):
+            found = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
+            rank = judging.rank_of_verdict(verdict)
+            if rank in _MAY_BE_TAKEN:
+                answers[machine.name] = found
+                del waiting[machine.name]
+            elif rank == _IN_PART:
+                answers.setdefault(machine.name, found)
+    for machine in machines:
+        yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))
+
+
+# A catalogue in the page of an index: of each package the newest release that runs on each kind of GPU.
+
+_LOOKS = {"native": "good", "compatible": "good", "jit": "fair", "partial": "poor", "unknown": "none", "fails": "bad"}
+_WORDS = {"jit": " jit", "partial": " partly", "unknown": " no code"}
+
+
+def catalogue_page_steps(place: str) -> Iterator[Write | Remove]:
+    """The page for a catalogue, or its removal for `none`.
+
+    For a usual computer: the catalogue's wheels are for one platform, and a Jetson is another.
+    """
+    if place == index_folder.NO_CATALOGUE:
+        yield Remove(index_folder.CATALOGUE_PAGE)
+        return
+    with log.progress("judging what the catalogue holds"):
+        capabilities = page_verdicts.capabilities(page_verdicts.PLACES[0])
+        machines = [Machine(name=str(each), capability=each) for each in capabilities]
+        found = reach_of_catalogue(None if place == index_folder.SHIPPED_CATALOGUE else place, machines)
+        rendered = page.render(
+            "catalogue.html.j2",
+            projects=found.projects,
+            wheels=found.wheels,
+            date=found.date,
+            columns=[(str(each), gpus.find_architecture(each).generation) for each in capabilities],
+            looks=_LOOKS,
+            words=_WORDS,
+            version=__version__,
+        )
+    yield Write(index_folder.CATALOGUE_PAGE, rendered)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from cuwheel.delivery import arrivals, attestations, index_folder, page, signing, simple_api, transaction, update
-from cuwheel.delivery.publishing import PublishedWheel, merged
+from cuwheel.delivery import arrivals, index_folder, page, signatures, simple_api, transaction, update
+from cuwheel.delivery.publishing import Publish, PublishedWheel, merged_findings
 from cuwheel.delivery.simple_api import (
     FACTS,
     METADATA,
@@ -28,9 +27,8 @@ from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files, log
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, examine, finding
 from cuwheel.support.wording import first_few
-from cuwheel.verdicts import rule
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
@@ -113,8 +111,7 @@ class PageChecks:
                 message = (
                     f"it says that {row.name} is in {_channel_words(row.channels)}, but it is in {_channel_words(own)}"
                 )
-                finding = Finding(rule="index-channel", severity="error", message=message, fix=_RENEW_PAGES)
-                self.findings.append((path, finding))
+                self.findings.append((path, finding("index-channel", message, fix=_RENEW_PAGES)))
 
     def _both(self, path: str, expected: Project | ProjectList) -> None:
         found = self._parsed(f"{path}.json", type(expected))
@@ -150,14 +147,8 @@ class PageChecks:
 
     def _wrong(self, path: str, problems: Sequence[str]) -> None:
         if problems:
-            finding = Finding(
-                rule="index-page",
-                severity="error",
-                message=problems[0],
-                evidence=first_few(problems[1:]),
-                fix=_RENEW_PAGES,
-            )
-            self.findings.append((path, finding))
+            about = finding("index-page", problems[0], evidence=first_few(problems[1:]), fix=_RENEW_PAGES)
+            self.findings.append((path, about))
 
 
 def differences(expected: Project | ProjectList, found: Sequence[PublishedFile | ListedProject]) -> Iterator[str]:
@@ -233,9 +224,7 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         with WheelFile(path) as wheel:
             metadata = wheel.read(f"{wheel.info}METADATA")
             facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
-            yield from rule.examine(
-                wheel_rules.VARIANT_RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts))
-            )
+            yield from examine(wheel_rules.VARIANT_RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts)))
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
         yield _file_finding("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)
@@ -261,10 +250,10 @@ def _provenance(site: Site, page: str, file: PublishedFile) -> str:
     with site.file(page, file.provenance or "") as path:
         if path is None:
             return f"there is no {file.filename}{PROVENANCE} beside it"
-        data = b"".join(files.chunks(path)) if path.stat().st_size <= attestations.LARGEST else b""
+        data = b"".join(files.chunks(path)) if path.stat().st_size <= signatures.LARGEST_PROVENANCE else b""
     if file.provenance_hashes != Hashes(files.sha256_of(data)):
         return "its attestations are not those that the page has the hash of"
-    return attestations.problem(data, file.filename, file.sha256)
+    return signatures.problem_of_provenance(data, file.filename, file.sha256)
 
 
 def _beside(site: Site, page: str, link: str, wanted: bytes, hashes: Sequence[object]) -> str:
@@ -282,7 +271,7 @@ def _beside(site: Site, page: str, link: str, wanted: bytes, hashes: Sequence[ob
 
 
 def _file_finding(rule: str, message: str, *evidence: str, fix: str) -> Finding:
-    return Finding(rule=rule, severity="error", message=message, evidence=evidence, fix=fix)
+    return finding(rule, message, evidence=evidence, fix=fix)
 
 
 # The variants of an index: each release that has some has their document, and it says what the wheels say.
@@ -347,22 +336,13 @@ def _variant_words(file: PublishedFile) -> str:
 
 
 def _variant_finding(rule: str, message: str, *evidence: str) -> Finding:
-    return Finding(rule=rule, severity="error", message=message, evidence=evidence, fix=_RENEW_VARIANTS)
+    return finding(rule, message, evidence=evidence, fix=_RENEW_VARIANTS)
 
 
 _RENEW = "make it anew: cuwheel publish FOLDER/files --to FOLDER"
 
 
-class Checked(Struct, frozen=True, kw_only=True):
-    """`wheels`: each "sound" or "wrong"."""
-
-    place: str
-    wheels: tuple[PublishedWheel, ...]
-    channels: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-
-def check(place: str | Path, signers: Path | None = None) -> Checked:
+def check_index(place: str | Path, signers: Path | None = None) -> Publish:
     """An index in a folder, or on a server: then every file is downloaded. `signers`: one of them must have signed."""
     found = index_folder.open_site(place)
     pages = PageChecks(found)
@@ -375,11 +355,12 @@ def check(place: str | Path, signers: Path | None = None) -> Checked:
     findings += [(index_folder.SIGNATURE, each) for each in _signature(found, signers)]
     if isinstance(found, index_folder.FolderSite):
         findings += list(_leftovers(found.index, projects))
-    return Checked(
+    return Publish(
+        action="check",
         place=found.name,
         wheels=wheels,
         channels=tuple(sorted({each for row in listed.projects for each in row.channels})),
-        findings=tuple(merged([*pages.findings, *findings])),
+        findings=tuple(merged_findings([*pages.findings, *findings])),
     )
 
 
@@ -423,36 +404,25 @@ def _sums(found: Site, projects: Mapping[str, Project]) -> Iterator[Finding]:
         problems = ["it has lines that are not sums"]
     if data is None or problems:
         problem = "it is not there" if data is None else problems[0]
-        yield Finding(
-            rule="index-sums",
-            severity="error",
-            message=problem,
-            evidence=first_few(problems[1:]) if data is not None else (),
-            fix=_RENEW,
-        )
+        yield finding("index-sums", problem, evidence=first_few(problems[1:]) if data is not None else (), fix=_RENEW)
 
 
 def _signature(found: Site, signers: Path | None) -> Iterator[Finding]:
     signature = found.read(index_folder.SIGNATURE)
     if signers is None:
         if signature is not None:
-            yield Finding(
-                rule="index-signature",
-                severity="note",
-                message="the index is signed, but it is not known by whom it should be",
+            yield finding(
+                "index-signature",
+                "the index is signed, but it is not known by whom it should be",
                 fix="--signers FILE, in the format of ssh-keygen's ALLOWED SIGNERS",
+                severity="note",
             )
         return
     problem = "it is not there: the index is not signed"
     if signature is not None:
-        problem = signing.verify(found.read(index_folder.SUMS) or b"", signature, signers).problem
+        problem = signatures.verify(found.read(index_folder.SUMS) or b"", signature, signers).problem
     if problem:
-        yield Finding(
-            rule="index-signature",
-            severity="error",
-            message=problem,
-            fix="do not install from this index until its publisher has signed it: cuwheel publish … --sign KEY",
-        )
+        yield finding("index-signature", problem)
 
 
 def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[tuple[str, Finding]]:
@@ -464,23 +434,21 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
     if extra := sorted(there - linked):
         yield (
             extra[0],
-            Finding(
-                rule="index-unlisted",
-                severity="warning",
-                message=f"no page links to {'it' if len(extra) == 1 else f'this and {len(extra) - 1} more files'}",
+            finding(
+                "index-unlisted",
+                f"no page links to {'it' if len(extra) == 1 else f'this and {len(extra) - 1} more files'}",
                 evidence=first_few(extra[1:]),
-                fix="publish it (cuwheel publish FOLDER/files --to FOLDER), or delete it",
             ),
         )
     journal = index.journal()
     if journal is not None:
         yield (
             str(index.root),
-            Finding(
-                rule="publish-interrupted",
-                severity="warning",
-                message="publishing was interrupted, or is still running",
+            finding(
+                "publish-interrupted",
+                "publishing was interrupted, or is still running",
                 fix="run it again; the next run makes the index whole",
+                severity="warning",
             ),
         )
     known = {channel for page in projects.values() for each in page.files for channel in each.channels}
@@ -490,10 +458,9 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
         if index_folder.is_channel(channel) and channel not in known:
             yield (
                 channel,
-                Finding(
-                    rule="index-channel",
-                    severity="error",
-                    message="this channel is there, but no file of the index belongs in it",
+                finding(
+                    "index-channel",
+                    "this channel is there, but no file of the index belongs in it",
                     fix=f"remove the folder {channel}/simple",
                 ),
             )

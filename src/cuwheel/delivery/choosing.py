@@ -1,217 +1,66 @@
 """What `install` takes for a requirement: what `find` puts first, or in its place a fallback, tried in order.
 
-One of them is a release built from its source distribution for exactly the machines that need it: foreseen, then done.
+Several packages go into one environment together: one torch, one CUDA major, no library in two majors; and some need a
+variable set.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import re
+from copy import copy
+from dataclasses import fields
+from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
+from functools import reduce
+from itertools import product
+from operator import and_, attrgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from cuwheel.building import pipeline
-from cuwheel.building.request import BuildRequest
 from cuwheel.delivery import best_candidate, candidates, judging
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate, IndexFile
-from cuwheel.delivery.judging import Ruling
+from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBuild, Way, initial_answer
+from cuwheel.delivery.judging import Judge, Ruling
+from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.device_code import wheel_facts
-from cuwheel.diagnosis import failed_job
-from cuwheel.errors import CuwheelError, UnavailableError, UnknownNameError, UsageError
+from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages, versions
-from cuwheel.machine import fleet
-from cuwheel.network import client, transfer
-from cuwheel.network.remote import Budget
-from cuwheel.support import codec, files, log
-from cuwheel.support.finding import Finding
-from cuwheel.wheel import metadata, requirements
+from cuwheel.support import files, log
+from cuwheel.support.finding import Finding, finding
+from cuwheel.verdicts import alternatives, matrix
+from cuwheel.verdicts.alternatives import Pin
+from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from cuwheel.building.values import BuildResult, JobResult
-    from cuwheel.delivery.request import FindRequest, InstallRequest
+    from cuwheel.delivery.best_candidate import Find, Search
+    from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
+    from cuwheel.network.resolver import Release
 
 
-# A release built from its source distribution.
-
-_BUILT = "installed-builds"
-_KNOWN = ("driver", "driver_cuda", "os", "cpu", "glibc", "torch_cuda", "jax_cuda", "l4t", "jit")
-
-
-class PlannedBuild(Struct, frozen=True, kw_only=True):
-    """What is built, for what, and with what. `requires`: as its metadata says before it is built."""
-
-    name: str
-    version: str
-    source: str
-    cuda: str
-    archs: tuple[str, ...]
-    python: str
-    backend: str
-    toolkit: str
-    compiler: str
-    torch: str | None
-    requires: tuple[str, ...]
-
-
-class _Work(Struct, frozen=True, kw_only=True):
-    """`cuda`, `torch`: in place of what the project's own configuration says."""
-
-    source: Path
-    fleet: Path
-    python: str
-    cuda: tuple[str, ...] | None = None
-    torch: str | None = None
-
-    def request(self, output: Path | None = None) -> BuildRequest:
-        """Without an `output`, a dry run. One plain wheel, whatever the project publishes."""
-        settings: dict[str, object] = {"naming": "none", "merge": False, "variants": False}
-        settings |= {} if self.cuda is None else {"cuda": list(self.cuda)}
-        settings |= {"requires": [f"torch=={self.torch}"]} if self.torch else {}
-        return BuildRequest(
-            str(self.source),
-            machines=[str(self.fleet)],
-            python=[versions.minor(self.python)],
-            settings=settings,
-            output=output or self.fleet.parent / "unused",
-            resume=True,
-            dry_run=output is None,
-        )
-
-
-def foresee_build(candidate: Candidate, machines: Sequence[Machine], python: str) -> PlannedBuild:
-    """Nothing but the source is fetched. Raises a CuwheelError that says why it cannot be built."""
-    with _prepared_work(candidate, machines, python) as work:
-        return _foreseen_build(candidate, *_decided_build(work, machines))
-
-
-def build_from_source(candidate: Candidate, machines: Sequence[Machine], python: str) -> Path:
-    """The wheel; one that an earlier run made of the same parts is taken again."""
-    with _prepared_work(candidate, machines, python) as given:
-        work, decided = _decided_build(given, machines)
-        output = files.cache_folder() / _BUILT / f"{normalised(decided.order.project.name)}-{candidate.version}"
-        job = pipeline.build(work.request(output), dict(os.environ)).jobs[0]
-        if job.wheel is None:
-            raise UnavailableError(_build_failure(job, candidate.file))
-        return job.wheel.path
-
-
-@contextmanager
-def _prepared_work(candidate: Candidate, machines: Sequence[Machine], python: str) -> Iterator[_Work]:
-    """The source, and the machines as a fleet file: a build plans for their drivers and their torch too."""
-    _must_be_like_here(machines)
-    with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
-        source = candidate.path or Path(scratch, candidate.file)
-        if candidate.path is None:
-            listing = candidate.listing
-            transfer.download(listing.url, source, sha256=listing.sha256, size=listing.size, label=listing.file)
-        fleet = Path(scratch, "machines.toml")
-        fleet.write_text("".join(map(fleet_row, machines)), encoding="utf-8")
-        yield _Work(source=source, fleet=fleet, python=python)
-
-
-def _must_be_like_here(machines: Sequence[Machine]) -> None:
-    if not all(each.capability for each in machines):
-        raise UnavailableError("the GPU to build for is not known", hint="name one: --on h100")
-    here = {"os": platform.system().lower(), "cpu": fleet.cpu_here()}
-    for machine in machines:
-        for name, own in here.items():
-            if getattr(machine, name) not in (None, own):
-                raise UnavailableError(f"it cannot be built on {own} for {getattr(machine, name)}")
-
-
-def fleet_row(machine: Machine) -> str:
-    """Of a fleet file, with all that a plan asks of a machine."""
-    known = {name: value for name in _KNOWN if (value := getattr(machine, name)) is not None}
-    row = {"name": machine.name, "capability": str(machine.capability), **known}
-    lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in row.items())
-    return f"[[machine]]\n{''.join(lines)}"
-
-
-def _decided_build(work: _Work, machines: Sequence[Machine]) -> tuple[_Work, BuildResult]:
-    """By the project's own list of CUDA versions, if one of them serves these machines; else by whichever does."""
-    try:
-        made = pipeline.build(work.request(), dict(os.environ))
-    except UsageError:
-        work = replace(work, cuda=())
-        made = pipeline.build(work.request(), dict(os.environ))
-    serving = [each.plan.cuda for each in made.jobs if not each.problem]
-    if not serving and made.jobs and made.jobs[0].problem:
-        raise UnavailableError(made.jobs[0].problem.what, hint=made.jobs[0].problem.hint)
-    work = replace(work, cuda=(max(serving, key=versions.key),), torch=_torch_for_build(made, machines))
-    made = pipeline.build(work.request(), dict(os.environ))
-    if made.unserved:
-        reasons = "; ".join(why for each in made.unserved for why in each.why)
-        raise UnavailableError(f"no single CUDA version serves all of these GPUs: {reasons}")
-    return work, made
-
-
-def _torch_for_build(decided: BuildResult, machines: Sequence[Machine]) -> str | None:
-    wanted = (*decided.order.table.requires, *decided.order.project.requires)
-    names = {normalised(each.name) for each in map(requirements.parse, wanted) if each}
-    if decided.order.project.backend != "torch" and "torch" not in names:
-        return None
-    return next((each.torch.partition("+")[0] for each in machines if each.torch), None)
-
-
-def _foreseen_build(candidate: Candidate, work: _Work, decided: BuildResult) -> PlannedBuild:
-    job, project = decided.jobs[0], decided.order.project
-    toolchain = job.job.toolchain if job.job else None
-    compiler = toolchain.host_compiler if toolchain else None
-    packed = metadata.from_texts(files.head(decided.order.tree.folder / "PKG-INFO"), "")
-    return PlannedBuild(
-        name=normalised(project.name),
-        version=str(candidate.version),
-        source=candidate.file,
-        cuda=job.plan.cuda,
-        archs=tuple(map(str, (*job.plan.archs, *job.plan.ptx))),
-        python=job.python,
-        backend=project.backend,
-        toolkit=f"{toolchain.toolkit.release} ({toolchain.toolkit.provider})" if toolchain else "",
-        compiler=f"{compiler.kind} {compiler.version}" if compiler else "",
-        torch=work.torch,
-        requires=packed.requires,
-    )
-
-
-def _build_failure(job: JobResult, source: str) -> str:
-    found = failed_job.failure(job)
-    what = found.what if found else job.reason or job.outcome
-    cause = f" ({found.causes[0].title})" if found and found.causes else ""
-    return f"the build of {source} failed: {what}{cause}"
-
-
-Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
-Way: TypeAlias = Literal["another version", "source build", "cpu build"]
 _CPU_LABEL = "cpu"  # of a local version, as torch has it
 
 
-class Passed(Struct, frozen=True, kw_only=True):
-    """A fallback that was not taken, and why."""
-
-    way: Way
-    reason: str
-
-
 class Choice(Struct, frozen=True, kw_only=True):
-    """What is taken for one requirement: nothing where both `ruling` and `build` are None.
+    """What is taken for one requirement, and all that was found for it: nothing where `ruling` and `build` are None.
 
+    `wanted`: as somebody wrote it; `requirement`: the same, parsed, perhaps without versions that were tried before.
     `build`: what would be built, in a dry run. `fallback`: what it is instead of the newest release's wheel, and `why`.
     """
 
     name: str
     wanted: str
+    requirement: Requirement
     found: Found
     ruling: Ruling | None = None
     build: PlannedBuild | None = None
@@ -223,17 +72,45 @@ class Choice(Struct, frozen=True, kw_only=True):
     def is_made(self) -> bool:
         return self.ruling is not None or self.build is not None
 
+    @property
+    def package(self) -> Package:
+        """What is shown of it."""
+        candidate = self.ruling.candidate if self.ruling else None
+        planned = self.build.version if self.build else None
+        return Package(
+            name=self.name,
+            wanted=self.wanted,
+            version=str(candidate.version) if candidate else planned,
+            file=candidate.file if candidate else None,
+            outcome=self.ruling.outcome if self.ruling else "unknown",
+            fallback=self.fallback,
+            why=self.why,
+            passed=self.passed,
+            build=self.build,
+        )
 
-def choose(request: InstallRequest, wanted: str, prefix: Path | None, *, shallow: bool = False) -> Choice:
+
+def answer_of_choices(name: str, env: Path, choices: Sequence[Choice], **known: Any) -> Install:  # noqa: ANN401
+    """Nothing was done yet; with all that was found. `known`: further fields."""
+    return initial_answer(
+        name,
+        env,
+        tuple(each.package for each in choices),
+        machines=choices[0].found.machines if choices else (),
+        candidates=tuple(file for each in choices for file in each.found.answer.candidates),
+        **known,
+    )
+
+
+def choose(search: Search, request: InstallRequest, wanted: Requirement, *, shallow: bool = False) -> Choice:
     """In the order of the fallbacks; each says why it was passed over. `shallow`: it may well have no device code."""
-    asked = request.for_environment(prefix, wanted)
-    found = best_candidate.find(asked, shallow=shallow)
-    start = Choice(name=normalised(found.name), wanted=wanted, found=found)
+    found = best_candidate.find(search, wanted, shallow=shallow)
+    start = Choice(name=normalised(found.name), wanted=str(wanted), requirement=wanted, found=found)
     if made := _as_asked(start, request):
         return made
     passed: list[Passed] = []
     for way, look in _WAYS:
-        answer = look(start, request, asked)
+        answer = look(start, request, search)
         if isinstance(answer, Choice):
             return replace(answer, why=answer.why or _why_not_newest(found.rulings), passed=tuple(passed))
         passed.append(Passed(way=way, reason=answer))
@@ -244,30 +121,31 @@ def _as_asked(start: Choice, request: InstallRequest) -> Choice | None:
     """The best of what the requirement allows, unless it is the CPU's; an older release counts as a fallback."""
     rulings, newest = start.found.rulings, _newest(start.found.rulings)
     usable = (each for each in rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, start.found))
-    first = next((each for each in usable if not request.no_older or _release(each) == newest), None)
+    first = next((each for each in usable if not request.no_older or each.release == newest), None)
     if first is None:
         return None
     taken = replace(start, found=replace(start.found, chosen=first), ruling=first)
-    if newest is None or _release(first) == newest:
+    if newest is None or first.release == newest:
         return taken
     return replace(taken, fallback="older version", why=_why_not_newest(rulings))
 
 
-def _another_version(start: Choice, request: InstallRequest, asked: FindRequest) -> Choice | str:
+def _another_version(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     """Beyond what the requirement allows."""
     if request.no_older and not request.any_version:
         return "switched off: --no-older"
-    limits = candidates.parse_requirement(start.wanted)
-    if not limits.specifier:
+    if not start.requirement.specifier:
         return "no release runs"
-    found = best_candidate.find(asked.of(limits.name))
+    found = best_candidate.find(search, Requirement(start.requirement.name))
     usable = [each for each in found.rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, found)]
     if not usable:
         return "no release runs, whatever its version"
     if not request.any_version:
-        return f"{usable[0].candidate.version} runs, but it is not {limits.specifier}: --any-version takes it"
+        return (
+            f"{usable[0].candidate.version} runs, but it is not {start.requirement.specifier}: --any-version takes it"
+        )
     newest = _newest(start.found.rulings)
-    newer = newest is None or _release(usable[0]) > newest
+    newer = newest is None or usable[0].release > newest
     return replace(
         start,
         found=replace(found, chosen=usable[0]),
@@ -276,24 +154,24 @@ def _another_version(start: Choice, request: InstallRequest, asked: FindRequest)
     )
 
 
-def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Choice | str:
+def _source_build(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     if request.wheel_only:
         return "switched off: --wheel-only"
-    sources = [
-        each for each in start.found.rulings if each.candidate.wheel is None and each.candidate.listing.yanked is None
-    ]
+    sources = [each for each in start.found.rulings if each.candidate.wheel is None and not each.yanked]
     newest = _newest(start.found.rulings)
     if request.no_older:
-        sources = [each for each in sources if _release(each) == newest]
+        sources = [each for each in sources if each.release == newest]
     if not sources:
         return "there is no source distribution"
-    candidate = max(sources, key=_release).candidate
+    candidate = max(sources, key=attrgetter("release")).candidate
     machines = start.found.machines
     python = next((each.python for each in machines if each.python), None)
     if python is None:
         return "the version of Python is not known"
+    from cuwheel.delivery import source_builds  # noqa: PLC0415 - all that builds: few installs need it
+
     try:
-        plan = foresee_build(candidate, machines, python)
+        plan = source_builds.foresee_build(candidate, machines, python)
         log.info(
             "building %s for %s with CUDA %s (%s), Python %s",
             plan.source, ", ".join(plan.archs), plan.cuda, plan.compiler or plan.toolkit, plan.python,
@@ -301,7 +179,8 @@ def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Cho
         planned = replace(start, build=plan, fallback="source build")
         if request.dry_run:
             return planned
-        ruling = _judged_file(build_from_source(candidate, machines, python), start.found, request)
+        wheel = source_builds.build_from_source(candidate, machines, python)
+        ruling = _judged_file(wheel, start.found, search)
     except CuwheelError as error:
         return error.message
     if ruling.rank > MAY_BE_TAKEN:
@@ -310,15 +189,14 @@ def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Cho
     return replace(planned, found=found, ruling=ruling)
 
 
-def _judged_file(wheel: Path, found: Found, request: InstallRequest) -> Ruling:
+def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
     """A wheel on this machine, as `find` judges those of an index."""
     name = WheelName.parse(wheel.name)
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
     version = Version(name.version.replace("_", "-")) if name else Version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
-    bench = judging.Judge(found.machines, request.env, installed=True)
-    with client.Session() as session:
-        return bench.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, session, Budget(request.budget)))
+    judge = Judge(found.machines, search.request.env, installed=True)
+    return judge.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget))
 
 
 def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
@@ -333,24 +211,22 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     with WheelFile(wheel) as opened:
         facts = wheel_facts.of_wheel(opened, sha256=told.candidate.listing.sha256)
     judging.keep_facts(told.candidate, facts)  # in place of what may be wrong there
-    bench = judging.Judge(choice.found.machines, prefix, installed=True)
-    read = bench.rule(Ruling(candidate=told.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
+    judge = Judge(choice.found.machines, prefix, installed=True)
+    read = judge.rule(Ruling(candidate=told.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
     if all(getattr(read, name) == getattr(told, name) for name in compared):
         return None
     seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
     said = {each: "; ".join(getattr(told, each)) for each in ("reasons", "requires")}
     differing = [f"{each}: {said[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
-    return Finding(
-        rule="facts-contradict-file",
-        severity="error",
-        message=f"{told.candidate.file} is {read.outcome} here, and its {told.origin} says {told.outcome}",
+    return finding(
+        "facts-contradict-file",
+        f"{told.candidate.file} is {read.outcome} here, and its {told.origin} says {told.outcome}",
         evidence=(f"listed by {told.candidate.index}", *differing),
-        fix="ask whoever publishes that index; cuwheel publish --check finds facts that are not those of the files",
     )
 
 
-def _cpu_build(start: Choice, request: InstallRequest, asked: FindRequest) -> Choice | str:
+def _cpu_build(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     """A wheel without device code of the same package, or the package that its makers publish for the CPU."""
     if request.no_cpu:
         return "switched off: --no-cpu"
@@ -361,9 +237,8 @@ def _cpu_build(start: Choice, request: InstallRequest, asked: FindRequest) -> Ch
     other = packages.cpu_distribution(start.name)
     if other is None:
         return "no wheel without device code was found, and no package for the CPU is known"
-    limits = candidates.parse_requirement(start.wanted)
     try:
-        found = best_candidate.find(asked.of(f"{other}{limits.specifier}"))
+        found = best_candidate.find(search, Requirement(f"{other}{start.requirement.specifier}"))
     except UnknownNameError as error:
         return error.message
     if found.chosen is None:
@@ -372,7 +247,7 @@ def _cpu_build(start: Choice, request: InstallRequest, asked: FindRequest) -> Ch
     return replace(start, name=other, found=both, ruling=found.chosen, fallback="cpu build")
 
 
-_WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, FindRequest], Choice | str]], ...] = (
+_WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, Search], Choice | str]], ...] = (
     ("another version", _another_version),
     ("source build", _source_build),
     ("cpu build", _cpu_build),
@@ -387,16 +262,8 @@ def _is_for_cpu(ruling: Ruling, found: Found) -> bool:
     return label == _CPU_LABEL or any(each.device_code for each in found.rulings)
 
 
-def _is_yanked(ruling: Ruling) -> bool:
-    return ruling.candidate.listing.yanked is not None
-
-
-def _release(ruling: Ruling) -> Version:
-    return Version(ruling.candidate.version.public)
-
-
 def _newest(rulings: Sequence[Ruling]) -> Version | None:
-    return max((_release(each) for each in rulings if not _is_yanked(each)), default=None)
+    return max((each.release for each in rulings if not each.yanked), default=None)
 
 
 def _why_not_newest(rulings: Sequence[Ruling]) -> str:
@@ -404,7 +271,293 @@ def _why_not_newest(rulings: Sequence[Ruling]) -> str:
     newest = _newest(rulings)
     if newest is None:
         return "no file fits what was asked for"
-    own = [each for each in rulings if _release(each) == newest and not _is_yanked(each)]
+    own = [each for each in rulings if each.release == newest and not each.yanked]
     wheels = [each for each in own if each.candidate.wheel] or own
     wheels.sort(key=lambda each: not each.device_code)
     return f"{newest}: {'; '.join(wheels[0].reasons[:2]) or wheels[0].outcome}"
+
+
+# Several packages for one environment.
+
+_ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
+_TORCHES = 3
+_TORCH = "torch"
+
+
+class Together(Struct, frozen=True, kw_only=True):
+    """`choices`: of the packages with CUDA code. `problem`: which two do not go together, and what to change."""
+
+    choices: tuple[Choice, ...]
+    problem: str = ""
+
+
+class _Conflict(Struct, frozen=True, kw_only=True):
+    """`torch`: what the new package wants of it, where that is what it is about."""
+
+    text: str
+    torch: SpecifierSet | None = None
+
+
+def choose_together(search: Search, request: InstallRequest, wanted: Sequence[str]) -> Together:
+    """torch first, then each in its order; where one does not go with those before it, an older release of it."""
+    asked = {normalised(Requirement(each).name): each for each in wanted}
+    found, conflict = _round(search, request, asked)
+    for _ in range(_TORCHES):
+        limits = _other_torch(search, request, asked, conflict) if conflict else None
+        if limits is None:
+            break
+        log.info("trying %s", limits)
+        asked[_TORCH] = limits
+        found, conflict = _round(search, request, asked)
+    return Together(choices=tuple(found), problem=conflict.text if conflict else "")
+
+
+def with_required_torch(
+    search: Search, request: InstallRequest, choices: tuple[Choice, ...], new: Collection[str]
+) -> tuple[Choice, ...]:
+    """A package, and the torch that would be installed with it, judged too: installers take the newest, which may
+    need a newer driver, or have no code for the GPU. Without it where none is needed, or none runs.
+
+    `new`: the names of what would be installed and is not there in any version.
+    """
+    if len(choices) != 1 or _TORCH not in new or choices[0].name == _TORCH:
+        return choices
+    if choices[0].ruling is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
+        return choices
+    found = choose_together(search, with_fields(request, wheel_only=True), [_TORCH, choices[0].wanted])
+    made = {each.name: each for each in found.choices if each.ruling}
+    if found.problem or made.keys() != {choices[0].name, _TORCH}:
+        return choices
+    return made[choices[0].name], made[_TORCH]
+
+
+def find_together(request: FindRequest) -> Find:
+    """What `find` puts first; where that brings a torch along which does not run, what `install` takes in its place."""
+    with best_candidate.search_for(request, request.env) as search:
+        wanted = candidates.parse_requirement(request.wanted)
+        found = best_candidate.find(search, wanted)
+        name = normalised(found.name)
+        start = Choice(name=name, wanted=request.wanted, requirement=wanted, found=found, ruling=found.chosen)
+        required = list(_torch_of(start))
+        if not required or any(each.torch for each in found.machines):
+            return found.answer
+        given = {each.name: getattr(request, each.name) for each in fields(FindRequest)}
+        as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
+        torch = Requirement(_TORCH)
+        torch.specifier = reduce(and_, required)
+        try:
+            if choose(search, as_install, torch, shallow=True).is_made:
+                return found.answer
+        except UnknownNameError:
+            return found.answer  # these indexes have no torch: it comes from elsewhere
+        made, *others = with_required_torch(search, as_install, (start,), (_TORCH,))
+    if not others:
+        return found.answer
+    reason = f"it does not go with {_name_of(others[0])}, which runs there"
+    judged = {each.candidate.file for each in made.found.rulings}
+    passed = (each for each in found.rulings if each.candidate.file not in judged)
+    rulings = (*made.found.rulings, *(replace(each, reasons=(reason,)) for each in passed))
+    downloaded = found.downloaded + made.found.downloaded
+    return replace(made.found, rulings=rulings, chosen=made.ruling, downloaded=downloaded).answer
+
+
+def _round(search: Search, request: InstallRequest, asked: dict[str, str]) -> tuple[list[Choice], _Conflict | None]:
+    chosen: list[Choice] = []
+    for name in sorted(asked, key=lambda each: each != _TORCH):  # stable: all others stay in their order
+        answer = _fitting(_with_torch(search, chosen), request, asked[name], chosen)
+        if isinstance(answer, _Conflict):
+            return chosen, answer
+        chosen += [answer] if answer else []
+    return chosen, None
+
+
+def _fitting(
+    search: Search, request: InstallRequest, wanted: str, chosen: Sequence[Choice]
+) -> Choice | _Conflict | None:
+    """None for a package without CUDA code, which is none of our business."""
+    limits = Requirement(wanted)
+    shallow = normalised(limits.name) != _TORCH  # which has builds for the CPU, and older ones for GPUs
+    first: _Conflict | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            choice = choose(search, request, limits, shallow=shallow)
+        except UnknownNameError:
+            return first  # pip may know better, and says what is missing
+        if not choice.is_made:
+            return first or (choice if _has_code(choice) else None)
+        if not _has_code(choice) and not choice.build:
+            return first
+        conflict = next((each for other in chosen if (each := _between(other, choice))), None)
+        if conflict is None:
+            if first:
+                choice = replace(choice, fallback=choice.fallback or "older version", why=first.text)
+            return replace(choice, wanted=wanted)
+        first = first or conflict
+        if choice.ruling is None:
+            return first
+        limits = copy(limits)
+        limits.specifier &= SpecifierSet(f"!={choice.ruling.candidate.version}")
+    return first
+
+
+def _has_code(choice: Choice) -> bool:
+    """Device code, or libraries of CUDA that it needs: in what is taken, else in any release of it."""
+    rulings = (choice.ruling,) if choice.ruling else choice.found.rulings
+    return any(each.device_code or each.needs for each in rulings)
+
+
+def _with_torch(search: Search, chosen: Sequence[Choice]) -> Search:
+    """The others are judged with the torch that was chosen for them."""
+    torch = next((each.ruling for each in chosen if each.name == _TORCH and each.ruling), None)
+    if torch is None:
+        return search
+    exact: dict[str, str] = {}
+    for each in filter(None, map(requirements.parse, torch.requires)):
+        pins = [spec.version for spec in each.specifier if spec.operator == "=="]
+        exact |= {normalised(each.name): pins[0]} if pins else {}
+    version = str(torch.candidate.version)
+    return search.with_torch(version, torch_cuda(version, exact))
+
+
+def _between(one: Choice, other: Choice) -> _Conflict | None:
+    """What keeps two packages apart."""
+    if one.ruling is None or other.ruling is None:
+        return None
+    for mine, theirs in product(one.ruling.needs, other.ruling.needs):
+        if _differ(mine, theirs):
+            majors = sorted(packages.find_library(mine).majors)
+            return _Conflict(
+                text=f"{_name_of(one)} needs {mine} and {_name_of(other)} needs {theirs}: "
+                f"ask for a release of {other.name} for CUDA {majors[-1]}, or for another one of {one.name}"
+            )
+    return _about_torch(one, other)
+
+
+def _differ(mine: str, theirs: str) -> bool:
+    """The same library of two CUDA majors."""
+    first, second = packages.known_library(mine), packages.known_library(theirs)
+    if first is None or second is None or first.component != second.component:
+        return False
+    return not set(first.majors) & set(second.majors)
+
+
+def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
+    for wanted in _torch_of(other):
+        if one.name == _TORCH and one.ruling:
+            if not wanted.contains(one.ruling.candidate.version, prereleases=True):
+                text = f"{_name_of(other)} requires torch{wanted}, and {_name_of(one)} is taken: ask for torch{wanted}"
+                return _Conflict(text=f"{text}, or for another release of {other.name}", torch=wanted)
+            continue
+        for mine in _torch_of(one):
+            if _exclude(mine, wanted):
+                text = f"{_name_of(one)} requires torch{mine} and {_name_of(other)} requires torch{wanted}"
+                return _Conflict(text=f"{text}: ask for another release of {one.name} or of {other.name}")
+    return None
+
+
+def _torch_of(choice: Choice) -> Iterator[SpecifierSet]:
+    for each in filter(None, map(requirements.parse, choice.ruling.requires if choice.ruling else ())):
+        if normalised(each.name) == _TORCH and "extra" not in str(each.marker):
+            yield each.specifier
+
+
+def _exclude(mine: SpecifierSet, theirs: SpecifierSet) -> bool:
+    """Whether an exact version of one is not allowed by the other; more is the resolver's business."""
+    both = ((mine, theirs), (theirs, mine))
+    return any(
+        spec.operator == "==" and "*" not in spec.version and not other.contains(spec.version, prereleases=True)
+        for one, other in both
+        for spec in one
+    )
+
+
+def _name_of(choice: Choice) -> str:
+    return f"{choice.name} {choice.ruling.candidate.version}" if choice.ruling else choice.name
+
+
+def _other_torch(search: Search, request: InstallRequest, asked: dict[str, str], conflict: _Conflict) -> str | None:
+    """torch as the file asks for it and the package too, if there is one that runs."""
+    if conflict.torch is None or _TORCH not in asked:
+        return None
+    limits = Requirement(asked[_TORCH])
+    limits.specifier &= conflict.torch
+    return str(limits) if choose(search, request, limits, shallow=True).is_made else None
+
+
+# What has to be set for what is installed: by the torch that is there, or the one that comes with it.
+
+_LOCAL = re.compile(r"\+cu(\d{2})(\d)\b", re.ASCII)
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit", re.ASCII)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """`variables`: every one that decides what these packages load; None for one that need not be set.
+
+    `problems`: by package, why it does not go with the torch that would be installed.
+    """
+
+    pins: tuple[Pin, ...] = ()
+    variables: dict[str, str | None] = {}
+    problems: dict[str, str] = {}
+
+    @property
+    def needed(self) -> dict[str, str]:
+        return {each.variable: each.value for each in self.pins}
+
+
+def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Settings:
+    """What to set for each package that is going to be installed, and what does not run even so."""
+    found: list[Pin] = []
+    variables: dict[str, str | None] = {}
+    problems: dict[str, str] = {}
+    for choice in choices:
+        if choice.ruling is None or choice.ruling.survey is None:
+            continue
+        survey = choice.ruling.survey
+        machines = machines_with_torch(choice.found.machines, releases)
+        pin = alternatives.needed_pin(survey, machines)
+        if variable := alternatives.loading_variable(survey):
+            variables[variable] = pin.value if pin else None
+        found += [pin] if pin else []
+        for machine in machines:
+            verdict = matrix.judge(survey, pin.on(machine) if pin else machine)
+            if verdict.outcome == "fails":
+                error = next((each for each in verdict.findings if each.severity == "error"), None)
+                problems[choice.name] = f"{error.message}; {error.fix}" if error else "it does not run here"
+    return Settings(pins=tuple(found), variables=variables, problems=problems)
+
+
+def machines_with_torch(machines: Sequence[Machine], releases: Sequence[Release]) -> tuple[Machine, ...]:
+    """As they are once these are installed."""
+    torch = next((each for each in releases if normalised(each.name) == "torch"), None)
+    if torch is None:
+        return tuple(machines)
+    cuda = torch_cuda(torch.version, {normalised(each.name): each.version for each in releases})
+    return tuple(replace(each, torch=torch.version, torch_cuda=cuda) for each in machines)
+
+
+def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
+    """By its local version, else by the CUDA runtime that comes with it. `others`: name → version."""
+    if match := _LOCAL.search(version):
+        return f"{match[1]}.{match[2]}"
+    runtime = next((each for name, each in others.items() if _RUNTIME.fullmatch(name)), None)
+    return versions.minor(runtime) if runtime and "+" not in version else None
+
+
+def setting_findings(settings: Settings, *, written: bool) -> tuple[Finding, ...]:
+    """Of each setting: why, whether a link would do too, and where it was written."""
+    return tuple(
+        finding(
+            "library-pinned",
+            f"with {each.setting} {each.package} loads its library for CUDA {each.cuda}, which runs here",
+            evidence=tuple(_evidence_of_pin(each)),
+            fix="" if written else "set it wherever the package is used, or have it written: --pin activate",
+            severity="note" if written else "warning",
+        )
+        for each in settings.pins
+    )
+
+
+def _evidence_of_pin(pin: Pin) -> list[str]:
+    link = f"a link would do too, until the package is next installed, and pip does not know it: {pin.link}"
+    return [pin.why, *([link] if pin.link else [])]

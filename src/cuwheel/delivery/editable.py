@@ -18,36 +18,45 @@ from msgspec.structs import replace
 
 from cuwheel.building import workspace
 from cuwheel.building.steps import Steps
-from cuwheel.delivery import choosing, environment_changes, installing
-from cuwheel.delivery.installing import EditablePlan, Installed, broken_requirements, place_of
-from cuwheel.diagnosis import failed_job, inquiry
+from cuwheel.delivery import applying, environment_changes, source_builds
+from cuwheel.delivery.install_answer import EditablePlan, initial_answer
+from cuwheel.diagnosis import failures
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UsageError
 from cuwheel.facts import packages, versions
-from cuwheel.machine import named
+from cuwheel.machine import fleet
 from cuwheel.network import venvs
-from cuwheel.support import extras, files, log, process, quoting, system_calls
-from cuwheel.wheel import journal
+from cuwheel.support import files, log, process, quoting, system_calls
+from cuwheel.wheel import journal_file, metadata
+from cuwheel.wheel.metadata import distributions, normalised, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import Job
-    from cuwheel.delivery.installing import Place
+    from cuwheel.building.request import BuildRequest, BuildSettings
+    from cuwheel.building.values import DecidedJob
+    from cuwheel.delivery.environment_changes import Place
+    from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
 
 _HOOK_S = 600.0
+_ASK_S = 120.0
 _SHOWN = ("CUDA_HOME", "CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX", "CC", "CXX")
 
 
-def install(request: BuildRequest, env: Path | None, caller: Mapping[str, str]) -> Installed:
+def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[str, str]) -> Install:
     folder = Path(request.source).absolute()
-    _refuse(request, folder)
-    place = place_of(env)
+    if not folder.is_dir():
+        raise UsageError(
+            f"--editable is for a folder that you work in, not for {request.source}", hint="cuwheel build --editable ."
+        )
+    given = {"--cluster": request.cluster, "--lock": request.lock, "--locked": request.locked}
+    if wrong := [name for name, value in given.items() if value]:
+        raise UsageError(f"{wrong[0]} makes wheels, --editable makes none: give one of them")
+    place = environment_changes.locate_environment(env)
     with ExitStack() as stack:
         if not request.dry_run:
-            extras.require("an editable install", modules=["build"], programs=[])
-            stack.enter_context(journal.locked(place.prefix))
+            process.require_extra("an editable install", modules=["build"], programs=[])
+            stack.enter_context(journal_file.locked(place.prefix))
             recovered, findings = place.copy.recover()
         else:
             recovered, findings = "", ()
@@ -59,29 +68,22 @@ def install(request: BuildRequest, env: Path | None, caller: Mapping[str, str]) 
         tools = steps.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
         environ = _environ(job, place, caller, tools)
         plan = _plan(steps, job, place, source, environ)
-        start = Installed(
-            name=steps.project.name,
-            prefix=str(place.prefix),
+        start = initial_answer(
+            steps.project.name,
+            place.prefix,
             machines=machines,
-            names=(steps.project.name,),
             editable=plan,
+            dry_run=request.dry_run,
             recovered=recovered,
             findings=(*findings, *steps.findings, *job.notes),
         )
-        if not request.dry_run:
-            _make_links(job, tools)
-            return _apply_or_restore(start, place, job, source, environ)
-        return start
-
-
-def _refuse(request: BuildRequest, folder: Path) -> None:
-    if not folder.is_dir():
-        raise UsageError(
-            f"--editable is for a folder that you work in, not for {request.source}", hint="cuwheel build --editable ."
+        if request.dry_run:
+            return start
+        _make_links(job, tools)
+        before = environment_changes.installed_versions(place.prefix)
+        return applying.restored_on_failure(  # the environment; the project's folder is not ours
+            place, start.name, lambda: _apply(start, place, job, source, environ, before)
         )
-    given = {"--cluster": request.cluster, "--lock": request.lock, "--locked": request.locked}
-    if wrong := [name for name, value in given.items() if value]:
-        raise UsageError(f"{wrong[0]} makes wheels, --editable makes none: give one of them")
 
 
 def _decided(
@@ -91,15 +93,15 @@ def _decided(
     python = venvs.version_of(place.interpreter)
     if python is None:
         raise UnavailableError(f"{place.interpreter} does not run", hint="python -m venv .venv, then --env .venv")
-    settings = {**request.settings, "naming": "local", "merge": False, "variants": False}
+    settings: BuildSettings = {**request.settings, "naming": "local", "merge": False, "variants": False}
     asked = with_fields(request, python=(python,), settings=settings, shares=False, output=scratch / "unused")
     steps = Steps(asked)
-    if request.machines or not (machines := _with_gpu(named.machines_asked_for((), env=place.prefix))):
-        machines = named.machines_asked_for(steps.table.for_, env=place.prefix) if steps.table.for_ else ()
+    if request.machines or not (machines := _with_gpu(fleet.machines_asked_for((), env=place.prefix))):
+        machines = fleet.machines_asked_for(steps.table.for_, env=place.prefix) if steps.table.for_ else ()
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"
-    rows.write_text("".join(map(choosing.fleet_row, machines)), encoding="utf-8")
+    rows.write_text("".join(map(source_builds.fleet_row, machines)), encoding="utf-8")
     steps.table = replace(steps.table, for_=(str(rows),))
     best = max(steps.plan(), key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
     steps.prepare([best], [python], caller)
@@ -112,7 +114,7 @@ def _with_gpu(machines: Sequence[Machine]) -> tuple[Machine, ...]:
     return tuple(each for each in machines if each.capability)
 
 
-def _environ(job: Job, place: Place, caller: Mapping[str, str], tools: Path) -> dict[str, str]:
+def _environ(job: DecidedJob, place: Place, caller: Mapping[str, str], tools: Path) -> dict[str, str]:
     """A build's variables, with the person's own home, temporary files and environment."""
     own = {workspace.MARK, "SOURCE_DATE_EPOCH", "SKBUILD_BUILD_DIR", *system_calls.home_variables(Path(), Path())}
     made = {name: value for name, value in job.environ.items() if name not in own}
@@ -127,7 +129,7 @@ def _environ(job: Job, place: Place, caller: Mapping[str, str], tools: Path) -> 
     return made
 
 
-def _plan(steps: Steps, job: Job, place: Place, source: Path, environ: Mapping[str, str]) -> EditablePlan:
+def _plan(steps: Steps, job: DecidedJob, place: Place, source: Path, environ: Mapping[str, str]) -> EditablePlan:
     compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
     lists = [each.name for each in job.settings if "ARCH" in each.name]
     shown = {name: environ[name] for name in (*_SHOWN, *lists) if name in environ}
@@ -147,31 +149,14 @@ def _plan(steps: Steps, job: Job, place: Place, source: Path, environ: Mapping[s
     )
 
 
-def _options(job: Job) -> list[str]:
+def _options(job: DecidedJob) -> list[str]:
     given = [f"{name}={value}" for name, value in job.config_settings.items()]
     return ["--no-build-isolation", *(word for each in given for word in ("--config-settings", each))]
 
 
-def _apply_or_restore(start: Installed, place: Place, job: Job, source: Path, environ: Mapping[str, str]) -> Installed:
-    """Whatever happens in between, Ctrl-C too, leaves the environment as it was; the project's folder is not ours."""
-    before = environment_changes.installed_versions(place.prefix)
-    broken = set(venvs.conflicts(place.interpreter))
-    place.copy.begin(start.name)
-    try:
-        done = _apply(start, place, job, source, environ, before)
-        if done.problem:
-            return replace(done, rolled_back=True, findings=(*done.findings, *place.copy.restore()))
-    except BaseException:
-        place.copy.restore()
-        raise
-    place.copy.finish()
-    news = broken_requirements(set(venvs.conflicts(place.interpreter)) - broken)
-    return replace(done, written=True, findings=(*done.findings, *news))
-
-
 def _apply(
-    start: Installed, place: Place, job: Job, source: Path, environ: Mapping[str, str], before: Mapping[str, str]
-) -> Installed:
+    start: Install, place: Place, job: DecidedJob, source: Path, environ: Mapping[str, str], before: Mapping[str, str]
+) -> Install:
     try:
         _install_requirements(place, job, source, environ)
         changes = environment_changes.changes_between(before, environment_changes.installed_versions(place.prefix))
@@ -183,22 +168,23 @@ def _apply(
         again = ["--reinstall-package", start.name] if venvs.uv() else []  # which takes what it built before
         venvs.install(place.interpreter, [*again, *_options(job), "--editable", source], env=environ)
         place.copy.must_keep_out()
-    except ToolError as error:
-        causes = inquiry.causes(error.output or error.message, failed_job.facts(job.toolchain, source), building=True)
-        return replace(start, problem=error.message, causes=causes)
     except CuwheelError as error:
-        return replace(start, problem=error.message)
+        facts = failures.facts(job.toolchain, source) if isinstance(error, ToolError) else None
+        return applying.with_failure(start, error, facts, building=True)
     changes = environment_changes.changes_between(before, environment_changes.installed_versions(place.prefix))
+    # Its files are elsewhere, so the environment's Python is asked: what top_level.txt names, else the module that is
+    # called like the distribution.
+    name = normalised(start.name)
+    there = (each for folder in site_packages(place.prefix) for each in distributions(folder) if each.name == name)
+    listed = next((metadata.read_info_file(each.info, "top_level.txt").split() for each in there), [])
+    question = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
+    words = [str(place.interpreter), "-I", "-c", question, *(listed or [name.replace("-", "_")])]
+    modules = process.run(words, timeout=_ASK_S, check=False).stdout.split()
     driver = any(each.driver for each in start.machines)
-    modules = installing.modules_of_editable(place.prefix, place.interpreter, start.name)
-    checks = installing.import_modules(place.prefix, place.interpreter, modules, {}, driver=driver)
-    bad = installing.failed_imports(checks)
-    problem = f"{bad[0].name}: {bad[0].problem or bad[0].outcome}" if bad else ""
-    causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad)) if bad else ()
-    return replace(start, changes=changes, checks=checks, causes=causes, problem=problem)
+    return applying.with_imports(replace(start, changes=changes), place, modules, {}, driver=driver)
 
 
-def _make_links(job: Job, tools: Path) -> None:
+def _make_links(job: DecidedJob, tools: Path) -> None:
     """Tools, and the compiler by the names that build systems look for, where the system's folders lack them."""
     for name, place in job.links if os.name == "posix" else ():
         tools.mkdir(parents=True, exist_ok=True)
@@ -206,7 +192,7 @@ def _make_links(job: Job, tools: Path) -> None:
         (tools / name).symlink_to(place)
 
 
-def _install_requirements(place: Place, job: Job, source: Path, environ: Mapping[str, str]) -> None:
+def _install_requirements(place: Place, job: DecidedJob, source: Path, environ: Mapping[str, str]) -> None:
     """What its backend asks for, in the environment itself: it is needed whenever something is compiled again."""
     import build  # noqa: PLC0415 - the library of that name, not our room
 

@@ -15,41 +15,49 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery import candidates, pin_files
+from cuwheel.delivery.choosing import Choice, Settings
+from cuwheel.delivery.install_answer import Change, Install
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
-from cuwheel.network import addresses, client, resolver, transfer, venvs
+from cuwheel.machine import python_environment
+from cuwheel.machine.fleet import Machine
+from cuwheel.machine.world import World
+from cuwheel.network import addresses, resolver, venvs
 from cuwheel.network.resolver import Release
-from cuwheel.network.settings import read_settings, settings_for_uv
-from cuwheel.support import files, masking, quoting
+from cuwheel.support import quoting
 from cuwheel.version import __version__
-from cuwheel.wheel import journal, record, requirements
-from cuwheel.wheel import metadata as dist_info
-from cuwheel.wheel.journal import Header, Journal
-from cuwheel.wheel.metadata import distributions, normalised, plain_name, site_packages
+from cuwheel.wheel import journal, journal_file, requirements
+from cuwheel.wheel.journal_file import Header, Journal, Pinned
+from cuwheel.wheel.metadata import distributions, normalised, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.delivery.choosing import Choice
-    from cuwheel.delivery.install_lock import LockedFile
-    from cuwheel.delivery.request import InstallRequest
+    from cuwheel.delivery.best_candidate import Search
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.network.settings import Settings
     from cuwheel.support.finding import Finding
-    from cuwheel.wheel.journal import Pinned
 
 
-_INSTALL_S = 3600.0
 _CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip
 _TWO = 2
 
 
-class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """A package: `from` is null where it is new, `to` where it is gone. `index`: where its file is from, if known."""
+_MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 
-    name: str
-    from_: str | None
-    to: str | None
-    index: str = ""
+
+class InstallPlan(Struct, frozen=True, kw_only=True):
+    """What would be done, and `answer`: what is shown of it. `names`: the packages that were asked for.
+
+    `settings`: what has to be set, and `pinned` the files that are to say so. `slim_for`: GPUs whose code alone stays.
+    """
+
+    answer: Install
+    names: tuple[str, ...]
+    machines: tuple[Machine, ...]
+    choices: tuple[Choice, ...] = ()
+    releases: tuple[Release, ...] = ()
+    settings: Settings = Settings()
+    pinned: tuple[Pinned, ...] = ()
+    slim_for: tuple[Machine, ...] = ()
 
 
 def installed_versions(prefix: Path) -> dict[str, str]:
@@ -73,7 +81,7 @@ def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> tupl
 def plan_releases(
     interpreter: Path,
     choices: Sequence[Choice],
-    request: InstallRequest,
+    search: Search,
     there: Mapping[str, str],
     listed: RequirementsFile | None = None,
 ) -> tuple[Release, ...]:
@@ -87,34 +95,28 @@ def plan_releases(
     for choice in choices:
         release, requires = _own(choice)
         own[release.name] = release
-        asked += _required(release.file, requires, candidates.parse_requirement(choice.wanted).extras, given)
+        asked += _required(release.file, requires, choice.requirement.extras, given)
     if listed is None:  # what one of them requires of another is what was chosen
         asked += [_exactly(own[each.name]) for each in choices[1:]]
+    asked = list(dict.fromkeys(asked))
+    own_first = bool(search.request.indexes)
     others: tuple[Release, ...] = ()
-    if asked or listed:
-        others = _resolved(interpreter, list(dict.fromkeys(asked)), request, own, listed)
-    new = (own[each.name] for each in choices if not _is_there(own[each.name], each, there))
+    if listed:  # what is required of others must allow the chosen versions
+        with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+            file = Path(folder, "requirements.txt")
+            file.touch(mode=0o600)
+            file.write_text("".join(f"{each}\n" for each in _lines(listed, own, asked)), encoding="utf-8")
+            words = ["--requirement", str(file)]
+            others = resolver.would_install(interpreter, words, index_variables(search), own_first=own_first)
+    elif asked:
+        others = resolver.would_install(interpreter, asked, index_variables(search), own_first=own_first)
+    # A build is of a version that may be installed from a wheel that does not run.
+    new = (
+        own[each.name]
+        for each in choices
+        if there.get(each.name) != own[each.name].version or each.fallback == "source build"
+    )
     return (*new, *(each for each in others if normalised(each.name) not in own))
-
-
-def _resolved(
-    interpreter: Path,
-    asked: Sequence[str],
-    request: InstallRequest,
-    own: Mapping[str, Release],
-    listed: RequirementsFile | None,
-) -> tuple[Release, ...]:
-    """What is required of others must allow the chosen versions."""
-    environ = index_variables(request)
-    if listed is None:
-        return resolver.would_install(interpreter, asked, environ, own_first=bool(request.indexes))
-    with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
-        file = Path(folder, "requirements.txt")
-        file.touch(mode=0o600)
-        file.write_text("".join(f"{each}\n" for each in _lines(listed, own, asked)), encoding="utf-8")
-        return resolver.would_install(
-            interpreter, ["--requirement", str(file)], environ, own_first=bool(request.indexes)
-        )
 
 
 def _exactly(release: Release) -> str:
@@ -134,18 +136,6 @@ def _lines(listed: RequirementsFile, own: Mapping[str, Release], asked: Sequence
             yield _exactly(chosen) if local else f"{_exactly(chosen)} {each.hashes}".strip()
 
 
-def locked_release(wanted: LockedFile, local: Path | None) -> Release:
-    """`local`: where the file is already."""
-    return Release(
-        name=wanted.name,
-        version=wanted.version,
-        url=local.as_uri() if local else wanted.url,
-        file=wanted.file,
-        sha256=wanted.sha256,
-        size=wanted.size,
-    )
-
-
 def release_of(choice: Choice) -> Release:
     return _own(choice)[0]
 
@@ -162,11 +152,6 @@ def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
         name=choice.name, version=version, url=listing.url, file=listing.file, sha256=listing.sha256, size=listing.size
     )
     return own, choice.ruling.requires
-
-
-def _is_there(own: Release, choice: Choice, there: Mapping[str, str]) -> bool:
-    """A build is of a version that may be installed from a wheel that does not run."""
-    return there.get(own.name) == own.version and choice.fallback != "source build"
 
 
 def _required(file: str, texts: Iterable[str], extras: Iterable[str], given: Collection[str]) -> list[str]:
@@ -198,79 +183,18 @@ def conflict_in(output: str) -> str | None:
     return f"{' and '.join(first)}: ask for other versions of one of them" if len(first) == _TWO else None
 
 
-def index_variables(request: InstallRequest) -> dict[str, str]:
+def index_variables(search: Search) -> dict[str, str]:
     """Options of ours as pip's and uv's variables: an address may hold a login, and command lines are public."""
-    environ = resolver.pip_environment()
-    settings = read_settings()
+    request, environ = search.request, resolver.pip_environment()
     if request.indexes and not request.no_index:
-        where = candidates.configured_places(settings, indexes=request.indexes, find_links=request.find_links)
         environ.pop("PIP_EXTRA_INDEX_URL", None)
-        environ |= candidates.asked_first(where, settings, request.indexes)
+        environ |= candidates.asked_first(search.places, search.session.found, request.indexes)
     if request.find_links:
         environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
         environ |= {"UV_FIND_LINKS": ",".join(request.find_links)} if request.indexes else {}
     if request.no_index:
         environ["PIP_NO_INDEX"] = "1"
     return environ
-
-
-def install_releases(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
-    """Install exactly these files; what the installer printed."""
-    found = read_settings()
-    lines = [_line(each, found, scratch) for each in releases]
-    hashed = all(" --hash=" in each for each in lines)
-    listed = scratch / "requirements.txt"
-    listed.touch(mode=0o600)  # addresses with logins
-    listed.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
-    options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
-    if uv := venvs.uv():
-        environ, inherited = settings_for_uv()
-        command = [uv, "pip", "install", "--python", str(interpreter), "--only-binary=:all:", *inherited, *options]
-    else:
-        environ = resolver.pip_environment()
-        command = [*venvs.pip_for(interpreter), "install", *options]
-    done = venvs.ask_installer(command, timeout=_INSTALL_S, env=environ)
-    return done.stdout + done.stderr
-
-
-def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:
-    """An installer writes where a wheel came from into direct_url.json: a login, and the signature of an address."""
-    names = {normalised(each.name) for each in releases}
-    there = (each for folder in site_packages(prefix) for each in distributions(folder))
-    for info in (each.info for each in there if each.name in names):
-        before = dist_info.read_info_file(info, "direct_url.json")
-        if (hidden := masking.text(before, random=False)) == before:
-            continue
-        files.write(info / "direct_url.json", hidden)
-        digests = {f"{info.name}/direct_url.json": record.digest_of_bytes(hidden.encode())}
-        files.write(info / "RECORD", record.changed(dist_info.read_info_file(info, "RECORD"), digests))
-
-
-def _line(release: Release, found: Settings, scratch: Path) -> str:
-    url, sha256 = release.url, release.sha256
-    local = addresses.local_path(url)
-    if plain_name(release.file) != release.file or (local and _on_a_share(local)):
-        local = on_disk(release, scratch)
-    if local:
-        url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
-    else:
-        url = addresses.with_login(url, client.login_at_once(url, found))
-    return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")
-
-
-def on_disk(release: Release, scratch: Path) -> Path:
-    """The file, under a name that installers know: they do not know those of variants."""
-    local, plain = addresses.local_path(release.url), plain_name(release.file)
-    to = scratch / plain
-    if local:
-        return local if plain == local.name and not _on_a_share(local) else files.copy(local, to)
-    transfer.download(release.url, to, sha256=release.sha256, size=release.size)
-    return to
-
-
-def _on_a_share(path: Path) -> bool:
-    """Of a server, on Windows: uv takes file://server/share for a folder of this machine."""
-    return path.drive.startswith("\\\\")
 
 
 # The environment as it was.
@@ -295,8 +219,8 @@ class EnvironmentCopy:
     def must_keep_out(self) -> None:
         """A wheel can bring files for any place in an environment, but not for the journal's."""
         folder, found = self._kept()
-        before = {each.path: each.before for each in found.steps if each.path.startswith(f"{journal.FOLDER}/")}
-        now = journal.all_there(self.prefix, [journal.FOLDER], folder)
+        before = {each.path: each.before for each in found.steps if each.path.startswith(f"{journal_file.FOLDER}/")}
+        now = journal.all_there(self.prefix, [journal_file.FOLDER], folder)
         if strange := sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)):
             raise MalformedError(
                 self.prefix / strange[0],
@@ -306,6 +230,14 @@ class EnvironmentCopy:
     def restore(self) -> tuple[Finding, ...]:
         """As it was before `begin`: what is new goes, what is gone or replaced comes back."""
         folder, found = self._kept()
+        if not folder.is_dir():
+            name = _name_in_journal(found)
+            raise UnreadableError(
+                folder,
+                f"was removed while {name} was installed, and with it the copies of all files: nothing could be put "
+                f"back, and what was installed of {name} is still there",
+                hint=f"pip uninstall {name}, or make a new environment",
+            )
         found = journal.settle(self.prefix, folder, found, "undoing", self._scope())
         self._begun = None
         return self._undo(folder, found)
@@ -359,7 +291,7 @@ class EnvironmentCopy:
             )
         found = replace(found, state="undoing")
         self._must_be_ours(folder, found)
-        journal.Writer(folder).state("undoing")
+        journal_file.Writer(folder).state("undoing")
         return _name_in_journal(found), self._undo(folder, found)
 
     def _undo(self, folder: Path, found: Journal) -> tuple[Finding, ...]:
@@ -367,7 +299,7 @@ class EnvironmentCopy:
         inside = {str(self.prefix / each.path) for each in found.steps}
         for each in found.header.pinned if found.header else ():
             if each.path not in inside:
-                pin_files.restore(each)
+                pin_files.restore_settings(each)
         return tuple(journal.undo_one(self.prefix, folder, found))
 
     def _kept(self) -> tuple[Path, Journal]:
@@ -379,9 +311,9 @@ class EnvironmentCopy:
         """One that is to be put back first removes what else a wheel may have left beside it, read or not."""
         readable: list[tuple[Path, Journal]] = []
         refused: CuwheelError | None = None
-        for folder in journal.folders(self.prefix, "install"):
+        for folder in journal_file.folders(self.prefix, "install"):
             try:
-                found = journal.read(folder, self.prefix)
+                found = journal_file.read_journal(folder, self.prefix)
                 if found.state == "preparing" and any(each.action != "keep" for each in found.steps):
                     raise MalformedError(folder, "its journal was cut short; nothing was changed")
                 self._must_be_ours(folder, found)
@@ -418,7 +350,33 @@ class EnvironmentCopy:
             return [""]
         scripts = [self.prefix / each for each in _SCRIPTS if (self.prefix / each).is_dir()]
         inside = [each for each in (*site_packages(self.prefix), *scripts) if each.is_relative_to(self.prefix)]
-        return [*(each.relative_to(self.prefix).as_posix() for each in inside), journal.FOLDER]
+        return [*(each.relative_to(self.prefix).as_posix() for each in inside), journal_file.FOLDER]
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """An environment that may be changed."""
+
+    prefix: Path
+    interpreter: Path
+    copy: EnvironmentCopy
+
+
+def locate_environment(env: Path | None) -> Place:
+    python, folders = python_environment.locate(World.here(), env)
+    prefix = Path(python.prefix).resolve()  # the active one may be named by a link as well
+    # First: such a system often has `python3` alone.
+    if not (prefix / "pyvenv.cfg").is_file() and any(prefix.glob(_MANAGED)):
+        raise UnreadableError(
+            prefix,
+            "is managed by the system: its own package manager installs there, and pip and uv refuse to",
+            hint="python3 -m venv .venv, then --env .venv",
+        )
+    interpreter = venvs.interpreter(prefix)
+    if not interpreter.exists():
+        interpreter = interpreter.with_name("python3")
+    if not folders or not interpreter.exists():
+        raise UnreadableError(prefix, "is not a Python environment", hint="python -m venv .venv, then --env .venv")
+    return Place(prefix=prefix, interpreter=interpreter, copy=EnvironmentCopy(prefix))
 
 
 def _name_in_journal(found: Journal) -> str:

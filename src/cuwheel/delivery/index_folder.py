@@ -24,7 +24,7 @@ from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes, Lis
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
-from cuwheel.support import codec, confined, files, locking, quoting
+from cuwheel.support import codec, confined, files, quoting
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class IndexFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One publisher at a time; another one is waited for."""
-        with locking.locked(self.root / _PUBLISHING, patient=True):
+        with files.folder_lock(self.root / _PUBLISHING, patient=True):
             yield
 
     def must_be_ours(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from cuwheel.delivery import catalogue
 from cuwheel.delivery.candidates import Candidate
@@ -35,7 +36,7 @@ from cuwheel.wheel.file import WheelFile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.delivery.catalogue import Catalogue
+    from cuwheel.delivery.catalogue import CatalogueReader
     from cuwheel.device_code.torch_symbols import TorchExports
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
@@ -59,7 +60,7 @@ class Contents(NamedTuple):
 
 
 def from_facts(
-    candidate: Candidate, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
+    candidate: Candidate, session: client.Session, catalogues: Sequence[CatalogueReader] = (), *, ask: bool
 ) -> Contents | None:
     """Without the wheel. `ask`: also for a facts file that no index mentions."""
     if kept := _kept_facts(candidate):
@@ -206,6 +207,15 @@ class Ruling(Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...] | None = None
     decided: bool = True
 
+    @property
+    def release(self) -> Version:
+        """Its version without a label: `2.7.1` of `2.7.1+cu128`."""
+        return Version(self.candidate.version.public)
+
+    @property
+    def yanked(self) -> bool:
+        return self.candidate.listing.yanked is not None
+
 
 def judge_by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
     """What its name and its index say: undecided where that is no obstacle."""
@@ -298,12 +308,13 @@ class Judge:
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
         lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)
+        setting = (f"{pin.setting} is set: {pin.why}",) if pin else ()
         return replace(
             ruling,
             outcome=outcome,
             rank=max(rank, 1) if lost else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
-            conditions=tuple(dict.fromkeys((*_setting(pin), *self._conditions(verdicts)))),
+            conditions=tuple(dict.fromkeys((*setting, *self._conditions(verdicts)))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             origin=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
@@ -360,11 +371,6 @@ def _text(finding: Finding) -> str:
     if finding.rule in _OF_TORCH and finding.evidence:
         return f"{finding.message} ({finding.evidence[0]})"
     return f"{finding.message}; {finding.fix}" if finding.rule == _NO_LIBRARY else finding.message
-
-
-def _setting(pin: Pin | None) -> Iterator[str]:
-    if pin:
-        yield f"{pin.setting} is set: {pin.why}"
 
 
 def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:

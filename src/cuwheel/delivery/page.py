@@ -22,11 +22,12 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.support import codec, files, html_templates, wording
+from cuwheel.support import codec, files, wording
 from cuwheel.support.verbs import VERBS
 from cuwheel.support.wording import file_name, size
-from cuwheel.verdicts import library_sources, predict
+from cuwheel.verdicts import drivers, library_sources, predict
 from cuwheel.version import __version__
+from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 _HYPHENS = 4  # in the name of a wheel, at least
+_EXTRA = re.compile(r"""extra == ["']([^"']+)["']""")
+# `cuda12`, `cu128`, `cuda-12.x`, `cuda12_pip`; not `cuda12-local`, for which CUDA must be there.
+_CUDA_EXTRA = re.compile(r"(?:cuda|cu|gpu)[-_.]?(\d{2,3})?(?:\.?[x\d]+)?(?:[-_]pip)?", re.IGNORECASE)
+_CUDA_PART = re.compile(r"cu(?:da)?[-_]?(\d{2})", re.IGNORECASE)
 _MARK = re.compile(rb"// cuwheel \S+ of ([0-9a-f]{64})\n")
 
 
@@ -140,7 +145,7 @@ def _torch_of(channels: tuple[str, ...]) -> str:
 
 
 def wheel_script(facts: WheelFacts) -> bytes:
-    judged = codec.builtins(page_verdicts.of(facts))
+    judged = codec.builtins(page_verdicts.verdicts_of_wheel(facts))
     value = {
         "version": facts.version,
         "sha256": facts.sha256,
@@ -149,9 +154,37 @@ def wheel_script(facts: WheelFacts) -> bytes:
         "requires": facts.requires_python or "",
         **judged,
     }
+    if not facts.libraries and all(each.endswith("-any") for each in facts.tags):
+        value["pure"] = True
+    if extras := cuda_extras(facts.requires_dist):
+        value["extras"] = extras
+        majors = {drivers.cuda_major(each) for each in wheel_facts.survey(facts).libraries} - {None}
+        if len(majors) == 1:
+            value["cuda"] = str(majors.pop())
     if unfit := dict(library_sources.unfit_torch_releases(wheel_facts.survey(facts))):
         value["torch"] = unfit
     return wheel_mark(facts) + script_of("wheel", facts.file, value)
+
+
+def cuda_extras(requires: Iterable[str]) -> dict[str, str]:
+    """The extras that bring CUDA's libraries, by the major of that CUDA: `{"12": "cuda12"}`.
+
+    One that names no CUDA (`cuda`, `gpu`) is of the one that its requirements name.
+    """
+    required: dict[str, list[str]] = {}
+    for text in requires:
+        if each := requirements.parse(text):
+            for extra in _EXTRA.findall(str(each.marker)):
+                required.setdefault(extra, []).append(f"{each.name} {' '.join(each.extras)}")
+    found: dict[str, str] = {}
+    for extra in sorted(required, key=len):  # `cuda12` before `cuda12_pip`
+        named = _CUDA_EXTRA.fullmatch(extra)
+        if not named:
+            continue
+        majors = {named[1]} if named[1] else {part[1] for text in required[extra] if (part := _CUDA_PART.search(text))}
+        if len(majors) == 1:
+            found.setdefault(majors.pop()[:2], extra)
+    return dict(sorted(found.items()))
 
 
 def wheel_mark(facts: WheelFacts) -> bytes:
@@ -294,7 +327,8 @@ def page_steps(index: IndexFolder, wanted: Update, *, with_catalogue: bool = Fal
     projects = [page for page in wanted.projects.values() if page.files]
     names = [each.name for each in wanted.listed.projects]
     made = page_files(new, projects, names, with_catalogue=with_catalogue)
-    if not (wanted.trusts_pages and _has_same_for_all(index)):
+    # Whether this release of cuwheel wrote them: working them out takes longer than all else of a small wheel.
+    if not (wanted.trusts_pages and (index.read(_MACHINES) or b"").startswith(machines_mark())):
         made = {**same_for_all(), **made}
     yield from (Write(path, data) for path, data in made.items())
     for file in wanted.gone:
@@ -302,11 +336,6 @@ def page_steps(index: IndexFolder, wanted: Update, *, with_catalogue: bool = Fal
     for name, page in wanted.projects.items():
         if not page.files:
             yield Remove(project_path(name))
-
-
-def _has_same_for_all(index: IndexFolder) -> bool:
-    """Whether this release of cuwheel wrote them: working them out takes longer than all else of a small wheel."""
-    return (index.read(_MACHINES) or b"").startswith(machines_mark())
 
 
 def _is_made(index: IndexFolder, facts: WheelFacts) -> bool:
@@ -388,8 +417,8 @@ def _link(name: str) -> str:
 
 def same_for_all() -> dict[str, bytes]:
     """The code, the style and the tables: the same for every index that this cuwheel writes."""
-    styles = [html_templates.SHARED / "page.css", _TEMPLATES / "index.css"]
-    scripts = [_TEMPLATES / "page.js", html_templates.SHARED / "nvidia_smi.js"]
+    styles = [wording.SHARED_TEMPLATES / "page.css", _TEMPLATES / "index.css"]
+    scripts = [_TEMPLATES / "page.js", wording.SHARED_TEMPLATES / "nvidia_smi.js"]
     return {
         f"{FOLDER}/page.js": b"".join(each.read_bytes() for each in scripts),
         f"{FOLDER}/page.css": b"".join(each.read_bytes() for each in styles),
@@ -403,4 +432,4 @@ def render(template: str, **values: object) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return html_templates.environment(_TEMPLATES)
+    return wording.html_templates(_TEMPLATES)

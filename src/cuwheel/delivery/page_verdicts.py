@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.facts import architectures, packages, toolkits, versions
+from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
-from cuwheel.verdicts import alternatives, check_rules, drivers, wheel_tags
+from cuwheel.verdicts import alternatives, check_rules, wheel_tags
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.matrix import Judge
 
@@ -94,7 +94,7 @@ PLACES = (
 )
 
 
-def of(facts: WheelFacts) -> Verdicts:
+def verdicts_of_wheel(facts: WheelFacts) -> Verdicts:
     """The same for wheels that are alike but for their names and versions, unless a package is known by them."""
     described = packages.find_profile(facts.name) is not None
     names = {} if described else {"name": "", "version": ""}
@@ -124,8 +124,8 @@ def _refusal(listed: Sequence[str], machine: Machine) -> str:
 @cache
 def capabilities(place: Place) -> tuple[Capability, ...]:
     """Of GPUs that such a system can have: Tegras are part of theirs."""
-    known = architectures.current_capabilities()
-    return tuple(each for each in known if not drivers.tegra(each) or place.cpu == "aarch64")
+    known = gpus.current_capabilities()
+    return tuple(each for each in known if not gpus.is_tegra(each) or place.cpu == "aarch64")
 
 
 @cache
@@ -205,7 +205,7 @@ class _Sweep:
 
 
 def _with_gpu(machine: Machine, capability: Capability) -> Machine:
-    return replace(machine, capability=capability, tegra=drivers.tegra(capability))
+    return replace(machine, capability=capability, tegra=gpus.is_tegra(capability))
 
 
 def _number(numbered: dict[T, int], item: T) -> int:

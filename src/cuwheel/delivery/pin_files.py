@@ -14,8 +14,8 @@ from msgspec import Struct
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import packages
 from cuwheel.support import files, system_calls
-from cuwheel.wheel.journal import Pinned
-from cuwheel.wheel.journal import SettingsKind as Kind
+from cuwheel.wheel.journal_file import Pinned
+from cuwheel.wheel.journal_file import SettingsKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class Place(Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
-def place(text: str) -> Place:
+def parse_place(text: str) -> Place:
     """`activate`, or `env-file=PATH` and so on."""
     kind, _, path = text.partition("=")
     if kind not in KINDS:
@@ -66,7 +66,7 @@ def place(text: str) -> Place:
     return Place(kind=kind, path=str(found))  # type: ignore[arg-type]
 
 
-def pending(places: tuple[Place, ...], prefix: Path, settings: Mapping[str, str | None]) -> tuple[Pinned, ...]:
+def pending_settings(places: tuple[Place, ...], prefix: Path, settings: Mapping[str, str | None]) -> tuple[Pinned, ...]:
     """The files that have to be changed so that they say this; None for a variable that is to go."""
     found = []
     for each in dict.fromkeys(target for place_ in places for target in _targets(place_, prefix)):
@@ -96,7 +96,7 @@ def _targets(given: Place, prefix: Path) -> Iterator[Place]:
     yield from (Place(kind=each, path=str(prefix / "bin" / each)) for each in there)
 
 
-def write(pinned: Pinned, settings: Mapping[str, str | None]) -> None:
+def write_settings(pinned: Pinned, settings: Mapping[str, str | None]) -> None:
     _rewrite(pinned, _updated(pinned.before or {}, settings))
 
 
@@ -115,7 +115,7 @@ def must_be_ours(pinned: Pinned, journal: Path) -> None:
             )
 
 
-def restore(pinned: Pinned) -> None:
+def restore_settings(pinned: Pinned) -> None:
     """The block as it was. A file that somebody removed meanwhile stays so.
 
     Variables that are not cuwheel's own stay as the file has them, whatever the journal says.
@@ -140,7 +140,8 @@ def _updated(before: Mapping[str, str], settings: Mapping[str, str | None]) -> d
 def _rewrite(pinned: Pinned, settings: Mapping[str, str], *, ended: bool = True) -> None:
     path = Path(os.path.realpath(pinned.path))
     old = _read(path)
-    outside = _outside(old or "", path)
+    parts = _parts(old or "", path)
+    outside = parts[0] + parts[2] if parts else old or ""
     block = _block(pinned.kind, settings)
     if block and outside and not outside.endswith("\n"):
         outside += "\n"
@@ -195,11 +196,6 @@ def _parts(text: str, path: Path) -> tuple[str, str, str] | None:
     if not mark:
         raise MalformedError(path, "has the first line of cuwheel's pins and not the last", hint="remove both lines")
     return head, inside, tail
-
-
-def _outside(text: str, path: Path) -> str:
-    found = _parts(text, path)
-    return text if found is None else found[0] + found[2]
 
 
 def _settings(text: str, kind: Kind, path: Path) -> dict[str, str] | None:

@@ -1,32 +1,29 @@
-"""`cuwheel publish`: wheels looked at, an update decided, and carried out under the index's lock."""
+"""`cuwheel publish`: wheels looked at, an update decided, and carried out under the index's lock; or uploaded.
+
+An index that is served somewhere is brought along first (`--existing`). `--check` is in `checking`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections import defaultdict
+import os
+import re
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import (
-    arrivals,
-    attestations,
-    index_folder,
-    page,
-    signing,
-    simple_api,
-    transaction,
-    update,
-    variants,
-)
+from cuwheel.delivery import arrivals, index_folder, page, signatures, simple_api, transaction, update, variants
 from cuwheel.delivery.index_folder import JOURNAL, IndexFolder, Journal
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.support import codec, files, log, quoting
-from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.facts import services
+from cuwheel.network import addresses, resolver
+from cuwheel.support import codec, files, log, masking, process, quoting
+from cuwheel.support.finding import Finding, finding, gravest_first
 from cuwheel.support.wording import first_few, size
 
 if TYPE_CHECKING:
@@ -39,6 +36,184 @@ if TYPE_CHECKING:
     from cuwheel.delivery.simple_api import PublishedFile
     from cuwheel.delivery.transaction import Step
     from cuwheel.delivery.update import Update
+
+_LARGEST_ASSET = 2 << 30
+Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong", "uploaded", "planned", "skipped"]
+
+
+class PublishedWheel(Struct, frozen=True, kw_only=True):
+    """`added`: it was not there before. `present`: it was, with the same content. `refused`: see the findings.
+
+    `sound`, `wrong`: what a check of the index says of it. `uploaded`, or `planned` by a dry run; `skipped` where an
+    upload before it failed, or where another wheel was refused: then none is added.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    added: bool
+    outcome: Outcome
+    channels: tuple[str, ...] = ()
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A file of the folder that is written or removed."""
+
+    path: str
+    action: Literal["written", "removed"]
+    size: int | None = None
+
+
+class Publish(Struct, frozen=True, kw_only=True):
+    """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
+    folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
+    "check", `wheels` are those of the index, each sound or wrong.
+    """
+
+    schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
+    action: Literal["publish", "check", "upload"] = "publish"
+    place: str
+    dry_run: bool = False
+    wheels: tuple[PublishedWheel, ...]
+    channels: tuple[str, ...]
+    variants: tuple[PublishedVariant, ...] = ()
+    removed: tuple[str, ...] = ()
+    yanked: tuple[str, ...] = ()
+    unyanked: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return not any(each.severity == "error" for each in self.findings)
+
+
+def publish(request: PublishRequest) -> Publish:
+    """Decided first: where one wheel is refused, nothing is written."""
+    unattested = (
+        tuple(signatures.make_attestations(arrivals.wheel_paths(request.named, request.platform)))
+        if request.attest
+        else ()
+    )
+    given = arrivals.read_arrivals(request.named, request.platform)
+    index = IndexFolder(request.to)
+    index.must_be_ours()
+    made = variants.MadeVariants(arrivals=(), variants=(), findings=())
+    brought = False
+    with contextlib.ExitStack() as stack:
+        if request.variants and not any(each.refused for each in given):
+            made = stack.enter_context(variants.made_variants(given, index))
+            given += made.arrivals
+        if not request.dry_run and not any(each.refused for each in given):
+            stack.enter_context(index.locked())
+            if request.existing:
+                brought = bring_existing(request.existing, index)
+        wanted = update.decide(index, [each for each in given if not each.refused], request)
+        refused = {each.name for each in given if each.refused} | wanted.refused.keys()
+        todo: list[Step] = []
+        if not refused:
+            signer = _signer(index, request.sign)
+            todo = transaction.steps_of(index, wanted, _generators(index, request), signer)
+            if not request.dry_run:
+                transaction.carry_out(index, todo, wanted.journal)
+    yanked, unyanked = ((), ()) if refused else wanted.withdrawn
+    last = {each.path: each for each in todo}  # each path once, as it ends: sums are written twice where something goes
+    return Publish(
+        place=str(request.to),
+        dry_run=request.dry_run,
+        wheels=tuple(_wheel(each, wanted, refused) for each in given),
+        channels=wanted.all_channels,
+        variants=() if refused else made.variants,
+        removed=() if refused else wanted.gone,
+        yanked=yanked,
+        unyanked=unyanked,
+        changes=tuple(map(_change, last.values())),
+        findings=(*_findings(given, wanted, request, brought=brought), *made.findings, *unattested),
+    )
+
+
+def _generators(index: IndexFolder, request: PublishRequest) -> list[transaction.Generator]:
+    """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
+    asked = request.catalogue
+    shown = asked != index_folder.NO_CATALOGUE if asked else index.path(index_folder.CATALOGUE_PAGE).exists()
+    own: transaction.Generator = functools.partial(page.page_steps, with_catalogue=shown)
+    if not asked:
+        return [own]
+    from cuwheel.delivery import cataloguing  # noqa: PLC0415 - the judge of whole catalogues takes long to import
+
+    def catalogue(_index: IndexFolder, _wanted: Update) -> Iterator[transaction.Write | transaction.Remove]:
+        return cataloguing.catalogue_page_steps(asked)
+
+    return [catalogue, own] if shown else [own, catalogue]
+
+
+def _signer(index: IndexFolder, key: Path | None) -> transaction.Signer | None:
+    if key is not None:
+        return functools.partial(signatures.sign, key)
+    if index.path(index_folder.SIGNATURE).exists():
+        raise UsageError("this index is signed, so every change of it must be", hint="--sign ~/.ssh/id_ed25519")
+    return None
+
+
+def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> PublishedWheel:
+    """Where one is refused, none is added."""
+    new = arrival.name in wanted.new
+    listed = wanted.published(arrival.name) or arrival.file
+    outcome: Outcome = "refused" if arrival.name in refused else "present"
+    if new and outcome == "present":
+        outcome = "skipped" if refused else "added"
+    return PublishedWheel(
+        file=arrival.name,
+        sha256=arrival.sha256,
+        size=arrival.size,
+        added=outcome == "added",
+        outcome=outcome,
+        channels=listed.channels if listed else (),
+    )
+
+
+def _change(step: Step) -> Change:
+    if isinstance(step, transaction.Remove):
+        return Change(path=step.path, action="removed")
+    count = step.size if isinstance(step, transaction.Copy) else len(step.data)
+    return Change(path=step.path, action="written", size=count)
+
+
+def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest, *, brought: bool) -> Iterator[Finding]:
+    """`brought`: the pages to make whole are those of an index that was just copied here, which is no news."""
+    if wanted.repairs and not brought:
+        yield finding(
+            "publish-interrupted",
+            "an earlier run was interrupted: its pages are made whole",
+            evidence=first_few(wanted.repairs.projects),
+        )
+    found = [(each.name, finding) for each in given for finding in each.findings]
+    found += wanted.refused.items()
+    if request.files_url:
+        found += [
+            (
+                each.name,
+                finding("publish-asset-size", f"it has {size(each.size)}, and release assets may have at most 2 GiB"),
+            )
+            for each in given
+            if each.size > _LARGEST_ASSET
+        ]
+    yield from merged_findings(found)
+
+
+def merged_findings(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
+    """One finding for all files of which it says the same; the gravest first."""
+    names: dict[Finding, list[str]] = defaultdict(list)
+    for name, each in found:
+        names[each].append(name)
+    made = []
+    for each, named in names.items():
+        if len(named) == 1:
+            made.append(replace(each, message=f"{named[0]}: {each.message}"))
+        else:
+            evidence = (*each.evidence, *first_few(named))
+            made.append(replace(each, message=f"{len(named)} wheels: {each.message}", evidence=evidence))
+    return gravest_first(made)
 
 
 # An index that is served somewhere, brought into a folder that is to be published in its place.
@@ -119,174 +294,123 @@ def _links(file: PublishedFile) -> Iterator[tuple[str, str, str]]:
     """Link, name and hash of a file, unless it stays where it is, and of what lies beside it."""
     if index_folder.is_here(file.url):
         yield file.url, file.filename, file.sha256
-    for suffix, sha256 in file.beside():
+    for suffix, sha256 in file.files_beside():
         yield file.url + suffix, file.filename + suffix, sha256
 
 
-_LARGEST_ASSET = 2 << 30
-Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong", "uploaded", "planned", "skipped"]
+# `--upload`: wheels to an index that takes uploads, by `uv publish`; its rules are checked before.
+
+PUBLIC = "public"  # in place of an address
+_TIMEOUT_S = 6 * 3600.0
+_WIDE = "10000"
+_LINES = 12
+_MARKUP = re.compile(r"<[^<>]{0,200}>")
 
 
-class PublishedWheel(Struct, frozen=True, kw_only=True):
-    """`added`: it was not there before. `present`: it was, with the same content. `refused`: see the findings.
+def upload(
+    wheels: Sequence[str | Path],
+    url: str,
+    *,
+    limit: int | None = None,
+    platform: str | None = None,
+    dry_run: bool = False,
+) -> Publish:
+    """`limit`: bytes that a file may have there, where the index has raised its usual limit for this project.
 
-    `sound`, `wrong`: what a check of the index says of it. `uploaded`, or `planned` by a dry run; `skipped` where an
-    upload before it failed, or where another wheel was refused: then none is added.
+    The first that the server refuses is the last: what is wrong with one (a login) is mostly wrong with all.
     """
-
-    file: str
-    sha256: str
-    size: int
-    added: bool
-    outcome: Outcome
-    channels: tuple[str, ...] = ()
-
-
-class Change(Struct, frozen=True, kw_only=True):
-    """A file of the folder that is written or removed."""
-
-    path: str
-    action: Literal["written", "removed"]
-    size: int | None = None
-
-
-class Published(Struct, frozen=True, kw_only=True):
-    """`channels`: all that the index has afterwards. `removed`, `yanked`, `unyanked`: names of files."""
-
-    wheels: tuple[PublishedWheel, ...]
-    channels: tuple[str, ...]
-    removed: tuple[str, ...]
-    yanked: tuple[str, ...]
-    unyanked: tuple[str, ...]
-    changes: tuple[Change, ...]
-    variants: tuple[PublishedVariant, ...]
-    findings: tuple[Finding, ...]
-
-
-def publish(request: PublishRequest) -> Published:
-    """Decided first: where one wheel is refused, nothing is written."""
-    unattested = (
-        tuple(attestations.make(arrivals.wheel_paths(request.named, request.platform))) if request.attest else ()
+    program = process.needed_program("uv", "uploading a wheel")
+    given = arrivals.read_arrivals(wheels, platform)
+    found = [(each.name, finding) for each in given for finding in (*each.findings, *_against(each, url, limit))]
+    refused = {name for name, finding in found if finding.severity == "error"}
+    found += _against_project(given, url)
+    outcomes: dict[str, Outcome] = dict.fromkeys(refused, "refused")
+    if not refused and not dry_run:
+        for each in given:
+            problem = _uploaded(program, each.path, url)
+            outcomes[each.name] = "refused" if problem else "uploaded"
+            if problem:
+                found.append((each.name, problem))
+                break
+    rest: Outcome = "planned" if dry_run and not refused else "skipped"
+    return Publish(
+        action="upload",
+        place=addresses.parted(url)[0],
+        dry_run=dry_run,
+        wheels=tuple(
+            PublishedWheel(
+                file=each.name,
+                sha256=each.sha256,
+                size=each.size,
+                added=outcomes.get(each.name) == "uploaded",
+                outcome=outcomes.get(each.name, rest),
+            )
+            for each in given
+        ),
+        channels=(),
+        findings=tuple(merged_findings(found)),
     )
-    given = arrivals.read_arrivals(request.named, request.platform)
-    index = IndexFolder(request.to)
-    index.must_be_ours()
-    made = variants.MadeVariants(arrivals=(), variants=(), findings=())
-    brought = False
-    with contextlib.ExitStack() as stack:
-        if request.variants and not any(each.refused for each in given):
-            made = stack.enter_context(variants.made_variants(given, index))
-            given += made.arrivals
-        if not request.dry_run and not any(each.refused for each in given):
-            stack.enter_context(index.locked())
-            if request.existing:
-                brought = bring_existing(request.existing, index)
-        wanted = update.decide(index, [each for each in given if not each.refused], request)
-        refused = {each.name for each in given if each.refused} | wanted.refused.keys()
-        todo = (
-            []
-            if refused
-            else transaction.steps_of(index, wanted, _generators(index, request), _signer(index, request.sign))
+
+
+def _against_project(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding]]:
+    """What the public index says against all files of a project together; what it has already, it alone knows."""
+    index = services.public_index()
+    sizes: Counter[str] = Counter()
+    for each in given:
+        wheel = index_folder.wheel_name(each.name)
+        sizes[index_folder.project_of(wheel) if wheel else ""] += each.size
+    for project, total in sizes.items() if _is_public(url) else ():
+        if total > index.largest_project:
+            message = f"these have {size(total)}, and {index.name} takes {size(index.largest_project)} of a project"
+            fix = "ask the index for more room, slim the wheels (cuwheel slim), or publish them in an index of your own"
+            yield project, finding("upload-project-size", message, fix=fix)
+
+
+def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
+    """What the rules of the public index say against a wheel; any other decides when it is asked."""
+    index, wheel = services.public_index(), index_folder.wheel_name(arrival.name)
+    if wheel is None or not _is_public(url):
+        return
+    version = index_folder.version_of(wheel.version)
+    if version is not None and version.local and not index.local_versions:
+        yield finding("upload-local-version", f"{index.name} takes no local versions (+{version.local})")
+    if wheel.variant is not None and not index.variants:
+        yield finding("upload-variant", f"{index.name} does not take variant wheels yet")
+    strange = [each for each in wheel.platforms if not services.takes_platform(index, each)]
+    if strange:
+        yield finding("upload-platform", f"{index.name} does not take the platform {', '.join(strange)}")
+    if index.normalised_names and wheel.name != (named := index_folder.project_of(wheel).replace("-", "_")):
+        yield finding("upload-name", f"{index.name} wants the name to begin with {named!r}, not {wheel.name!r}")
+    largest = limit or index.largest
+    if arrival.size > largest:
+        yield finding(
+            "upload-size",
+            f"it has {size(arrival.size)}, and {index.name} takes files of at most {size(largest)}"
+            + ("" if limit else ", unless it has raised that for your project"),
         )
-        if not refused and not request.dry_run:
-            transaction.carry_out(index, todo, wanted.journal)
-    yanked, unyanked = ((), ()) if refused else wanted.withdrawn
-    return Published(
-        wheels=tuple(_wheel(each, wanted, refused) for each in given),
-        channels=wanted.all_channels,
-        removed=() if refused else wanted.gone,
-        yanked=yanked,
-        unyanked=unyanked,
-        changes=tuple(_changes(todo)),
-        variants=() if refused else made.variants,
-        findings=(*_findings(given, wanted, request, brought=brought), *made.findings, *unattested),
-    )
 
 
-def _generators(index: IndexFolder, request: PublishRequest) -> list[transaction.Generator]:
-    """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
-    asked = request.catalogue
-    shown = asked != index_folder.NO_CATALOGUE if asked else index.path(index_folder.CATALOGUE_PAGE).exists()
-    own: transaction.Generator = functools.partial(page.page_steps, with_catalogue=shown)
-    if not asked:
-        return [own]
-    from cuwheel.delivery import catalogue_reach  # noqa: PLC0415 - the judge of whole catalogues takes long to import
-
-    catalogue = catalogue_reach.catalogue_page_generator(asked)
-    return [catalogue, own] if shown else [own, catalogue]
+def _is_public(url: str) -> bool:
+    return url == PUBLIC or resolver.is_public(url)
 
 
-def _signer(index: IndexFolder, key: Path | None) -> transaction.Signer | None:
-    if key is not None:
-        return functools.partial(signing.sign, key)
-    if index.path(index_folder.SIGNATURE).exists():
-        raise UsageError("this index is signed, so every change of it must be", hint="--sign ~/.ssh/id_ed25519")
-    return None
-
-
-def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> PublishedWheel:
-    """Where one is refused, none is added."""
-    new = arrival.name in wanted.new
-    listed = wanted.published(arrival.name) or arrival.file
-    outcome: Outcome = "refused" if arrival.name in refused else "present"
-    if new and outcome == "present":
-        outcome = "skipped" if refused else "added"
-    return PublishedWheel(
-        file=arrival.name,
-        sha256=arrival.sha256,
-        size=arrival.size,
-        added=outcome == "added",
-        outcome=outcome,
-        channels=listed.channels if listed else (),
-    )
-
-
-def _changes(todo: Sequence[Step]) -> Iterator[Change]:
-    """Each path once, as it ends: sums are written twice where something goes."""
-    last = {each.path: each for each in todo}
-    for path, each in last.items():
-        if isinstance(each, transaction.Remove):
-            yield Change(path=path, action="removed")
-        else:
-            count = each.size if isinstance(each, transaction.Copy) else len(each.data)
-            yield Change(path=path, action="written", size=count)
-
-
-def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest, *, brought: bool) -> Iterator[Finding]:
-    """`brought`: the pages to make whole are those of an index that was just copied here, which is no news."""
-    if wanted.repairs and not brought:
-        yield Finding(
-            rule="publish-interrupted",
-            severity="note",
-            message="an earlier run was interrupted: its pages are made whole",
-            evidence=first_few(wanted.repairs.projects),
-        )
-    found = [(each.name, finding) for each in given for finding in each.findings]
-    found += wanted.refused.items()
-    if request.files_url:
-        found += [(each.name, _too_large(each)) for each in given if each.size > _LARGEST_ASSET]
-    yield from merged(found)
-
-
-def merged(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
-    """One finding for all files of which it says the same; the gravest first."""
-    names: dict[Finding, list[str]] = defaultdict(list)
-    for name, each in found:
-        names[each].append(name)
-    merged_findings = []
-    for each, named in names.items():
-        if len(named) == 1:
-            merged_findings.append(replace(each, message=f"{named[0]}: {each.message}"))
-        else:
-            evidence = (*each.evidence, *first_few(named))
-            merged_findings.append(replace(each, message=f"{len(named)} wheels: {each.message}", evidence=evidence))
-    return gravest_first(merged_findings)
-
-
-def _too_large(arrival: Arrival) -> Finding:
-    return Finding(
-        rule="publish-asset-size",
-        severity="warning",
-        message=f"it has {size(arrival.size)}, and release assets may have at most 2 GiB",
-        fix="slim it for the machines that need it (cuwheel slim), or serve it from elsewhere",
+def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
+    """What the server, or uv, has against it."""
+    address, login = addresses.parted(url)
+    environ = {**os.environ, "COLUMNS": _WIDE}  # sentences, not lines wrapped for a terminal
+    if login:  # in its environment: words of a command can be seen by everybody on the machine
+        environ |= {"UV_PUBLISH_USERNAME": login.username, "UV_PUBLISH_PASSWORD": login.password or ""}
+    where = () if url == PUBLIC else ("--publish-url", address)  # uv's own default is the public index
+    command = (program, "publish", *where, "--no-progress", wheel)
+    done = process.run(command, timeout=_TIMEOUT_S, check=False, env=environ)
+    if done.status == 0:
+        return None
+    printed = masking.known(_MARKUP.sub("", done.stderr), environ)
+    lines = [line.strip() for line in printed.splitlines() if line.strip() and "{" not in line]
+    return finding(
+        "upload-failed",
+        "it was not uploaded",
+        evidence=tuple(lines[-_LINES:]),
+        fix="check the address, the login (UV_PUBLISH_TOKEN, or _USERNAME and _PASSWORD), and whether it is there"
+        + (f"; a release takes no file after {services.public_index().days} days" if _is_public(url) else ""),
     )

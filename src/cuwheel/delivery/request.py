@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from cuwheel.clusters import target
+from cuwheel.clusters import access
 from cuwheel.delivery import candidates, index_folder, pin_files
 from cuwheel.device_code.target import is_pinned
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
 from cuwheel.support import wording
-from cuwheel.support.request_fields import as_paths, freeze, must_be_positive, resolve_environment
+from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
@@ -53,8 +54,7 @@ class PublishRequest:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "wheels", as_paths(self.wheels))
-        freeze(self, "yank", "unyank", "remove")
+        normalise(self)
         must_be_positive(keep=self.keep)
         if not (self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue):
             raise UsageError("nothing to publish was given", hint="cuwheel publish dist/*.whl --to index")
@@ -129,15 +129,10 @@ class FindRequest:
     budget: int = BUDGET
 
     def __post_init__(self) -> None:
-        freeze(self, "on", "gpus", "indexes", "find_links", "catalogues")
-        resolve_environment(self)
+        normalise(self)
         must_be_positive(budget=self.budget)
         if self.wanted:
             candidates.parse_requirement(self.wanted)
-
-    def of(self, wanted: str) -> FindRequest:
-        """The same of another package, or of other versions."""
-        return FindRequest(**{each.name: getattr(self, each.name) for each in fields(self)} | {"wanted": wanted})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +153,9 @@ class CatalogueRequest:
     cluster: str | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "names", "indexes", "find_links")
+        normalise(self)
         if self.cluster is not None:
-            target.parse(self.cluster)
+            access.parse_address(self.cluster)
         if not self.names:
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:
@@ -202,18 +197,47 @@ class InstallRequest(FindRequest):
     no_cpu: bool = False
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.wanted, self.requirements, self.locked))) != 1:
-            raise UsageError("give a package, a requirements file or a lock", hint="cuwheel install NAME")
+        what = sum(map(bool, (self.wanted, self.requirements, self.locked)))
+        if not what:
+            raise UsageError("no package to install was given", hint="cuwheel install NAME")
+        if what > 1:
+            raise UsageError("a package, a requirements file and a lock cannot be combined")
         if self.locked and self.lock:
             raise UsageError("a lock is either written or used")
-        if self.download and not (self.lock or self.locked):
-            raise UsageError("download is for the files of a lock", hint="cuwheel install NAME --lock fleet.toml")
+        if (self.output and not self.lock) or (self.download and not (self.lock or self.locked)):
+            raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock fleet.toml")
         FindRequest.__post_init__(self)
-        freeze(self, "allow", "pin")
         for each in self.pin:
-            pin_files.place(each)
+            pin_files.parse_place(each)
 
-    def for_environment(self, prefix: Path | None, wanted: str) -> FindRequest:
-        """What to look for, there; None: on machines whose environment nobody sees."""
-        given = {each.name: getattr(self, each.name) for each in fields(FindRequest)}
-        return FindRequest(**{**given, "env": prefix, "wanted": wanted})
+
+# What is asked of `cuwheel ci`.
+
+Service: TypeAlias = Literal["github", "gitlab", "cibuildwheel"]
+SERVICES: tuple[Service, ...] = ("github", "gitlab", "cibuildwheel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CiRequest:
+    """The workflow of a project for a service, from its configuration.
+
+    `source`: the folder of the repository. `file`: where the workflow is, if not where the service looks for it.
+    `cuda`: for cibuildwheel, whose tables are for one CUDA version: another than the first of the configuration.
+    `write`: make or renew it; without, nothing is changed.
+    """
+
+    service: Service = field(kw_only=False)
+    source: Path = Path()
+    file: Path | None = None
+    config: Path | None = None
+    cuda: str | None = None
+    write: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", Path(self.source))
+        if self.service not in SERVICES:
+            raise UsageError(
+                f"{str(self.service)[:40]!r} is not one of {', '.join(SERVICES)}", hint="cuwheel ci github"
+            )
+        if self.cuda is not None and self.service != "cibuildwheel":
+            raise UsageError("--cuda belongs to cibuildwheel", hint="cuwheel ci cibuildwheel --cuda 13.0")

@@ -86,7 +86,7 @@ class RequirementsFile(Struct, frozen=True, kw_only=True):
         return tuple(each.text for each in self.lines if each.name not in names)
 
 
-def read(path: Path, python: str | None) -> RequirementsFile:
+def read_requirements(path: Path, python: str | None) -> RequirementsFile:
     """`python`: the version that conditions are about. Raises ConfigurationError with all problems at once."""
     reader = _Reader(python)
     reader.read(path, 0)
@@ -127,7 +127,7 @@ class _Reader:
         if depth > _DEEPEST:
             self.problems.append(f"{path}: files that name one another")
             return
-        text = files.read(path, _LARGEST, "a requirements file").decode("utf-8", "replace")
+        text = files.read_limited(path, _LARGEST, "a requirements file").decode("utf-8", "replace")
         for number, line in _logical(text):
             self._read += 1
             if self._read > MOST_REQUIREMENTS:  # of all files together: each line may be a search of an index
@@ -170,7 +170,7 @@ class _Reader:
 
     def _constraints(self, path: Path) -> None:
         """It is passed on as it stands: of what installers read in one, only versions are harmless."""
-        text = files.read(path, _LARGEST, "a constraints file").decode("utf-8", "replace")
+        text = files.read_limited(path, _LARGEST, "a constraints file").decode("utf-8", "replace")
         for number, line in _logical(text):
             if line.startswith("-"):
                 self.problems.append(f"{path.name}, line {number}: {line[:80]!r}: only versions stand in constraints")

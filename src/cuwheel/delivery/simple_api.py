@@ -86,7 +86,7 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def sha256(self) -> str:
         return self.hashes.sha256
 
-    def beside(self) -> Iterator[tuple[str, str]]:
+    def files_beside(self) -> Iterator[tuple[str, str]]:
         """What lies beside it: the suffix of its name, and its sha256, which may be empty."""
         for suffix, hashes in (
             (METADATA, self.core_metadata),

@@ -21,7 +21,7 @@ from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.index_folder import IndexFolder, Journal
@@ -54,7 +54,9 @@ def rendered_pages(page: Project, channels: Iterable[str]) -> Iterator[tuple[str
         path = index_folder.project_page(page.name, channel)
         names = (page.files[number].filename for number in inside)
         versions = page.versions if len(inside) == len(page.files) else index_folder.versions_in(names, page.versions)
-        data = simple_api.json_with_lines(replace(page, versions=versions), _without_channels(lines, inside))
+        # Which channels a file is in, the flat index alone says.
+        own_lines = [lines[number].rpartition(_CHANNELS)[0] + b"}" for number in inside]
+        data = simple_api.json_with_lines(replace(page, versions=versions), own_lines)
         for key in _KEYS:
             data = data.replace(
                 (key + index_folder.HERE).encode(), (key + index_folder.link_from(channel, index_folder.HERE)).encode()
@@ -63,11 +65,6 @@ def rendered_pages(page: Project, channels: Iterable[str]) -> Iterator[tuple[str
         html = html.replace(_LINK + index_folder.HERE, _LINK + index_folder.link_from(channel, index_folder.HERE))
         yield f"{path}.json", data
         yield f"{path}.html", simple_api.html_with_rows(title, [html])
-
-
-def _without_channels(lines: Sequence[bytes], inside: Iterable[int]) -> list[bytes]:
-    """Which channels a file is in, the flat index alone says."""
-    return [lines[number].rpartition(_CHANNELS)[0] + b"}" for number in inside]
 
 
 # An update as steps, in the order that was said above.
@@ -119,13 +116,24 @@ def _all_steps(
     documents = [Write(index_folder.file_path(name), data) for name, data in wanted.documents.items()]
     yield from (each for each in documents if not index.path(each.path).exists())
     number, hashes = serial(index.read(index_folder.SUMS) or b"")
-    sums = changed_sums(hashes, _changed_hashes(wanted), sound=wanted.trusts_pages)
+    # Of what was given, and of what an interrupted run may have left without them.
+    given = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
+    repaired = wanted.repairs.projects if wanted.repairs else ()
+    listed = (each for name in repaired for each in wanted.projects[name].files)
+    changed = {path: digest for each in (*given, *listed) for path, digest in sums_of(each)}
+    sums = changed_sums(hashes, changed, sound=wanted.trusts_pages)
     number += sign is not None and sums != hashes  # a list that nobody signed may be replaced by any other
     signature = index.read(index_folder.SIGNATURE) or b""
     signed = _signed(with_serial(sums, number) if number else sums, signature, sign)
     yield from signed
-    yield from _pages(wanted)
-    yield from _lists(wanted)
+    for page in wanted.projects.values():
+        if page.files:
+            yield from (Write(path, data) for path, data in rendered_pages(page, wanted.channels))
+    yield from _written(index_folder.list_page(), wanted.listed)
+    for channel in wanted.channels:
+        inside = update.project_list(wanted.listed, channel)
+        if inside.projects:
+            yield from _written(index_folder.list_page(channel), inside)
     yield from documents  # those that change their content: what is new in them is linked to by now
     for generate in generators:
         yield from generate(index, wanted)
@@ -161,32 +169,10 @@ def _changes(index: IndexFolder, step: Step, before: Step | None) -> bool:
     return index.size(step.path) != len(step.data) or index.read(step.path) != step.data
 
 
-def _changed_hashes(wanted: Update) -> Mapping[str, str]:
-    """Of what was given, and of what an interrupted run may have left without them."""
-    given = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
-    repaired = wanted.repairs.projects if wanted.repairs else ()
-    listed = (each for name in repaired for each in wanted.projects[name].files)
-    return {path: digest for each in (*given, *listed) for path, digest in sums_of(each)}
-
-
 def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
     """What SHA256SUMS says of a file and of what lies beside it."""
     path = index_folder.file_path(file.filename)
-    yield from ((path + suffix, sha256) for suffix, sha256 in (("", file.sha256), *file.beside()) if sha256)
-
-
-def _pages(wanted: Update) -> Iterator[Write]:
-    for page in wanted.projects.values():
-        if page.files:
-            yield from (Write(path, data) for path, data in rendered_pages(page, wanted.channels))
-
-
-def _lists(wanted: Update) -> Iterator[Write]:
-    yield from _written(index_folder.list_page(), wanted.listed)
-    for channel in wanted.channels:
-        inside = update.project_list(wanted.listed, channel)
-        if inside.projects:
-            yield from _written(index_folder.list_page(channel), inside)
+    yield from ((path + suffix, sha256) for suffix, sha256 in (("", file.sha256), *file.files_beside()) if sha256)
 
 
 def _unlisted(wanted: Update) -> Iterator[Remove]:
@@ -219,8 +205,12 @@ _HINT = "the index still serves what it did before; publish again to go on"
 def carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     """Under the index's lock."""
     with files.errors_of(index.root, _HINT):
-        # A run may also have been killed while it wrote the journal itself: then there is none, only its draft.
-        _clear(index, index.root if index.journal() is not None else index.path(JOURNAL).parent)
+        # What a run that was killed had not finished goes: nobody else writes while we hold the lock. It may also have
+        # been killed while it wrote the journal itself: then there is none, only its draft.
+        folder = index.root if index.journal() is not None else index.path(JOURNAL).parent
+        for path in list(folder.rglob(".*.part")):
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent, index.root)
         if steps:
             _carry_out(index, steps, journal)
         index.path(JOURNAL).unlink(missing_ok=True)
@@ -253,7 +243,7 @@ def _stage_all(index: IndexFolder, steps: Sequence[Step], staged: list[Path | No
     with log.progress("publishing", room or None) as progress:
         for step in steps:
             to = index.path(step.path)
-            staged.append(None if isinstance(step, Remove) else files.beside(to))
+            staged.append(None if isinstance(step, Remove) else files.temporary_sibling(to))
             if path := staged[-1]:
                 to.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("xb") as file:
@@ -301,10 +291,3 @@ def _remove_empty(folder: Path, root: Path) -> None:
         while folder != root:
             folder.rmdir()
             folder = folder.parent
-
-
-def _clear(index: IndexFolder, folder: Path) -> None:
-    """What a run that was killed had not finished: nobody else writes while we hold the lock."""
-    for path in list(folder.rglob(".*.part")):
-        path.unlink(missing_ok=True)
-        _remove_empty(path.parent, index.root)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,7 +23,7 @@ from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Proje
 from cuwheel.errors import UnknownNameError
 from cuwheel.support import wording
 from cuwheel.support.files import sha256
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import PublishRequest
 
 _EPOCH = "SOURCE_DATE_EPOCH"
+_PLATFORM_LABEL = re.compile(r"cu\d|torch|pt\d|cpu|rocm|cxx", re.ASCII)  # of a local version: what it was built for
 
 
 class Update(Struct, frozen=True, kw_only=True, dict=True):
@@ -123,7 +126,10 @@ class _Draft:
         self.before: dict[str, Project] = {}
         self.refused: dict[str, Finding] = {}
         self._files: dict[str, dict[str, PublishedFile]] = {}
-        self._now = _now()
+        # Of this run, for every file of it; or the time that people set to get the same bytes again.
+        given = os.environ.get(_EPOCH, "")
+        when = datetime.fromtimestamp(int(given), timezone.utc) if given.isdigit() else datetime.now(timezone.utc)
+        self._now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def files(self, project: str) -> dict[str, PublishedFile]:
         if project not in self._files:
@@ -140,7 +146,11 @@ class _Draft:
         there = self.files(project).get(arrival.name)
         published = there.sha256 if there else self._unlisted(arrival)
         if arrival.file is None or published not in ("", arrival.sha256):
-            self.refused[arrival.name] = _differs(arrival, published)
+            self.refused[arrival.name] = finding(
+                "publish-file-differs",
+                "the index has a file of this name with other content",
+                evidence=(f"published: sha256 {published}", f"given: sha256 {arrival.sha256}"),
+            )
             return False
         url = there.url if there else index_folder.file_link(arrival.name, files_url)
         moment = (there and there.upload_time) or self._now
@@ -176,9 +186,9 @@ class _Draft:
         return found
 
     def keep(self, project: str, count: int) -> None:
-        """The newest releases; labels behind a `+` make no release of their own."""
+        """The newest releases. A label for CUDA or torch makes no release of its own; that of a build does."""
         files = self.files(project)
-        releases = {name: Version(own.public) for name in files if (own := _version(name))}
+        releases = {name: _release_of(own) for name in files if (own := _version(name))}
         newest = sorted(set(releases.values()))[-count:]
         for name, release in releases.items():
             if release not in newest:
@@ -270,24 +280,13 @@ def _version(file: str) -> Version | None:
     return index_folder.version_of(wheel.version) if wheel else None
 
 
+def _release_of(version: Version) -> Version:
+    """`1.0+cu130` is 1.0; `1.0+42.cu130`, as `cuwheel build --label 42` writes it, is 1.0+42."""
+    labels = takewhile(lambda each: not _PLATFORM_LABEL.match(each), (version.local or "").split("."))
+    build = ".".join(labels)
+    return Version(f"{version.public}+{build}" if build else version.public)
+
+
 def _project_of(arrival: Arrival) -> str:
     wheel = index_folder.wheel_name(arrival.name)
     return index_folder.project_of(wheel) if wheel else ""
-
-
-def _now() -> str:
-    """Of this run, for every file of it; or the time that people set to get the same bytes again."""
-    given = os.environ.get(_EPOCH, "")
-    when = datetime.fromtimestamp(int(given), timezone.utc) if given.isdigit() else datetime.now(timezone.utc)
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _differs(arrival: Arrival, published: str) -> Finding:
-    return Finding(
-        rule="publish-file-differs",
-        severity="error",
-        message="the index has a file of this name with other content",
-        evidence=(f"published: sha256 {published}", f"given: sha256 {arrival.sha256}"),
-        fix="build it under another version, or label the build (cuwheel build --label 42: 1.0+42); "
-        "installers keep what they once downloaded",
-    )

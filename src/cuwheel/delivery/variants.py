@@ -18,7 +18,7 @@ from cuwheel.delivery.arrivals import VARIANTS, Arrival
 from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.support import locking
+from cuwheel.support.files import scratch_beside
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name
 from cuwheel.wheel import variant
@@ -111,17 +111,13 @@ def in_channels(files: Iterable[PublishedFile]) -> list[PublishedFile]:
     known = {each.filename for each in listed if is_document(each.filename)}
     if not known and not any(VARIANTS in each.channels for each in listed):
         return listed
-    return [_in_channel(each, wanted=_belongs(each.filename, known)) for each in listed]
-
-
-def _belongs(file: str, known: set[str]) -> bool:
-    name = WheelName.parse(file)
-    return variant.set_name(name) in known if name else file in known
-
-
-def _in_channel(file: PublishedFile, *, wanted: bool) -> PublishedFile:
-    others = {each for each in file.channels if each != VARIANTS}
-    return replace(file, channels=tuple(sorted({*others, *([VARIANTS] if wanted else [])})))
+    made = []
+    for file in listed:
+        name = WheelName.parse(file.filename)
+        belongs = (variant.set_name(name) if name else file.filename) in known
+        channels = {*file.channels, VARIANTS} if belongs else {*file.channels} - {VARIANTS}
+        made.append(replace(file, channels=tuple(sorted(channels))))
+    return made
 
 
 class PublishedVariant(Struct, frozen=True, kw_only=True):
@@ -151,7 +147,7 @@ def made_variants(given: Sequence[Arrival], index: IndexFolder) -> Iterator[Made
         beside.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableError.from_os(error, beside) from error
-    with locking.scratch(beside) as folder:
+    with scratch_beside(beside) as folder:
         sets, findings = variants.write_all(plain, folder)
         known = {each.name for each in given} | _plain_in(index, sets)
         paths = [Path(path) for each in sets for path in (*(wheel.path for wheel in each.wheels), *each.plain)]

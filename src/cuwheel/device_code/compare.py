@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -68,7 +68,10 @@ class KernelChange(Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...]
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class Compare(Struct, frozen=True, kw_only=True):
+    """The answer of `cuwheel compare`."""
+
+    schema: Literal["cuwheel.compare/1"] = "cuwheel.compare/1"
     before: str
     after: str
     size: SizeChange  # of the targets as they are: for wheels, compressed
@@ -78,10 +81,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
     libraries: tuple[LibraryComparison, ...]
     kernels: tuple[KernelChange, ...] | None  # None where they were not read
 
+    @property
+    def succeeded(self) -> bool:
+        return True
 
-def compare(before: Survey, after: Survey, *, kernels: tuple[Kernels, Kernels] | None = None) -> Comparison:
+
+def compare(before: Survey, after: Survey, *, kernels: tuple[Kernels, Kernels] | None = None) -> Compare:
     pairs = list(_pairs(before.libraries, after.libraries))
-    return Comparison(
+    return Compare(
         before=before.target,
         after=after.target,
         size=_size(before.size, after.size),

@@ -12,6 +12,7 @@ from cuwheel.device_code.libraries import Symbols
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.support.buffer import MemoryBuffer
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,18 +36,20 @@ _SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
 _NOTE_LIMIT = 1 << 20
 _ARCH_OPTION = rb"-arch[ =](sm_1?\d\d[af]?)\b"
 _TOOLS = b"Cuda compilation tools, release "  # in .note.nv.tkinfo
-_RELEASE = re.compile(_TOOLS + rb"(\d{1,2}\.\d{1,2})")
+_RELEASE = lazy_pattern(_TOOLS + rb"(\d{1,2}\.\d{1,2})")
 _ABI_AT, _VERSION_AT = 8, 20
-_PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII)
+_PTX_ENTRY = lazy_pattern(
+    rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII
+)
 
 # Functions, and variables in global or constant memory: that in shared memory is sized at launch, not linked.
-_PTX_NAME = re.compile(
+_PTX_NAME = lazy_pattern(
     rb"^[ \t]*\.(visible|weak|extern)[ \t]+\.(?:func[ \t]*(?:\([^)]*\))?|(?:global|const)\b[^;={}]*?)[ \t\n]*"
     rb"([\w$]+)[ \t\n]*[(;=\[]",
     re.MULTILINE | re.ASCII,
 )
 # As many variables as a file may have: those that no other object sees, too.
-_PTX_VARIABLE = re.compile(
+_PTX_VARIABLE = lazy_pattern(
     rb"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?:global|const)\b[^;={}]*?[ \t]([\w$]+)[ \t\n]*[;=\[]",
     re.MULTILINE | re.ASCII,
 )

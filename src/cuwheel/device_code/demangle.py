@@ -9,14 +9,13 @@ cannot grow much are given to it here; the others go to a child process with a l
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable, Iterable, Mapping
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib")
@@ -51,6 +50,8 @@ def demangled(names: Iterable[str]) -> Mapping[str, str]:
 
 @functools.cache
 def _function() -> Callable[[str], str | None] | None:
+    import ctypes  # noqa: PLC0415 - few answers need it
+
     for name in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             return functools.partial(_call, ctypes.CDLL(name)[_SYMBOL], ctypes.CDLL(None).free)
@@ -72,6 +73,8 @@ def _of_the_package() -> Callable[[str], str | None] | None:
 
 
 def _call(demangle: ctypes._FuncPointer, free: ctypes._FuncPointer, name: str) -> str | None:
+    import ctypes  # noqa: PLC0415 - few answers need it
+
     demangle.restype = ctypes.c_void_p
     free.argtypes = [ctypes.c_void_p]
     status = ctypes.c_int()
@@ -87,6 +90,8 @@ def _by_child(names: list[str]) -> Mapping[str, str]:
     """What a child made of them before it finished or was ended; a line each, in order."""
     if not names:
         return {}
+    import tempfile  # noqa: PLC0415
+
     from cuwheel.errors import ToolError, ToolTimeoutError  # noqa: PLC0415
     from cuwheel.support import process  # noqa: PLC0415 - only for names that need it
 

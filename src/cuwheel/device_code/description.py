@@ -6,7 +6,6 @@ the same sources and tools give the same bytes.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -15,13 +14,13 @@ from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from cuwheel.device_code.libraries import Survey
     from cuwheel.wheel.file import WheelFile
 
 NAME = "cuwheel.json"
@@ -124,39 +123,12 @@ def _plain(tools: Tools | None) -> Tools | None:
     return replace(tools, archives=plain)
 
 
-def read(target: str | Path, *, env: Path | None = None) -> Description | None:
-    """Of a wheel, a dist-info folder or an installed distribution; None where cuwheel did not build it.
-
-    Raises where there is one that cannot be understood.
-    """
-    path = Path(target)
-    if env is None and path.suffix == ".whl" and path.is_file():
-        from cuwheel.wheel.file import WheelFile  # noqa: PLC0415 - zipfile costs 15 ms
-
-        with WheelFile(path) as wheel:
-            return of_wheel(wheel)
-    if env is None and path.is_dir():
-        return _of_folder(path)
-    from cuwheel.device_code import source  # noqa: PLC0415 - a name must be looked for
-
-    return _of_folder(source.installed_info(str(target), env=env))
-
-
-def of(found: Survey, target: str | Path, *, env: Path | None = None) -> tuple[Description | None, tuple[Finding, ...]]:
-    """What a surveyed target says; one that cannot be understood is a finding, and not the end."""
-    return _or_finding(lambda: read(target, env=env)) if found.kind in ("wheel", "distribution") else (None, ())
-
-
-def of_open(wheel: WheelFile) -> tuple[Description | None, tuple[Finding, ...]]:
-    """The same of a wheel that is open, wherever its bytes are."""
-    return _or_finding(lambda: of_wheel(wheel))
-
-
-def _or_finding(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
+def read_or_finding(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
+    """One that cannot be understood is a finding, and not the end."""
     try:
         return read(), ()
     except CuwheelError as error:
-        unreadable = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
+        unreadable = finding("description-unreadable", error.message, fix=error.hint)
         return None, (unreadable,)
 
 
@@ -174,6 +146,7 @@ def words(described: Description) -> Iterator[str]:
 
 
 def of_wheel(wheel: WheelFile) -> Description | None:
+    """None where cuwheel did not build it. Raises where there is one that cannot be understood."""
     name = wheel.info + NAME
     if name not in wheel.members:
         return None
@@ -185,7 +158,8 @@ def of_wheel(wheel: WheelFile) -> Description | None:
     return parse(text.encode(), f"{wheel.path}: {NAME}")
 
 
-def _of_folder(info: Path) -> Description | None:
+def of_folder(info: Path) -> Description | None:
+    """The same of a dist-info folder."""
     path = info / NAME
     data = files.read_if_present(path, _LIMIT, "a description")
     return None if data is None else parse(data, str(path))

@@ -8,11 +8,14 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from cuwheel.device_code import limits
 from cuwheel.device_code.elf import PT_DYNAMIC, SHT_DYNAMIC, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB, TYPE_RELOCATABLE
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.support.buffer import find, string_at
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +34,10 @@ _MOST_VERSIONS = 10_000
 _SYMBOLS_AT_ONCE = 4096
 _MOST_PLACES = 8  # a name may end others too; a table made of nothing else is hostile
 _NAMES_PER_BYTE = 8  # names share their ends, but not without limit
-_VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d+(?:\.\d+)*)", re.ASCII)
+_VERSION = lazy_pattern(r"(GLIBC|GLIBCXX|CXXABI)_(\d+(?:\.\d+)*)", re.ASCII)
 
 
-class Dynamic(NamedTuple):
+class Dynamic(Struct, frozen=True):
     soname: str | None = None
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()

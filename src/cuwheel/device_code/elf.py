@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, MemoryBuffer, SliceBuffer, string_at
@@ -67,7 +69,7 @@ class Segment(NamedTuple):
     alignment: int
 
 
-class Elf(NamedTuple):
+class Elf(Struct, frozen=True):
     buffer: Buffer
     machine: int
     osabi: int

@@ -17,9 +17,9 @@ from cuwheel.device_code import limits
 from cuwheel.device_code.libraries import DeviceCode, Entry
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support import zstd
-from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find
-from cuwheel.support.finding import Finding
+from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find, zstd_compressed, zstd_first_bytes
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def read_payload(buffer: Buffer, offset: int, stored: int, real: int, compressio
     data = buffer.read(offset, stored)
     if compression == "none":
         return data
-    unpacked = _lz4(data, real) if compression == "lz4" else zstd.first_bytes(data, real + 1)
+    unpacked = _lz4(data, real) if compression == "lz4" else zstd_first_bytes(data, real + 1)
     if unpacked is None or len(unpacked) != real:
         raise MalformedError(
             buffer.name, f"device code at {offset:#x} does not decompress to the {real:,} bytes it claims"
@@ -63,7 +63,7 @@ def payload_start(buffer: Buffer, offset: int, stored: int, compression: Compres
         return data
     if compression == "lz4":  # whose library decodes whole blocks only, and some are megabytes
         return _lz4_decoded(data, _START_SIZE)
-    return zstd.first_bytes(data, _START_SIZE) or b""
+    return zstd_first_bytes(data, _START_SIZE) or b""
 
 
 def payload_start_size(stored: int, compression: Compression) -> int:
@@ -169,7 +169,7 @@ FLAG_DEBUG = 0x2
 FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
 FLAG_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
 FLAG_ATTRIBUTES = 0x1000000  # the options block holds numbers, not text
-_PTX_VERSION = re.compile(rb"^[ \t]*\.version[ \t]+(\d{1,3})\.(\d{1,3})\b", re.MULTILINE | re.ASCII)
+_PTX_VERSION = lazy_pattern(rb"^[ \t]*\.version[ \t]+(\d{1,3})\.(\d{1,3})\b", re.MULTILINE | re.ASCII)
 _FLAGS_OF_RAW_ROWS = FLAG_SPECIFIC | FLAG_FAMILY
 _FLAGS_OF_ROWS = _FLAGS_OF_RAW_ROWS | FLAG_LZ4 | FLAG_ZSTD
 
@@ -348,23 +348,16 @@ class Walk(Struct):
     def suppressed(self) -> Iterator[Finding]:
         """Damage beyond what is listed place by place."""
         if self._suppressed:
-            yield Finding(
-                rule="fatbin-damaged",
-                severity="error",
-                message=f"{self._suppressed:,} more damaged places in fat binaries",
-                fix="build or download the file again",
-            )
+            yield finding("fatbin-damaged", f"{self._suppressed:,} more damaged places in fat binaries")
 
     def differences(self) -> Iterator[Finding]:
         """PTX whose entries say another ISA than its text."""
         for (header_isa, stated), places in self._differing.items():
-            yield Finding(
-                rule="ptx-version-differs",
-                severity="note",
-                message=f"PTX entries ({len(places):,}) say ISA {header_isa}, and their text says {stated}: the driver "
+            yield finding(
+                "ptx-version-differs",
+                f"PTX entries ({len(places):,}) say ISA {header_isa}, and their text says {stated}: the driver "
                 "goes by the text",
                 evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
-                fix="none needed; no compiler writes this, so the file was changed after it was built",
             )
 
     def _entry(self, row: DeviceCode, container: int, raw: RawEntry) -> Entry:
@@ -407,12 +400,10 @@ class Walk(Struct):
             self._suppressed += 1
             return
         self.findings.append(
-            Finding(
-                rule="fatbin-damaged",
-                severity="error",
-                message=f"a fat binary in {section or 'the file'} is damaged: {problem}",
+            finding(
+                "fatbin-damaged",
+                f"a fat binary in {section or 'the file'} is damaged: {problem}",
                 evidence=(f"offset {offset:#x}",),
-                fix="build or download the file again",
             )
         )
 
@@ -483,5 +474,5 @@ def _compression_ratio(walk: Walk, entries: Sequence[RawEntry]) -> float:
         middle = (entry.payload - length) // 2  # the ends are tables, which compress better than code
         sample = walk.buffer.read(entry.payload_offset + middle, length)
         before += len(sample)
-        after += len(zstd.compressed(sample))
+        after += len(zstd_compressed(sample))
     return min(after / before, 1.0) if before else 1.0

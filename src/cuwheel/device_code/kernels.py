@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -67,6 +67,9 @@ class Presence(Struct, frozen=True, kw_only=True):
 
 
 class Kernels(Struct, frozen=True, kw_only=True):
+    """The answer of `cuwheel kernels`."""
+
+    schema: Literal["cuwheel.kernels/1"] = "cuwheel.kernels/1"
     target: str
     pattern: str | None
     code: tuple[CodeKernels, ...]  # without those that hold nothing asked for
@@ -74,6 +77,12 @@ class Kernels(Struct, frozen=True, kw_only=True):
     absent_from: tuple[str, ...]  # libraries with device code and none of the kernels asked for
     unread: int  # pieces of LTO-IR, whose kernels nobody but NVIDIA's linker can name
     findings: tuple[Finding, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """False where what was asked for is nowhere, or something could not be read."""
+        unreadable = any(finding.severity == "error" for finding in self.findings)
+        return not unreadable and bool(self.presence or not self.pattern)
 
 
 class _Found(Struct):

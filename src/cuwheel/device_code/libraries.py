@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel.device_code.description import Description
 from cuwheel.facts.arch import Arch
 from cuwheel.support.finding import Finding
 from cuwheel.wheel.metadata import Distribution
@@ -210,6 +211,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     python_loads: tuple[PythonLoad, ...] = ()
     loads_as: str | None = None
     variant: Variant | None = None
+    description: Description | None = None  # what cuwheel wrote into a wheel that it built
 
     @property
     def torch_symbols(self) -> frozenset[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.device_code import dynamic, elf, fatbin, limits, loose, pe, provenance, torch_symbols
+from cuwheel.device_code import cubin, dynamic, elf, fatbin, limits, loose, pe, torch_symbols
 from cuwheel.device_code.dynamic import ArchivePointers, ElfPointers
+from cuwheel.device_code.elf import SHT_NOBITS
+from cuwheel.device_code.fatbin import Walk
 from cuwheel.device_code.libraries import (
     Container,
     Cudart,
@@ -32,13 +35,19 @@ from cuwheel.device_code.registration import (
 )
 from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint, measure_parts
 from cuwheel.errors import MalformedError
+from cuwheel.facts import toolkits as toolkit_table
+from cuwheel.facts import versions
 from cuwheel.support.buffer import Buffer
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.device_code.elf import Elf
+    from cuwheel.device_code.fatbin import RawEntry
     from cuwheel.device_code.libraries import Detail, Search
+
 
 NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
 _CXX11 = "__cxx11"
@@ -106,16 +115,16 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
         sections=file.sections(),
         dynamic=dynamic.read_dynamic(file),
         interpreter=elf.interpreter(file),
-        host_compiler=provenance.host_compiler(file),
+        host_compiler=host_compiler(file),
         build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
     )
     draft.needed = draft.dynamic.needed
     _device_code(draft, search=search)
     _register(draft, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
     if draft.type != "relocatable":  # which has yet to be linked with one
-        registers = provenance.registration_of(file, has_wrappers=bool(draft.registration.wrappers))
-        draft.cudart = provenance.cudart(draft.needed, registers, draft.toolkits)
-    draft.platform = provenance.platform(draft.machine, (*draft.dynamic.runpath, *draft.dynamic.rpath))
+        registers = registration_of(file, has_wrappers=bool(draft.registration.wrappers))
+        draft.cudart = cudart(draft.needed, registers, draft.toolkits)
+    draft.platform = platform(draft.machine, (*draft.dynamic.runpath, *draft.dynamic.rpath))
     if dynamic.mentions(file, _CXX11):
         draft.cxx11_abi = True
     elif dynamic.mentions(file, _CXX):
@@ -140,7 +149,7 @@ def _pe(buffer: Buffer, *, search: Search) -> _Draft:
     _device_code(draft, search=search)
     _register(draft, file)
     registers = "own" if draft.registration.wrappers else None
-    draft.cudart = provenance.cudart(file.needed, registers, draft.toolkits)
+    draft.cudart = cudart(file.needed, registers, draft.toolkits)
     return draft
 
 
@@ -148,7 +157,7 @@ def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
     del search  # all of it is device code
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
-    draft.walk.section("", 0, buffer.size, linked=not provenance.is_relocatable(buffer))
+    draft.walk.section("", 0, buffer.size, linked=not is_relocatable(buffer))
     draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
     _complete(draft)
     return draft
@@ -186,7 +195,7 @@ def _archive(buffer: Buffer, *, search: Search) -> _Draft:
             draft.findings.append(_broken_member(member.buffer.name, error))
             continue
         draft.machine = file.machine_name
-        draft.host_compiler = draft.host_compiler or provenance.host_compiler(file)
+        draft.host_compiler = draft.host_compiler or host_compiler(file)
         pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
         sections += elf.shifted(file.sections(), member.offset)
     draft.sections = tuple(sections)
@@ -244,7 +253,7 @@ def _loose_cubins(draft: _Draft, hits: Sequence[Hit]) -> Iterator[Hit]:
 def _complete(draft: _Draft) -> None:
     """With all containers walked: the rows, and who wrote the cubins."""
     draft.rows = draft.walk.device_code()
-    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.rows)
+    draft.toolkits, problems = toolkits(draft.walk, draft.rows)
     draft.findings += problems
 
 
@@ -323,19 +332,150 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
 
 
 def _overlap(sections: Sequence[Section]) -> Finding:
-    return Finding(
-        rule="sections-overlap",
-        severity="warning",
-        message="its sections overlap, which no linker does; their contents were read once",
+    return finding(
+        "sections-overlap",
+        "its sections overlap, which no linker does; their contents were read once",
         evidence=tuple(f"{each.name} at {each.offset:#x}" for each in sections[:5]),
-        fix="build or download the file again",
     )
 
 
 def _broken_member(name: str, error: MalformedError) -> Finding:
-    return Finding(
-        rule="member-damaged",
-        severity="error",
-        message=f"{name} cannot be read: {error.problem}",
-        fix="build or download the file again",
+    return finding("member-damaged", f"{name} cannot be read: {error.problem}")
+
+
+# Who made a library and what it was made for: CUDA runtime, toolkits, host compiler, platform.
+
+# libcudart.so.12, libcudart.so.10.1, libcudart-8774224f.so.9.0, cudart64_12.dll, cudart64_110.dll, cudart64_90.dll
+_CUDART = lazy_pattern(
+    r"(?:lib)?cudart(?P<windows>64_)?(?:-[0-9a-f]+)?(?:\.so)?\.?(?P<version>\d{1,3}(?:\.\d{1,3})?)?", re.ASCII
+)
+_FIRST_WITHOUT_POINT = 40  # Windows: cudart64_40_17.dll is of CUDA 4.0; what is less is a major
+_REGISTER = "__cudaRegisterFatBinary"
+_COMMENT_LIMIT = 1 << 24  # linkers merge equal texts; where one did not, there is one for each object
+_MOST_COMPILERS = 100
+_PLATFORMS = (
+    ("targets/sbsa-linux", "sbsa"),
+    ("targets/aarch64-linux", "l4t"),
+    ("/usr/lib/aarch64-linux-gnu/tegra", "l4t"),
+    ("/usr/lib/aarch64-linux-gnu/nvidia", "l4t"),
+)
+# Decompressed for it, at most: 3 ms, and enough to see a toolkit that wrote a part of the code.
+_SAMPLES_LIMIT = 1 << 22
+
+
+def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]) -> Cudart | None:
+    """`registers` is who provides the registration function: "import", "own" or None for no device code."""
+    for name in needed:
+        if match := _CUDART.match(name):
+            major, minor = _version(match["version"] or "", windows=bool(match["windows"]))
+            return Cudart(linkage="dynamic", major=major, minor=minor, evidence=f"needs {name}")
+    if registers == "import":
+        return Cudart(linkage="dynamic", major=None, evidence=f"{_REGISTER} is undefined")
+    if registers == "own":
+        majors = {versions.major(each) for each in toolkits}
+        return Cudart(
+            linkage="static",
+            major=majors.pop() if len(majors) == 1 else None,
+            evidence=f"registers device code, and {_REGISTER} is defined",
+        )
+    return None
+
+
+def _version(text: str, *, windows: bool) -> tuple[int | None, int | None]:
+    """The major, and the minor of those releases that have it in their name: libcudart.so.11.0 is every 11.x.
+
+    Windows writes both without a point (90, 101), all of CUDA 11 as 110, and later ones by their major (12).
+    """
+    if not text:
+        return None, None
+    if windows and int(text) >= _FIRST_WITHOUT_POINT:
+        text = f"{text[:-1]}.{text[-1]}"
+    major, _, minor = text.partition(".")
+    minor_counts = bool(minor) and not toolkit_table.has_minor_compatibility(int(major))
+    return int(major), int(minor) if minor_counts else None
+
+
+def registration_of(elf: Elf, *, has_wrappers: bool) -> str | None:
+    symbol = dynamic.lookup(elf, _REGISTER)
+    if symbol and not symbol.defined:
+        return "import"
+    return "own" if has_wrappers else None
+
+
+def host_compiler(elf: Elf) -> str | None:
+    """What `.comment` says; several where objects came from several compilers."""
+    comment = elf.named(".comment")
+    if comment is None or comment.type == SHT_NOBITS:
+        return None
+    texts = dict.fromkeys(elf.start_of(comment, _COMMENT_LIMIT).split(b"\0"))
+    seen = [text for each in texts if (text := each.decode("utf-8", "replace").strip())]
+    if comment.size > _COMMENT_LIMIT or len(seen) > _MOST_COMPILERS:
+        limits.met(f"{comment.size:,} bytes of .comment", "the rest of the host compilers are not listed")
+    return "; ".join(seen[:_MOST_COMPILERS]) or None
+
+
+def platform(machine: str, paths: Iterable[str]) -> Platform | None:
+    if machine != "aarch64":
+        return None
+    for path in paths:
+        for piece, name in _PLATFORMS:
+            if piece in path:
+                return Platform(name=name, evidence=f"search path {path}")  # type: ignore[arg-type]
+    return None
+
+
+def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
+    """The versions that wrote the cubins, by the smallest cubin of each kind: all would take seconds."""
+    smallest = _smallest(walk, {index for index, row in enumerate(rows) if row.kind == "cubin"})
+    found: set[str] = set()
+    findings: list[Finding] = []
+    budget = _SAMPLES_LIMIT
+    for entry in sorted(smallest, key=lambda each: each.real):
+        if entry.real > budget < _SAMPLES_LIMIT:
+            break
+        budget -= entry.real
+        try:
+            data = fatbin.read_payload(
+                walk.buffer, entry.payload_offset, entry.stored, entry.real, rows[entry.row].compression
+            )
+            version = cubin.toolkit(data)
+        except MalformedError as error:
+            findings.append(_unreadable(entry, error))
+            continue
+        found.update(() if version is None else (version,))
+    return tuple(sorted(found, key=versions.key)), tuple(findings)
+
+
+def is_relocatable(buffer: Buffer) -> bool:
+    """Whether a bare fat binary is made for the device linker: its first cubin tells, no section does."""
+    walk = Walk(buffer)
+    walk.section("", 0, buffer.size, linked=True)
+    rows = walk.device_code()
+    for container in walk.containers[:1]:
+        for entry in container.entries:
+            if rows[entry.row].kind == "cubin":
+                compression = rows[entry.row].compression
+                try:
+                    data = fatbin.read_payload(buffer, entry.payload_offset, entry.stored, entry.real, compression)
+                    return not cubin.read(buffer.name, data).linked
+                except MalformedError:  # told where the toolkits are read
+                    return False
+    return False
+
+
+def _smallest(walk: Walk, wanted: set[int]) -> Iterable[RawEntry]:
+    """Of each row of cubins and each ABI the entry that takes the least to read."""
+    found: dict[tuple[int, int], RawEntry] = {}
+    sizes: dict[tuple[int, int], int] = {}
+    for container in walk.containers:
+        for entry in container.entries:
+            key = (entry.row, entry.minor)
+            if entry.payload < sizes.get(key, entry.payload + 1) and entry.row in wanted:
+                found[key], sizes[key] = entry, entry.payload
+    return found.values()
+
+
+def _unreadable(entry: RawEntry, error: MalformedError) -> Finding:
+    return finding(
+        "cubin-damaged", f"a cubin cannot be read: {error.problem}", evidence=(f"entry at offset {entry.offset:#x}",)
     )

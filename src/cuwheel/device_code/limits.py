@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel.support import log
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,11 +43,6 @@ def met(limit: str, consequence: str) -> None:
     if found is None:  # nobody makes a finding of it
         log.warning("%s: %s", consequence, limit)
         return
-    finding = Finding(
-        rule="limit-met",
-        severity="warning",
-        message=f"{consequence}: {limit}",
-        fix="if this is a real file, please report it: the limits should fit every real file",
-    )
-    if finding not in found:
-        found.append(finding)
+    about = finding("limit-met", f"{consequence}: {limit}")
+    if about not in found:
+        found.append(about)

@@ -1,30 +1,158 @@
-"""Code that stands in no section made for it: fat binaries, cubins, PTX files, AMD's code objects."""
+"""Device code that no section tells of: looked for while a file streams by, and outside the sections made for it.
+
+Fat binaries, cubins, PTX files, AMD's code objects.
+"""
 
 from __future__ import annotations
 
+import bisect
 import re
 import struct
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from cuwheel.device_code import cubin, elf, fatbin, limits
-from cuwheel.device_code.fatbin import ZSTD_MAGIC
+from cuwheel.device_code.fatbin import CONTAINER, ENTRY, MAGIC, ZSTD_MAGIC
 from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind
 from cuwheel.device_code.sections import AMD_SECTIONS
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch
 from cuwheel.support.buffer import SCAN_CHUNK, SliceBuffer, occurrences
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.device_code.elf import Segment
     from cuwheel.device_code.libraries import Search
     from cuwheel.device_code.sections import Section
     from cuwheel.support.buffer import Buffer
 
 
+# What a cubin begins with, bare or packed, and which byte of that to search for.
 _ELF_START = elf.MAGIC + b"\x02\x01"
+_CUBIN_STARTS = ((_ELF_START, 0), (ZSTD_MAGIC, 1))
+_LONGEST_START = len(_ELF_START)
+
+_HEADER_KEPT = 128  # the longest header seen; longer ones are read again
+_MOST_PIECES = 1 << 17
+_MOST_CLEAN = 1 << 14
+_PAYLOADS_KEPT = 1 << 22  # bytes of payloads that are kept
+_LARGEST_TABLES = 1 << 22  # of a segment with what the loader fills in: pointers to device code are there
+
+
+class HeaderCapture:
+    """Keeps what readers of device code come back for while a file streams by, so that little is inflated twice.
+
+    It only guesses: what it kept serves reads of exactly that place, and everything else is read again. So of an
+    ELF file it searches what is loaded as data alone: of a library of 450 MB most is code, or names for debuggers.
+    Where it saw that no device code begins, nobody need search again.
+    """
+
+    def __init__(self) -> None:
+        self.pieces: dict[int, bytes] = {}
+        self._pending = b""
+        self._next: int | None = None  # where a header is expected; None while searching for a container
+        self._stop = 0  # the end of the container that `_next` is in
+        self._searched: tuple[Segment, ...] | None = None  # where containers are looked for; None: everywhere
+        self._clean: list[tuple[int, int]] = []  # where no device code begins
+        self._smallest: dict[tuple[int, ...], tuple[int, int]] = {}  # size and place of a cubin of each kind
+        self._room = _PAYLOADS_KEPT
+
+    def feed(self, offset: int, chunk: bytes) -> bool:
+        """The bytes at `offset`; calls come in order and leave no gap. Whether all of them should be kept."""
+        end = offset + len(chunk)
+        if not offset:
+            self._searched = elf.data_segments(chunk)
+        inside = [each for each in self._searched or () if each.offset < end and offset < each.offset + each.file_size]
+        if (self._searched is not None and not inside) if self._next is None else self._next >= end:
+            self._pending = b""  # in code, or in a payload: nothing to look at
+        else:
+            self._look(offset, chunk)
+        return any(each.flags & elf.PF_W and each.file_size <= _LARGEST_TABLES for each in inside)
+
+    def clean_until(self, position: int) -> int:
+        """How far on from `position` no device code begins; `position` itself where that is not known."""
+        index = bisect.bisect_right(self._clean, (position, sys.maxsize)) - 1
+        return max(position, self._clean[index][1]) if index >= 0 else position
+
+    def _look(self, offset: int, chunk: bytes) -> None:
+        data = self._pending + chunk
+        base = offset - len(self._pending)
+        position = 0
+        while True:
+            if self._next is None:
+                found = next(occurrences(data, MAGIC, 1, position), -1)
+                looked_at = found if found >= 0 else max(len(data) - _LONGEST_START + 1, position)
+                self._note_clean(base, data, position, looked_at)
+                if found < 0:
+                    self._pending = data[looked_at:]
+                    return
+                self._next = self._stop = base + found
+            position = self._next - base
+            if len(self.pieces) >= _MOST_PIECES:
+                self._next, self._pending = sys.maxsize, b""  # no real file has so many: look no further
+                return
+            if position + _HEADER_KEPT > len(data):
+                self._pending = data[position:]
+                return
+            self._next = self._keep(self._next, data, position)
+            position += 1
+
+    def _note_clean(self, base: int, data: bytes, start: int, stop: int) -> None:
+        """Of a part where no fat binary begins, where no cubin does either, packed or not."""
+        part = data[start : stop + _LONGEST_START - 1]
+        places = [start + at for begin, rare in _CUBIN_STARTS for at in occurrences(part, begin, rare)]
+        for end in (*sorted(at for at in places if at < stop), stop):
+            if self._clean and self._clean[-1][1] == base + start:
+                self._clean[-1] = self._clean[-1][0], base + end
+            elif start < end and len(self._clean) < _MOST_CLEAN:
+                self._clean.append((base + start, base + end))
+            start = end + 1
+
+    def _keep(self, at: int, data: bytes, position: int) -> int | None:
+        """Keep what stands at `at`; where the next header is expected, if this was one."""
+        following: int
+        head = data[position : position + _HEADER_KEPT]
+        if at >= self._stop:
+            _, _, header, size = CONTAINER.unpack_from(head)
+            if head[:4] != MAGIC or header < CONTAINER.size:
+                return None
+            self._stop = at + header + size
+            following = at + header
+        else:
+            kind, _, header, payload, compressed, _, minor, _, arch, _, _, flags, _, _ = ENTRY.unpack_from(head)
+            if header < ENTRY.size:
+                return None
+            following = at + header + payload
+            stored = compressed or payload
+            wanted = 0
+            if kind == fatbin.KIND_PTX:  # its first lines say its version
+                wanted = fatbin.payload_start_size(stored, fatbin.compression_of(flags) if compressed else "none")
+            elif kind == fatbin.KIND_CUBIN:  # the smallest of each kind tells who wrote it
+                wanted = self._smaller((arch, flags, minor), payload, stored, at + header)
+            # One that the next piece of the file completes is read again: few are.
+            if 0 < wanted <= min(self._room, len(data) - position - header):
+                start = position + header
+                self.pieces[at + header] = data[start : start + wanted]
+                self._room -= wanted
+        self.pieces[at] = head
+        return following
+
+    def _smaller(self, key: tuple[int, ...], payload: int, stored: int, at: int) -> int:
+        """How much to keep of a cubin: nothing where a smaller one was seen, whose place it takes otherwise."""
+        size, place = self._smallest.get(key, (sys.maxsize, -1))
+        if payload >= size:
+            return 0
+        self._room += len(self.pieces.pop(place, b""))
+        self._smallest[key] = payload, at
+        return stored
+
+
 _CUDA_MACHINE = struct.pack("<H", elf.MACHINE_CUDA)
 _OVERLAP = elf.HEADER_SIZE
 _MOST_HITS = 1 << 18  # in one file; cuFFT has 24,448
@@ -40,7 +168,7 @@ class Hit(NamedTuple):
     compressed: bool = False  # a ZSTD frame, which may hold a cubin
 
 
-class Hidden(NamedTuple):
+class Hidden(Struct, frozen=True):
     containers: tuple[Hit, ...] = ()
     cubins: tuple[Hit, ...] = ()
     amd: tuple[str, ...] = ()  # sections, by name
@@ -73,15 +201,16 @@ def _regions(buffer: Buffer, sections: Sequence[Section], *, whole: bool) -> Ite
 
 
 def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: list[Hit], cubins: list[Hit]) -> None:
+    clean_until = getattr(buffer, "clean_until", None)  # of one that was searched when it was inflated
     position = start
-    while position < end:
+    while (position := clean_until(position) if clean_until else position) < end:
         if len(containers) + len(cubins) >= _MOST_HITS:
             limits.met(f"{_MOST_HITS:,} fat binaries and cubins outside the known sections", "the rest were not read")
             return
         chunk = buffer.read(position, min(SCAN_CHUNK + _OVERLAP, end - position))
         containers += [
             Hit(name, position + at, end)
-            for at in occurrences(chunk, fatbin.MAGIC, 1)
+            for at in occurrences(chunk, MAGIC, 1)
             if at < SCAN_CHUNK and _starts_container(chunk, at, position, end)
         ]
         cubins += [
@@ -98,32 +227,29 @@ def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: 
 
 
 def _starts_container(chunk: bytes, at: int, base: int, end: int) -> bool:
-    if at + fatbin.CONTAINER.size > len(chunk):
+    if at + CONTAINER.size > len(chunk):
         return False
-    _, version, header, size = fatbin.CONTAINER.unpack_from(chunk, at)
-    return (version, header) == (1, fatbin.CONTAINER.size) and size in range(1, end - base - at)
+    _, version, header, size = CONTAINER.unpack_from(chunk, at)
+    return (version, header) == (1, CONTAINER.size) and size in range(1, end - base - at)
 
 
 def findings_about_hidden(found: Hidden) -> Iterator[Finding]:
     if found.containers:
-        yield Finding(
-            rule="fatbin-elsewhere",
-            severity="note",
-            message="fat binaries are outside the sections that the CUDA runtime registers",
+        yield finding(
+            "fatbin-elsewhere",
+            "fat binaries are outside the sections that the CUDA runtime registers",
             evidence=_evidence(found.containers),
         )
     if found.cubins:
-        yield Finding(
-            rule="cubin-without-container",
-            severity="note",
-            message="cubins are embedded without a fat binary: the library loads them itself",
+        yield finding(
+            "cubin-without-container",
+            "cubins are embedded without a fat binary: the library loads them itself",
             evidence=_evidence(found.cubins),
         )
     if found.amd:
-        yield Finding(
-            rule="amd-code",
-            severity="note",
-            message="the library contains code for AMD GPUs (ROCm), which cuwheel does not read",
+        yield finding(
+            "amd-code",
+            "the library contains code for AMD GPUs (ROCm), which cuwheel does not read",
             evidence=tuple(f"section {name}" for name in found.amd),
         )
 
@@ -138,14 +264,14 @@ _HEADER = struct.Struct("<16sHHIQQQI")  # as far as the flags
 _ABI_AT = 8
 # What stands before the first directive of PTX is white space and comments.
 _BLANK = rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)"
-_PTX = re.compile(
+_PTX = lazy_pattern(
     _BLANK + rb"*\.version\s+(\d{1,3}\.\d{1,3})" + _BLANK + rb"+\.target\s+sm_(\d{2,3}[af]?)\b([^\n]*)", re.ASCII
 )
 _PTX_START = (b"/", b".", b" ", b"\t", b"\r", b"\n")
 _PTX_HEAD = 1 << 12
 
 
-class Loose(NamedTuple):
+class Loose(Struct, frozen=True):
     section: str
     offset: int
     size: int

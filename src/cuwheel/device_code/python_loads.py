@@ -148,7 +148,6 @@ def opened(statement: ast.stmt) -> Iterator[str]:
 
 
 # Which libraries of a package its import loads for certain: read from its Python, which is never run.
-#
 # Certain is what stands at the top level of a module that the package's own `__init__` imports, and of those that these
 # import. What is in functions, under conditions or in a `try` that goes on without it may be loaded or not.
 
@@ -258,7 +257,6 @@ def _certain(body: Iterable[ast.stmt], functions: dict[str, ast.FunctionDef]) ->
 
 
 # Where a package's Python loads a library that its import does not load for certain: read, never run.
-#
 # The name of the file is often put together (`glob("_C*.so")`, `find_spec("_C")`): a call that opens a library is taken
 # to open those of the package that texts of the same code name.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +11,8 @@ from cuwheel.device_code import cubin, fatbin, limits
 from cuwheel.device_code.libraries import Absent, Registration, Wrapper
 from cuwheel.device_code.sections import FATBIN_SECTIONS, MODULE_ID_SECTIONS, WRAPPER_SECTIONS
 from cuwheel.errors import MalformedError
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -175,7 +175,6 @@ def names_in_entry(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | No
 
 
 # Which containers hold nothing that the host registers, neither kernel nor variable, so that they decide nothing.
-#
 # nvcc links one for its default architecture into plain executables and libraries, and makes one for every source file
 # that has no kernel.
 
@@ -249,7 +248,7 @@ WRAPPER_MAGIC = 0x466243B1
 WRAPPER_LAYOUT = struct.Struct("<IIQQ")
 _POINTER_AT = 8
 _STEP = 8  # wrappers hold pointers, and are aligned for them
-_CONTENT = re.compile(rb"[^\0]")
+_CONTENT = lazy_pattern(rb"[^\0]")
 VERSION_LINKED = 2
 _MOST_WRAPPERS = 1 << 20
 _MODULE_IDS_LIMIT = 1 << 22
@@ -340,10 +339,8 @@ def _module_ids(buffer: Buffer, sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _damaged(section: str, slot: int) -> Finding:
-    return Finding(
-        rule="registration-damaged",
-        severity="error",
-        message=f"the registration data in {section} is damaged, so what it names is not known",
+    return finding(
+        "registration-damaged",
+        f"the registration data in {section} is damaged, so what it names is not known",
         evidence=(f"no wrapper at offset {slot:#x}",),
-        fix="build or download the file again",
     )

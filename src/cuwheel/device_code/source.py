@@ -5,121 +5,30 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from cuwheel.device_code import elf
-from cuwheel.device_code.fatbin import CONTAINER, ENTRY, KIND_CUBIN, KIND_PTX, MAGIC, compression_of, payload_start_size
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.device_code import description
+from cuwheel.device_code.description import Description
+from cuwheel.device_code.loose import HeaderCapture
 from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, UnreadableError
-from cuwheel.support.buffer import FileBuffer, occurrences
+from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.files import head, read_if_present
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel import metadata, variant
-from cuwheel.wheel import metadata as installed_files
-from cuwheel.wheel.metadata import distributions, site_packages
+from cuwheel.wheel.metadata import Distribution, distributions, site_packages
+from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from cuwheel.device_code.elf import Segment
     from cuwheel.support.buffer import Buffer
     from cuwheel.wheel.file import WheelFile
-    from cuwheel.wheel.metadata import Distribution
-    from cuwheel.wheel.variant import Variant
     from cuwheel.wheel.zip_reader import Member, ZipReader
-
-
-# Keeps what readers of device code come back for while a file streams by, so that little is inflated twice.
-#
-# It only guesses: what it kept serves reads of exactly that place, and everything else is read again. So of an
-# ELF file it searches what is loaded as data alone: of a library of 450 MB most is code, or names for debuggers.
-
-_HEADER_KEPT = 128  # the longest header seen; longer ones are read again
-_MOST_PIECES = 1 << 17
-_PAYLOADS_KEPT = 1 << 22  # bytes of payloads that are kept
-_LARGEST_TABLES = 1 << 22  # of a segment with what the loader fills in: pointers to device code are there
-
-
-class HeaderCapture:
-    def __init__(self) -> None:
-        self.pieces: dict[int, bytes] = {}
-        self._pending = b""
-        self._next: int | None = None  # where a header is expected; None while searching for a container
-        self._stop = 0  # the end of the container that `_next` is in
-        self._searched: tuple[Segment, ...] | None = None  # where containers are looked for; None: everywhere
-        self._smallest: dict[tuple[int, ...], tuple[int, int]] = {}  # size and place of a cubin of each kind
-        self._room = _PAYLOADS_KEPT
-
-    def feed(self, offset: int, chunk: bytes) -> bool:
-        """The bytes at `offset`; calls come in order and leave no gap. Whether all of them should be kept."""
-        end = offset + len(chunk)
-        if not offset:
-            self._searched = elf.data_segments(chunk)
-        inside = [each for each in self._searched or () if each.offset < end and offset < each.offset + each.file_size]
-        if (self._searched is not None and not inside) if self._next is None else self._next >= end:
-            self._pending = b""  # in code, or in a payload: nothing to look at
-        else:
-            self._look(offset, chunk)
-        return any(each.flags & elf.PF_W and each.file_size <= _LARGEST_TABLES for each in inside)
-
-    def _look(self, offset: int, chunk: bytes) -> None:
-        data = self._pending + chunk
-        base = offset - len(self._pending)
-        position = 0
-        while True:
-            if self._next is None:
-                found = next(occurrences(data, MAGIC, 1, position), -1)
-                if found < 0:
-                    self._pending = data[max(len(data) - len(MAGIC) + 1, position) :]
-                    return
-                self._next = self._stop = base + found
-            position = self._next - base
-            if len(self.pieces) >= _MOST_PIECES:
-                self._next, self._pending = sys.maxsize, b""  # no real file has so many: look no further
-                return
-            if position + _HEADER_KEPT > len(data):
-                self._pending = data[position:]
-                return
-            self._next = self._keep(self._next, data, position)
-            position += 1
-
-    def _keep(self, at: int, data: bytes, position: int) -> int | None:
-        """Keep what stands at `at`; where the next header is expected, if this was one."""
-        following: int
-        head = data[position : position + _HEADER_KEPT]
-        if at >= self._stop:
-            _, _, header, size = CONTAINER.unpack_from(head)
-            if head[:4] != MAGIC or header < CONTAINER.size:
-                return None
-            self._stop = at + header + size
-            following = at + header
-        else:
-            kind, _, header, payload, compressed, _, minor, _, arch, _, _, flags, _, _ = ENTRY.unpack_from(head)
-            if header < ENTRY.size:
-                return None
-            following = at + header + payload
-            stored = compressed or payload
-            wanted = 0
-            if kind == KIND_PTX:  # its first lines say its version
-                wanted = payload_start_size(stored, compression_of(flags) if compressed else "none")
-            elif kind == KIND_CUBIN:  # the smallest of each kind tells who wrote it
-                wanted = self._smaller((arch, flags, minor), payload, stored, at + header)
-            # One that the next piece of the file completes is read again: few are.
-            if 0 < wanted <= min(self._room, len(data) - position - header):
-                start = position + header
-                self.pieces[at + header] = data[start : start + wanted]
-                self._room -= wanted
-        self.pieces[at] = head
-        return following
-
-    def _smaller(self, key: tuple[int, ...], payload: int, stored: int, at: int) -> int:
-        """How much to keep of a cubin: nothing where a smaller one was seen, whose place it takes otherwise."""
-        size, place = self._smallest.get(key, (sys.maxsize, -1))
-        if payload >= size:
-            return 0
-        self._room += len(self.pieces.pop(place, b""))
-        self._smallest[key] = payload, at
-        return stored
 
 
 HEAD = 4096
@@ -150,7 +59,7 @@ class Item(Protocol):
     def open(self, advance: Callable[[int], None]) -> Buffer: ...
 
 
-class Texts(NamedTuple):
+class Texts(Struct, frozen=True):
     """The Python of a target. `names`: of its files. `read`: None where one cannot be read."""
 
     names: tuple[str, ...]
@@ -160,7 +69,7 @@ class Texts(NamedTuple):
 NO_TEXTS = Texts(names=(), read=lambda _: None)
 
 
-class Source(NamedTuple):
+class Source(Struct, frozen=True):
     target: str
     kind: Literal["wheel", "folder", "file", "distribution"]
     size: int
@@ -169,6 +78,7 @@ class Source(NamedTuple):
     findings: tuple[Finding, ...] = ()
     texts: Texts = NO_TEXTS
     variant: Variant | None = None
+    description: Description | None = None
     close: Callable[[], None] = lambda: None
 
 
@@ -259,7 +169,7 @@ def _wheel(path: Path) -> Source:
     from cuwheel.wheel.file import WheelFile  # noqa: PLC0415 - zipfile costs 15 ms
 
     wheel = WheelFile(path)
-    return source_of_wheel(wheel)._replace(close=wheel.close)
+    return replace(source_of_wheel(wheel), close=wheel.close)
 
 
 def source_of_wheel(wheel: WheelFile) -> Source:
@@ -270,15 +180,17 @@ def source_of_wheel(wheel: WheelFile) -> Source:
     if missing:
         findings.append(_incomplete(wheel.path.name, f"no {missing[0]}"))
     is_variant, unclear = _variant(wheel)
+    described, undescribed = description.read_or_finding(lambda: description.of_wheel(wheel))
     return Source(
         target=str(wheel.path),
         kind="wheel",
         size=wheel.size,
         distribution=distribution,
         items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
-        findings=(*findings, *unclear, *_cut_wheel(wheel)),
+        findings=(*findings, *unclear, *_cut_wheel(wheel), *undescribed),
         texts=Texts(names=tuple(wheel.members), read=wheel.text),
         variant=is_variant,
+        description=described,
     )
 
 
@@ -289,18 +201,13 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
     except (NetworkError, UnreadableError):
         raise
     except CuwheelError as error:
-        unreadable = Finding(
-            rule="variant-unreadable",
-            severity="warning",
-            message=error.message,
-            fix="build the wheel again; installers that know variants refuse it",
-        )
+        unreadable = finding("variant-unreadable", error.message)
         return None, (unreadable,)
 
 
 def _file(path: Path) -> Source:
     item = FileItem(str(path), path.stat().st_size, path)
-    owner = installed_files.owner_of_file(path.absolute())
+    owner = metadata.owner_of_file(path.absolute())
     cut = cut_to_workload([owner.info]) if owner else ()
     return Source(target=str(path), kind="file", size=item.size, items=(item,), findings=cut)
 
@@ -334,17 +241,19 @@ def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
 
 
 def _installed(info: Path) -> Source:
-    texts = {name: installed_files.read_info_file(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
+    texts = {name: metadata.read_info_file(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
     root = info.parent
     recorded = tuple(metadata.recorded_files(texts["RECORD"]))
     found = _items(root, (root / each for each in (*recorded, *_added(info, recorded))))
     if not texts["RECORD"]:
         found["findings"] = (_incomplete(info.name, "no RECORD, so its files are not known"),)
-    found["findings"] = (*found["findings"], *cut_to_workload([info]))  # type: ignore[misc]
+    described, unclear = description.read_or_finding(lambda: description.of_folder(info))
+    found["findings"] = (*found["findings"], *cut_to_workload([info]), *unclear)  # type: ignore[misc]
     return Source(
         target=info.name.removesuffix(".dist-info"),
         kind="distribution",
         distribution=metadata.from_texts(texts["METADATA"], texts["WHEEL"]),
+        description=described,
         **found,  # type: ignore[arg-type]
     )
 
@@ -357,7 +266,7 @@ def _added(info: Path, recorded: Iterable[str]) -> list[str]:
     found = {f"{folder}/{name}" for folder in folders for name in _names(info.parent / folder)} - listed
     found = {each for each in found if _may_be_binary(each) and (info.parent / each).is_file()}
     others = (each.info for each in distributions(info.parent) if found and each.info != info)
-    return sorted(found.difference(*map(installed_files.installed_files, others)))
+    return sorted(found.difference(*map(metadata.installed_files, others)))
 
 
 def _names(folder: Path) -> list[str]:
@@ -378,7 +287,7 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
         try:
             status = file.stat()
         except (OSError, ValueError) as error:
-            findings.append(Finding(rule="unreadable", severity="error", message=f"{file} cannot be read: {error}"))
+            findings.append(finding("unreadable", f"{file} cannot be read: {error}"))
             continue
         names = seen.setdefault((status.st_dev, status.st_ino), set())
         stem = file.name.partition(".")[0]
@@ -413,26 +322,18 @@ def _may_be_binary(name: str) -> bool:
 
 
 def unread(path: str, error: CuwheelError) -> Finding:
-    return Finding(
-        rule="library-unreadable",
-        severity="error",
-        message=error.message if path in error.message else f"{path}: {error.message}",
-        fix=error.hint or "build or download the file again",
+    return finding(
+        "library-unreadable",
+        error.message if path in error.message else f"{path}: {error.message}",
+        fix=error.hint or None,
     )
 
 
 def foreign(path: str) -> Finding:
-    return Finding(
-        rule="library-foreign",
-        severity="note",
-        message=f"{path} was not read: a 32-bit or big-endian file, which current CUDA does not make",
+    return finding(
+        "library-foreign", f"{path} was not read: a 32-bit or big-endian file, which current CUDA does not make"
     )
 
 
 def _incomplete(name: str, what: str) -> Finding:
-    return Finding(
-        rule="wheel-incomplete",
-        severity="warning",
-        message=f"{name} has {what}",
-        fix="build it again with a standard build backend",
-    )
+    return finding("wheel-incomplete", f"{name} has {what}")

@@ -54,11 +54,11 @@ def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
 
 def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> Survey:
     if found.kind == "file":
-        libraries = [_read(found.items[0], detail, lambda _: None, search=search).library]
+        libraries = [_read_library(found.items[0], detail, lambda _: None, search=search).library]
         findings: list[Finding] = []
     else:
         libraries, findings = _read_all(found, detail, search=search)
-    imported, loads = _loaded(found, libraries) if python and detail != "rows" else ((), ())
+    imported, loads = _loaded_by_python(found, libraries) if python and detail != "rows" else ((), ())
     return Survey(
         target=found.target,
         kind=found.kind,
@@ -68,13 +68,17 @@ def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> S
         findings=(*found.findings, *findings),
         imported=imported,
         python_loads=loads,
-        loads_as=_loads_as(found, libraries),
+        loads_as=_release_by_files(found, libraries),
         variant=found.variant,
+        description=found.description,
     )
 
 
-def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...], tuple[PythonLoad, ...]]:
-    """By its Python. Asked only where it can change an answer: one library with device code is judged by itself."""
+def _loaded_by_python(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...], tuple[PythonLoad, ...]]:
+    """What the package's Python loads: at import, and otherwise.
+
+    Asked only where it can change an answer: one library with device code is judged by itself.
+    """
     if sum(bool(each.device_code) for each in libraries) <= 1:
         return (), ()
     from cuwheel.device_code import python_loads  # noqa: PLC0415 - ast costs some milliseconds
@@ -85,8 +89,8 @@ def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...
     return certain.loaded, python_loads.places_that_load(found.texts, others, certain.files)
 
 
-def _loads_as(found: Source, libraries: list[Library]) -> str | None:
-    """By the files beside the libraries among which a package chooses."""
+def _release_by_files(found: Source, libraries: list[Library]) -> str | None:
+    """The release by whose rules it chooses among its libraries, by the files beside those; None: nothing shows it."""
     if found.distribution is None:  # and the table of packages need not be read
         return None
     name = found.distribution.name
@@ -95,12 +99,12 @@ def _loads_as(found: Source, libraries: list[Library]) -> str | None:
         return None
     paths = [each.path.replace("\\", "/") for each in libraries]
     for folder in sorted({posixpath.dirname(each) for each in paths if packages.made_for(profile, each)}):
-        if release := packages.shown_release(name, _beside(found, folder)):
+        if release := packages.shown_release(name, _texts_in(found, folder)):
             return release
     return None
 
 
-def _beside(found: Source, folder: str) -> Callable[[str], str]:
+def _texts_in(found: Source, folder: str) -> Callable[[str], str]:
     def read(file: str) -> str:
         name = posixpath.join(folder, file)
         return (found.texts.read(name) or "") if name in found.texts.names else ""
@@ -112,7 +116,7 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
     items = [item for item in found.items if is_library(item, findings)]
-    read: dict[str, _Read] = {}
+    read: dict[str, _ReadLibrary] = {}
     broken: list[CuwheelError] = []
     lock, stop = threading.Lock(), threading.Event()
     with log.progress("reading", sum(item.size for item in items)) as progress:
@@ -125,11 +129,11 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
 
         def work(item: Item) -> None:
             try:
-                read[item.path] = _read(item, detail, advance, search=search)
+                read[item.path] = _read_library(item, detail, advance, search=search)
             except _StoppedError:
                 return
             except CuwheelError as error:
-                if _is_of_the_line(item, error):
+                if _is_transfer_failure(item, error):
                     broken.append(error)
                     stop.set()
                 else:
@@ -144,28 +148,29 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
     return libraries, sorted(findings, key=lambda each: each.message)
 
 
-class _Read(NamedTuple):
+class _ReadLibrary(NamedTuple):
     """`torch_defined`: symbols in torch's namespaces that the others may take from this one."""
 
     library: Library
     torch_defined: frozenset[str] = frozenset()
 
 
-def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _Read:
+def _read_library(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _ReadLibrary:
     buffer = item.open(advance)
     try:
         found = library.read(buffer, detail=detail, search=search)
         gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
-        return _Read(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
+        return _ReadLibrary(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
     finally:
         buffer.close()
 
 
 def is_library(item: Item, findings: list[Finding]) -> bool:
+    """Whether a file is to be read, by its first bytes. What cannot be told of one is added to `findings`."""
     try:
         head = item.head()
     except CuwheelError as error:
-        if _is_of_the_line(item, error):
+        if _is_transfer_failure(item, error):
             raise
         findings.append(source.unread(item.path, error))
         return False
@@ -178,7 +183,7 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
         return True
 
 
-def _is_of_the_line(item: Item, error: CuwheelError) -> bool:
+def _is_transfer_failure(item: Item, error: CuwheelError) -> bool:
     """Whether the way to the bytes failed, and not the file: the next attempt may read it."""
     return isinstance(error, NetworkError) or (isinstance(item, source.ZipItem) and isinstance(error, UnreadableError))
 
@@ -192,11 +197,27 @@ def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threadin
         for item in items:
             work(item)
         return
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, and one file needs none
+    waiting = iter(items)
+    raised: list[BaseException] = []
 
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    def work_through() -> None:
         try:
-            list(pool.map(work, items))
-        except BaseException:
+            for item in waiting:
+                work(item)
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            raised.append(error)
             stop.set()
-            raise
+
+    threads = [threading.Thread(target=work_through) for _ in range(min(_WORKERS, len(items)))]
+    for each in threads:
+        each.start()
+    try:
+        for each in threads:
+            each.join()
+    except BaseException:
+        stop.set()
+        for each in threads:
+            each.join()
+        raise
+    if raised:
+        raise raised[0]

@@ -6,26 +6,24 @@ Nothing heavy is imported with it: to tell a name from a file takes neither the 
 from __future__ import annotations
 
 import contextlib
-import re
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.support import files, log
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.device_code.description import Description
     from cuwheel.device_code.libraries import Detail, Search, Survey
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.network.resolver import Release
-    from cuwheel.support.finding import Finding
 
 
-_PINNED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9.!+_-]+")
+_PINNED = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9.!+_-]+")
 
 
 def is_pinned(target: str) -> bool:
@@ -116,17 +114,6 @@ def _survey_target(target: str | Path, env: Path | None, detail: Detail, search:
     from cuwheel.device_code import wheel_facts  # noqa: PLC0415 - most targets have code in them
 
     return wheel_facts.survey(facts, target=str(target))
-
-
-def description_of_target(
-    found: Survey, target: str | Path, *, env: Path | None = None
-) -> tuple[Description | None, tuple[Finding, ...]]:
-    """What a surveyed target says of how it was built; see `cuwheel.device_code.description`."""
-    if facts := _facts_file(target):
-        return facts.description, ()
-    from cuwheel.device_code import description as described  # noqa: PLC0415 - not every verb asks
-
-    return described.of(found, target, env=env)
 
 
 def _facts_file(target: str | Path) -> WheelFacts | None:

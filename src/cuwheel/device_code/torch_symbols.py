@@ -6,7 +6,6 @@ the tables of the dynamic loader; nothing is imported.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.support import log
 from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library
 
 # Names in its namespaces, also of their vtables and type information; its Python objects; its stable C interface.
-_OF_TORCH = re.compile(
+_OF_TORCH = lazy_pattern(
     rb"_Z(?:T[VTIS]|G[VR])?N[rVKRO]*(?:3c10|2at|5torch|6caffe2)\d|_Z\d+THP|THP[A-Z]|aoti_torch_|torch_[a-z]+_"
 )
 _TELLING = ("3c10", "aoti_torch_")  # one of them is in the names of everything that uses torch

@@ -1,7 +1,7 @@
 """`<wheel>.cuwheel.json`: what `check` needs to judge a wheel, without the wheel.
 
-It is the survey of the wheel with what no verdict reads left out (`docs/facts-file.md`): `survey` gives one back from
-which every verdict is the same. The same wheel gives the same bytes.
+It is the survey of the wheel with what no verdict reads left out (`docs/reference/facts-file.md`): `survey` gives one
+back from which every verdict is the same. The same wheel gives the same bytes.
 """
 
 from __future__ import annotations
@@ -160,7 +160,6 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
 
     found = survey_wheel(wheel, detail="containers")
     distribution = wheel.distribution
-    described, unclear = description.of_open(wheel)
     symbols = tuple(sorted({name for each in found.libraries for name in each.torch_symbols}))
     places = {name: index for index, name in enumerate(symbols)}
     return WheelFacts(
@@ -174,12 +173,12 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
         build=distribution.build,
         requires_python=wheel.header("requires-python"),
         requires_dist=distribution.requires,
-        description=described,
+        description=found.description,
         libraries=tuple(_library_facts(each, places) for each in found.libraries),
         imported=found.imported,
         python_loads=found.python_loads,
         loads_as=found.loads_as,
-        findings=(*found.findings, *unclear),
+        findings=found.findings,
         torch_symbols=symbols,
         variant=found.variant,
     )
@@ -291,7 +290,7 @@ def _problems(facts: WheelFacts) -> Iterator[str]:
 
 
 def load(path: Path) -> WheelFacts:
-    return parse(files.read(path, _MOST_BYTES, "facts of a wheel", hint=_HINT), str(path))
+    return parse(files.read_limited(path, _MOST_BYTES, "facts of a wheel", hint=_HINT), str(path))
 
 
 def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:
@@ -309,6 +308,7 @@ def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:
         python_loads=facts.python_loads,
         loads_as=facts.loads_as,
         variant=facts.variant,
+        description=facts.description,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from cuwheel.building.recording.calls import CallState
-from cuwheel.diagnosis.diagnosis import Evidence
+from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import Log
+from cuwheel.support.finding import Cause, Evidence
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -47,3 +48,23 @@ class Case(Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
     call: RecordedCall | None = None
     tried: tuple[Evidence, ...] = ()
+
+
+# What explaining a log gives: frozen values that the report and JSON show.
+
+
+class WayOut(Struct, frozen=True, kw_only=True):
+    """What can be done instead of mending the cause, the best first."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    causes: tuple[Cause, ...]
+    ways_out: tuple[WayOut, ...]
+    versions: tuple[Version, ...]
+    situations: tuple[str, ...]
+    tried: tuple[Evidence, ...]
+    command: Evidence | None = None

@@ -5,27 +5,34 @@ A cause's confidence is that of its signatures together: each leaves a doubt, an
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.diagnosis import advice, commands, ways_out
 from cuwheel.diagnosis import known as known_
-from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge
-from cuwheel.diagnosis.conditions import CONDITIONS
-from cuwheel.diagnosis.diagnosis import Cause, Diagnosis, Evidence
+from cuwheel.diagnosis.case import Diagnosis, WayOut
+from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
-from cuwheel.diagnosis.search import Hit, Search
+from cuwheel.diagnosis.text import Hit, Search
+from cuwheel.support.finding import Cause, Evidence
+from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.diagnosis.causes import Knowledge
     from cuwheel.diagnosis.known import Known
+    from cuwheel.diagnosis.rows import Fix, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.verdicts.verdict import Verdict
+
 
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
@@ -65,11 +72,11 @@ def explain(
     causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
         causes=causes,
-        ways_out=ways_out.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
+        ways_out=rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
         versions=tuple(each for each in known.versions if each.name not in inner),
         situations=tuple(sorted(known.situations)),
-        tried=commands.commands(log),
-        command=commands.failing(log, causes[0].evidence[0].line) if causes else None,
+        tried=commands_in(log),
+        command=failing(log, causes[0].evidence[0].line) if causes else None,
     )
 
 
@@ -129,7 +136,7 @@ def _cause(found: _Found, search: Search, known: Known) -> Cause:
         confidence=round(found.confidence, 2),
         title=found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
-        fix=tuple(advice.fixes(found.file.fix, known.filled(), known, search))[:_FIXES],
+        fix=tuple(fixes(found.file.fix, known.filled(), known, search))[:_FIXES],
     )
 
 
@@ -137,3 +144,210 @@ def _evidence(hits: tuple[Hit, ...], log: Log) -> Iterator[Evidence]:
     lines = {log.numbers[hit.line]: log.shown(hit.line) for hit in sorted(hits, key=lambda hit: -hit.line)}
     for number in sorted(lines)[:_EVIDENCE]:
         yield Evidence(line=number, text=lines[number])
+
+
+# Which of a cause's fixes are told: those for this situation, that run there, the most specific first.
+
+# Programs, files and variables that Windows has not, cuwheel's own verbs that do not run there among them.
+_NOT_ON_WINDOWS = re.compile(
+    r"\b(?:apt|apt-get|dnf|yum|sudo|ldconfig|ldd|chmod|chown|usermod|modprobe|nvidia-modprobe|systemctl|dkms|dmesg|lsmod"
+    r"|rmmod|nvidia-ctk|update-alternatives|auditwheel|patchelf|objdump|readelf|strace|gcc|g\+\+|glibc|libstdc\+\+)\b"
+    r"|`(?:export|unset|which|ls|env|df|free|source|find|grep|ln|rm|ulimit) |`ls`|\bLD_(?:LIBRARY_PATH|PRELOAD)\b"
+    r"|\.bashrc|\$(?:CUDA_HOME|PATH|CONDA_PREFIX|HOME)|(?<![\w.:])/(?:usr|etc|opt|lib|lib64|dev|proc|sys|tmp|var)\b|\.so\b"
+    r"|\bcuwheel (?:toolchain|build|repair|slim|verify)\b|\b(?:NVCC_CCBIN|CUDAHOSTCXX)\b"
+)
+
+
+def runs_on_windows(text: str) -> bool:
+    return not _NOT_ON_WINDOWS.search(text)
+
+
+def fixes(rows: tuple[Fix, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
+    """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
+    for fix in sorted((row for row in rows if _fits(row, filled, known, search)), key=_order):
+        yield fix.text.format_map(filled)
+
+
+def _order(fix: Fix) -> tuple[bool, bool]:
+    """Inside a build its own options come first."""
+    return "build" not in fix.when, not (placeholders(fix.text) - ALWAYS or fix.shown)
+
+
+def _fits(fix: Fix, filled: dict[str, str], known: Known, search: Search) -> bool:
+    return (
+        known.situations.issuperset(fix.when)
+        and not known.situations.intersection(fix.unless)
+        and placeholders(fix.text) <= filled.keys()
+        and not (fix.unless_known and filled.keys() >= set(fix.unless_known))
+        and all(CONDITIONS[name](known) for name in fix.holds)
+        and (not fix.shown or any(map(search.has, fix.shown)))
+        and ("windows" not in known.situations or runs_on_windows(fix.text))
+    )
+
+
+# Ways out, ranked for the situation: by what the likeliest cause leaves open, and by where it happened.
+
+_WHEEL = "prebuilt-wheel"
+_RUNS = ("native", "compatible", "jit")
+
+
+def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequence[Verdict] = ()) -> tuple[WayOut, ...]:
+    """In the order of the first cause's own list; those that do not exist here are left out.
+
+    A wheel at hand that `check` approves is the shortest way of all; one that it refuses is none.
+    """
+    rows = {way.id: way for way in ways.way}
+    wanted = list(dict.fromkeys(id_ for cause in causes for id_ in cause.ways_out))
+    checked = tuple(_checked(rows[_WHEEL], each) for each in verdicts if causes)
+    if any(each.outcome in _RUNS for each in verdicts):
+        return (
+            *checked,
+            *(_way_out(rows[id_], known) for id_ in wanted if id_ != _WHEEL and _exists(rows[id_], known)),
+        )
+    found = tuple(_way_out(rows[id_], known) for id_ in wanted if _exists(rows[id_], known))
+    return (*found, *checked)
+
+
+def _checked(way: Way, verdict: Verdict) -> WayOut:
+    wheel = file_name(verdict.target)
+    if verdict.outcome in _RUNS:
+        rest = f"; {len(verdict.conditions) - 1} more conditions" if len(verdict.conditions) > 1 else ""
+        conditions = f", if {verdict.conditions[0]}{rest}" if verdict.conditions else ""
+        return WayOut(
+            id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({verdict.outcome}{conditions})"
+        )
+    error = f" with error {verdict.predicted_error.code}" if verdict.predicted_error else ""
+    return WayOut(
+        id=way.id,
+        title=f"not {way.title}",
+        text=f"{wheel} on {verdict.machine}: {verdict.outcome}{error} (cuwheel check)",
+    )
+
+
+def _exists(way: Way, known: Known) -> bool:
+    return known.situations.issuperset(way.when) and not known.situations.intersection(way.unless)
+
+
+def _way_out(way: Way, known: Known) -> WayOut:
+    filled = known.filled()
+    text = next((each for each in _words_of_way(way) if placeholders(each) <= filled.keys()), way.title)
+    return WayOut(id=way.id, title=way.title, text=text.format_map(filled))
+
+
+def _words_of_way(way: Way) -> Iterator[str]:
+    yield from filter(None, (way.text, way.general))
+
+
+# Where no signature fits: the causes that speak in the words of the log. A place to look, and no answer.
+#
+# Of 162 logs in words that no signature knew, 66 had their cause first here and 109 among the three. That is too little
+# to call it a cause, and better than nothing to go by.
+
+_COUNT = 3
+_LINES = 400  # that tell of a failure: the first ones matter
+_LETTERS = 1000  # of a line
+_LENGTH = 0.7  # how much a cause with many words is held back: with 1 it is the cosine of two texts
+_WORD = re.compile(r"[a-z][a-z_+]{1,40}")
+_HOLES = re.compile(r"\{[^{}]*\}|[<>|*]")
+_FAILURE = re.compile(
+    r"error|fail|fatal|cannot|can't|could not|couldn't|not found|no such|unable|missing|undefined|unsupported|invalid"
+    r"|exception|abort|killed|denied|mismatch|incompatible|requires|unknown"
+)
+_OF_CUDA = re.compile(
+    r"cu(?:da|dnn|blas|fft|rand|solver|sparse|toolkit|tlass|py)|nv(?:cc|idia|rtc|ml|link|jitlink|toolsext)|nccl|tensorrt|ptxas|cubin"
+    r"|\bsm_?\d|compute_|\bgpu|\.cuh?\b|torch|tensorflow|\bjax|onnxruntime|triton|glibc|host compiler|\bcl\.exe|msvc"
+)
+
+
+def nearest_causes(log: Log) -> tuple[str, ...]:
+    """Ids, the nearest first; none for a log that does not speak of such things at all."""
+    if not _OF_CUDA.search(log.folded):
+        return ()
+    causes = knowledge().causes
+    lines = [line[:_LETTERS].lower() for line in log.lines]
+    lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines[:_LINES]
+    words = {term for line in lines for term in _terms(line)}
+    spoken = {id_: Counter(term for text in _texts(file) for term in set(_terms(text))) for id_, file in causes.items()}
+    spread = Counter(term for terms in spoken.values() for term in terms)
+    rare = {term: math.log(len(causes) / count) for term, count in spread.items()}
+    scores = {id_: _score(terms, words, rare) for id_, terms in spoken.items()}
+    return tuple(id_ for id_ in sorted(scores, key=lambda id_: -scores[id_])[:_COUNT] if scores[id_])
+
+
+def _score(terms: Counter[str], there: set[str], rare: Mapping[str, float]) -> float:
+    length = math.sqrt(sum((math.log1p(count) * rare[term]) ** 2 for term, count in terms.items()))
+    shared = sum(math.log1p(terms[term]) * rare[term] ** 2 for term in there & terms.keys())
+    return shared / length**_LENGTH if length else 0.0
+
+
+def _texts(file: CauseFile) -> Iterator[str]:
+    yield file.title
+    yield file.why
+    for signature in file.signature:
+        for text in (*signature.any, *signature.needs):
+            yield _HOLES.sub(" ", text)
+    for example in file.example:
+        yield from (line for line in example.log.splitlines() if _FAILURE.search(line.lower()))
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Words, and pairs of them."""
+    words = _WORD.findall(text.lower())
+    yield from words
+    yield from map(" ".join, pairwise(words))
+
+
+# The commands that a log shows: what was tried, for the investigation's report.
+
+_MOST = 12
+_LONGEST_COMMAND = 4000  # letters of a call
+# A prompt and what follows it; or a line that starts with a program that builds, installs or asks.
+_PROMPT = re.compile(
+    r"(?:\$|\+|>|PS [^>]{0,120}>|\(\w{1,40}\) [^>$]{0,120}[$>]|[\w.-]{1,40}@[\w.-]{1,60}:[^$#]{0,120}[$#]) ?(\S.{2,})"
+)
+_PROGRAM = re.compile(
+    r"(?:sudo |time |[A-Z_]{2,30}=\S{0,80} ){0,6}"
+    r"(?:pip3?|uv|conda|mamba|python3?|cmake|ninja|make|cargo|nvcc|docker|poetry|apt|apt-get|nvidia-smi|auditwheel|twine)"
+    r" [\w./-].{1,}"
+)
+
+_START = re.compile(r" ?(?:[$+>(]|PS |[A-Z_]{2,30}=|[\w.-]{1,40}@|[acdmnpstu][\w-]{1,11} )")  # most lines are none
+
+
+# A compiler's call, as build systems show it.
+_CALL = re.compile(
+    r"(?:\[\d+/\d+\] |\+ |\$ )?(?:[\w./\\:+-]{0,200}[/\\])?"
+    r"(?:nvcc|(?:x86_64-linux-gnu-)?(?:gcc|g\+\+)|cc|c\+\+|clang|clang\+\+|cl|ld|ptxas|nvlink)(?:-\d+)?(?:\.exe)?"
+    r" [-@\w/\"'].{3,}",
+    re.IGNORECASE,
+)
+_FAR = 200  # lines between a call and what it printed
+
+
+def failing(log: Log, line: int) -> Evidence | None:
+    """The compiler call that was shown last before a line."""
+    near = (index for index in range(len(log.numbers)) if line - _FAR <= log.numbers[index] <= line)
+    found = [index for index in near if _CALL.fullmatch(log.lines[index].strip())]
+    last = max(found, key=lambda index: log.numbers[index], default=None)
+    return None if last is None else Evidence(line=log.numbers[last], text=log.lines[last].strip()[:_LONGEST_COMMAND])
+
+
+def commands_in(log: Log) -> tuple[Evidence, ...]:
+    """The first of them, each once."""
+    found: dict[str, Evidence] = {}
+    for number, line in _candidates(log):
+        found.setdefault(line, Evidence(line=number, text=line))
+        if len(found) == _MOST:
+            break
+    return tuple(found.values())
+
+
+def _candidates(log: Log) -> Iterator[tuple[int, str]]:
+    for index, number in enumerate(log.numbers):
+        if not _START.match(log.lines[index]):
+            continue
+        text = log.shown(index)
+        match = _PROMPT.fullmatch(text)
+        command = match[1] if match else text
+        if _PROGRAM.fullmatch(command) and not command.endswith(("...", "…")):
+            yield number, command

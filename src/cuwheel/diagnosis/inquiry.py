@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from cuwheel.building.recording import reader
-from cuwheel.diagnosis import nearest, text
-from cuwheel.diagnosis.case import Case
-from cuwheel.diagnosis.diagnosis import Diagnosis
-from cuwheel.diagnosis.explain import explain
+from cuwheel.diagnosis import text
+from cuwheel.diagnosis.case import Case, Diagnosis
+from cuwheel.diagnosis.explain import explain, nearest_causes
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import fleet
 from cuwheel.support import masking
@@ -22,9 +21,9 @@ from cuwheel.verdicts.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.diagnosis.diagnosis import Cause
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.support.finding import Cause
 
 
 class Inquiry(Struct, frozen=True, kw_only=True):
@@ -65,7 +64,7 @@ def inquire(
         unread=read.truncated,
         prose=read.prose,
         verdicts=verdicts,
-        similar=() if found.causes else nearest.nearest(case.logs[0]),
+        similar=() if found.causes else nearest_causes(case.logs[0]),
     )
 
 
@@ -81,7 +80,7 @@ def _recorded(log: str | Path) -> Case | None:
     folder, number = reader.split_target(log)
     if not Path(folder).is_dir():
         return None
-    from cuwheel.building.recording import differences, rerun  # noqa: PLC0415
+    from cuwheel.building.recording import differences, replays  # noqa: PLC0415
     from cuwheel.diagnosis import recorded  # noqa: PLC0415
 
     record = reader.read_record(folder)
@@ -89,7 +88,7 @@ def _recorded(log: str | Path) -> Case | None:
     last_words = recorded.last_words(record, call) if number is None else ()
     if call is None or last_words:
         return Case(logs=last_words or (text.parse(""),), tried=recorded.tried(record))
-    origins = rerun.cargo_origins(record, rerun.environment(record, call))
+    origins = replays.cargo_origins(record, replays.call_environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
         facts={**({"system": record.system} if record.system else {}), **differences.reported_versions(record, call)},
@@ -126,5 +125,5 @@ def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None
     elif machine:
         machines = fleet.from_profile(machine)
     else:
-        raise UsageError("--wheel needs a machine to check for", hint="add --gpu NAME, --on PROFILE or --here")
+        raise UsageError("--wheel needs a machine to check for", hint="add --on h100, --on PROFILE or --on this")
     return tuple(matrix.judge_all(survey(wheel, detail="containers"), machines))

@@ -24,6 +24,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 KINDS = {
     "n": r"\d{1,9}",
     "version": r"\d{1,5}(?:\.\d{1,6}){0,4}",

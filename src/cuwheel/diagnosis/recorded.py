@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording import calls, differences, reader, rerun
+from cuwheel.building.recording import calls, differences, reader, replays
 from cuwheel.diagnosis import ending, text
 from cuwheel.diagnosis.case import RecordedCall, Setting
-from cuwheel.diagnosis.diagnosis import Evidence
 from cuwheel.support import masking, quoting
+from cuwheel.support.finding import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def _blame(record: Record, call: Call) -> str:
 
 
 def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterator[Setting]:
-    environ = masking.variables(rerun.environment(record, call))
+    environ = masking.variables(replays.call_environment(record, call))
     changed = {*call.changed, *call.unset}
     names = (name for name in {*environ, *changed} if name in changed or differences.weight(name) == "steers")
     for name in sorted(names, key=lambda name: (name not in changed, name)):

@@ -1,4 +1,4 @@
-"""A cause as its file in `causes/` describes it. What each key means is written in docs/contributing.md."""
+"""A cause as its file in `causes/` describes it. What each key means is written in docs/why/contributing.md."""
 
 from __future__ import annotations
 

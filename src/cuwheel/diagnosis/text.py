@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, deque
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cache, cached_property
 from itertools import accumulate, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.diagnosis import encoding, pattern, register
-from cuwheel.diagnosis.pattern import fold
-from cuwheel.diagnosis.translations import Translator
+from cuwheel.diagnosis import pattern, register
+from cuwheel.diagnosis.pattern import REACH, Pattern, fold, read_pattern
+from cuwheel.support import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
 
 HALF = 16 * 1024 * 1024  # of a log too long to search whole: its beginning, and as much of its end
 _CHUNK = 4 * 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
 _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
-_USUAL = 80
+_USUAL_WIDTH = 80
 _LONG = 300  # lines: where a log is longer, one line of some length proves nothing
 _PIECES = 12  # of one wrapped line
 _MESSAGES = 1000  # that go on below their first line: the first errors are the ones that matter
@@ -136,7 +139,7 @@ def _ends(stream: BinaryIO) -> tuple[str, int, int]:
     tail.clear()
     excess = max(0, kept - HALF)
     skipped += end.count(b"\n", 0, excess)
-    return encoding.decode(head + (b"\n" if skipped else b"") + end[excess:]), head.count(b"\n") + 1, skipped
+    return decode(head + (b"\n" if skipped else b"") + end[excess:]), head.count(b"\n") + 1, skipped
 
 
 def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
@@ -154,7 +157,7 @@ def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
 
 
 def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
-    plain = _without_decoration(encoding.bounded(text))
+    plain = _without_decoration(bounded(text))
     numbered = list(_numbered(plain))
     if skipped:
         shift = skipped - 1  # one line's end was put in between
@@ -295,7 +298,233 @@ def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:
         yield "", longest
     elif count >= max(3, len(numbered) // 10):
         yield "", length
-    if _NARROWEST <= longest <= (_WIDEST if len(numbered) < _LONG else _USUAL):
+    if _NARROWEST <= longest <= (_WIDEST if len(numbered) < _LONG else _USUAL_WIDTH):
         yield " ", longest
-    if longest != _USUAL and longest <= _USUAL + _USUAL // 2:
-        yield " ", _USUAL
+    if longest != _USUAL_WIDTH and longest <= _USUAL_WIDTH + _USUAL_WIDTH // 2:
+        yield " ", _USUAL_WIDTH
+
+
+# From bytes to text, in bounded time: whatever encoding; without what is binary, and lines that no program prints.
+
+_SAMPLE = 4000
+_BLOCK = 1024
+_BINARY = 0.05  # share of control characters from which on a block is no text: of random bytes it is 0.11
+_CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r\x1b\b\f"))
+_HOLE = re.compile(rb"\x00{64,}")  # what a machine that died leaves in a log, or whoever cut a file that is written to
+_LONGEST_LINE = 1 << 20  # letters of a line: command lines may be two megabytes long, and errors are not on those
+_USUAL = 1 << 16  # of lines within a line
+
+
+def decode(data: bytes) -> str:
+    wide = _wide(data)
+    if wide:
+        return data.decode(wide, errors="replace")
+    data = _without_binary(_HOLE.sub(b"", data))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # A multi-byte character cut in two is no reason to take the rest for another encoding.
+        text = data.decode("utf-8-sig", errors="replace")
+        return text if text.count("\ufffd") * 200 <= len(text) else data.decode("cp1252", errors="replace")
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 by its mark, or without one, as PowerShell's `>` cut to pieces leaves it: every other byte is zero."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    sample = data[:_SAMPLE]
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    many, few = len(sample) // 4, len(sample) // 40
+    if odd > many and even <= few:
+        return "utf-16-le"
+    return "utf-16-be" if even > many and odd <= few else ""
+
+
+def _without_binary(data: bytes) -> bytes:
+    """Blocks that are no text leave their line ends, so that lines keep their numbers; all of them, nothing."""
+    blocks = [data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK)]
+    binary = [_is_binary(block) for block in blocks]
+    if sum(binary) * 10 > len(blocks) * 9:
+        return b""
+    if not any(binary):
+        return data
+    return b"".join(b"\n" * block.count(b"\n") if skip else block for block, skip in zip(blocks, binary, strict=True))
+
+
+def _is_binary(block: bytes) -> bool:
+    return len(block) - len(block.translate(None, _CONTROLS)) > _BINARY * len(block)
+
+
+def bounded(text: str) -> str:
+    """Without the lines that are longer than any program's."""
+    lines = text.split("\n")
+    if max(map(len, lines)) <= _LONGEST_LINE:
+        return text
+    return "\n".join(line if len(line) <= _LONGEST_LINE else _shortened(line) for line in lines)
+
+
+def _shortened(line: str) -> str:
+    """A progress bar's holds many and is split later; of a log that was printed as one string the ends are kept."""
+    if len(line) <= _USUAL * line.count("\r"):
+        return line
+    packed = len(line) <= _USUAL * line.count("\\n")
+    return f"{line[: _LONGEST_LINE // 2]} … {line[-_LONGEST_LINE // 2 :]}" if packed else ""
+
+
+# Lines in other languages, and of other compilers, into the words that the signatures are written in.
+#
+# The phrases are in `foreign.toml`.
+
+TABLE = Path(__file__).with_name("foreign.toml")
+_QUOTES = str.maketrans(dict.fromkeys('\u2018\u2019\u201c\u201d"`\u00ab\u00bb', "'"))
+_NAME = r"'([^']{1,200})'"
+_LONGEST = 4000  # of the lines whose words are put in order: no compiler's message is longer
+_MISSING = r"\1: No such file or directory"
+_UNDEFINED = r"undefined reference to '\1'"
+# Those whose words stand in another order, after quotation marks were made one: a sign of them, the whole, in English.
+# Then those of other compilers and linkers, as GCC and GNU's linker say it.
+_TURNED = tuple(
+    (sign, re.compile(whole, re.IGNORECASE), form)
+    for sign, whole, form in (
+        ("未定义的引用", r"对\s?'?([^'对]{1,200}?)'?\s?未定义的引用", _UNDEFINED),
+        ("sin definir", rf"referencia a {_NAME} sin definir", _UNDEFINED),
+        ("没有名为", rf"{_NAME}\s?没有名为\s?{_NAME}\s?的成员", r"'\1' has no member named '\2'"),
+        ("的成员", rf"{_NAME}\s?不是\s?{_NAME}\s?的成员", r"'\1' is not a member of '\2'"),
+        ("nicht finden", r"kann (-l[\w.+-]{1,80}) nicht finden", r"cannot find \1"),
+        ("nicht gefunden werden", r"(-l[\w.+-]{1,80}) kann nicht gefunden werden", r"cannot find \1"),
+        ("が見つかりません", r"(-l[\w.+-]{1,80}) が見つかりません", r"cannot find \1"),
+        ("open source file", rf"(?:cannot|could not) open source file {_NAME}", _MISSING),
+        ("open include file", rf"cannot open include file: {_NAME}", _MISSING),
+        ("file not found", rf"{_NAME} file not found", _MISSING),
+        ("c1083", rf"c1083\b[^']{{1,80}}{_NAME}", _MISSING),  # in whatever language
+        (
+            "lnk1",
+            r"lnk1(?:104|181)\b[^']{1,80}'(?:[^']{0,200}[\\/])?(?:lib)?([\w.+-]{1,80})\.lib'",
+            r"cannot find -l\1",
+        ),
+        ("include file", rf"include file {_NAME} not found", _MISSING),
+        ("unresolved external symbol", r"unresolved external symbol '?(?:__imp_)?([\w@?$.]{1,200})'?", _UNDEFINED),
+        ("library", r"(?:unable to find library|library not found for) (-l[\w.+-]{1,80})", r"cannot find \1"),
+        (
+            ".lib",
+            r"cannot open (?:input )?file '(?:[^']{0,200}[\\/])?(?:lib)?([\w.+-]{1,80})\.lib'",
+            r"cannot find -l\1",
+        ),
+    )
+)
+
+
+class Phrase(Struct, frozen=True, kw_only=True):
+    english: str
+    wordings: tuple[str, ...]
+
+
+class Phrases(Struct, frozen=True, kw_only=True):
+    """foreign.toml."""
+
+    phrase: tuple[Phrase, ...]
+
+
+@cache
+def english_of() -> dict[str, str]:
+    """By what is said, in small letters."""
+    table = codec.own_table(TABLE, Phrases)
+    return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.wordings}
+
+
+class Translator:
+    """Knows which of the phrases a log has at all: its lines are compared with these alone."""
+
+    def __init__(self, text: str, may_hold: Callable[[str], bool]) -> None:
+        """`may_hold`: whether all words of a phrase are somewhere in the text, which is quicker to say."""
+        lowered = text.lower()
+        plain = text.isascii()  # then most of them need not be looked for
+        self._english = {
+            phrase: english
+            for phrase, english in english_of().items()
+            if not (plain and not phrase.isascii()) and may_hold(phrase) and phrase in lowered
+        }
+        found = sorted(self._english, key=len, reverse=True)
+        self._phrases = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
+        self._turned = tuple(each for each in _TURNED if may_hold(each[0]) and each[0] in lowered)
+
+    def __bool__(self) -> bool:
+        return bool(self._english or self._turned)
+
+    def english(self, line: str) -> str:
+        """The same line where nothing in it is known."""
+        translated = self._phrases.sub(lambda match: self._english[match[0].lower()], line) if self._phrases else line
+        if not self._turned or len(line) > _LONGEST:
+            return translated
+        lowered = translated.lower()
+        if turned := [each for each in self._turned if each[0] in lowered]:
+            quoted = translated.translate(_QUOTES)
+            for _, pattern, form in turned:
+                if pattern.search(quoted):
+                    translated = quoted = pattern.sub(form, quoted)
+        return translated
+
+
+# Patterns over a log. Each is looked for by its needle in the whole text, and compared only where that stands.
+
+_TRIES = 200  # lines that are compared with one pattern: a hostile log has its needle on every line
+_KEPT = 3
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """A line that has a pattern. `line`: its index in the log; `held`: what the pattern's holes hold there."""
+
+    line: int
+    pattern: str
+    held: dict[str, str]
+
+
+class Search:
+    """Remembers what it has looked for: several causes ask for the same text."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._found: dict[str, tuple[Hit, ...]] = {}
+
+    def hits(self, text: str) -> tuple[Hit, ...]:
+        """The first lines that have it."""
+        found = self._found.get(text)
+        if found is None:
+            pattern = read_pattern(text)
+            # Of thousands of patterns a log has the words of a few.
+            possible = self.log.has_words(pattern.words, pattern.fragments)
+            found = self._found[text] = tuple(self._hits(pattern)) if possible else ()
+        return found
+
+    def has(self, text: str) -> bool:
+        return bool(self.hits(text))
+
+    def _hits(self, pattern: Pattern) -> Iterator[Hit]:
+        if not all(any(map(self.log.may_hold, texts)) for texts in pattern.choices):
+            return
+        folded = self.log.folded
+        kept, seen = 0, set()
+        for index, (start, end), place in self._places(pattern):
+            line = folded[start:end]
+            around = line[max(0, place - start - REACH) : place - start + REACH]
+            if around in seen:
+                continue
+            seen.add(around)
+            held = pattern.find(line, self.log.lines[index], place - start)
+            if held is not None:
+                yield Hit(line=index, pattern=pattern.text, held=held)
+                kept += 1
+                if kept == _KEPT:
+                    return
+
+    def _places(self, pattern: Pattern) -> Iterator[tuple[int, tuple[int, int], int]]:
+        for needle in pattern.needles:
+            if not self.log.may_hold(needle):
+                continue
+            place, tries = self.log.folded.find(needle), 0
+            while place >= 0 and tries < _TRIES:
+                index = self.log.index_at(place)
+                span = self.log.span(index)
+                yield index, span, place
+                # The same line may hold the needle again, and fit only there if it is very long.
+                place, tries = self.log.folded.find(needle, min(span[1], place + REACH)), tries + 1

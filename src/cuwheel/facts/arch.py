@@ -7,16 +7,17 @@ from functools import lru_cache
 from typing import Any, Literal, final
 
 from cuwheel.errors import UnknownNameError
+from cuwheel.support.patterns import lazy_pattern
 
 Suffix = Literal["", "a", "f"]
 ArchKind = Literal["sm", "compute", "lto"]
 
-_CAPABILITY = re.compile(r"(\d{1,2})\.(\d)([af]?)", re.IGNORECASE | re.ASCII)
+_CAPABILITY = lazy_pattern(r"(\d{1,2})\.(\d)([af]?)", re.IGNORECASE | re.ASCII)
 # Three digits start with 1: `970` is a GeForce, not capability 97.0.
-_NUMBER = re.compile(r"(1?\d)(\d)([af]?)", re.IGNORECASE | re.ASCII)
-_ARCH = re.compile(r"(sm|compute|lto)_(\d{2,3}[af]?)", re.IGNORECASE | re.ASCII)
-_WRITTEN_CAPABILITY = re.compile(r"(\d{1,10})\.(\d)", re.ASCII)
-_WRITTEN_ARCH = re.compile(r"(sm|compute|lto)_(\d{1,11})([af]?)", re.ASCII)
+_NUMBER = lazy_pattern(r"(1?\d)(\d)([af]?)", re.IGNORECASE | re.ASCII)
+_ARCH = lazy_pattern(r"(sm|compute|lto)_(\d{2,3}[af]?)", re.IGNORECASE | re.ASCII)
+_WRITTEN_CAPABILITY = lazy_pattern(r"(\d{1,10})\.(\d)", re.ASCII)
+_WRITTEN_ARCH = lazy_pattern(r"(sm|compute|lto)_(\d{1,11})([af]?)", re.ASCII)
 
 
 class _Parts(str):

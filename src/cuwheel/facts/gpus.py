@@ -14,15 +14,16 @@ from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.facts.rows.gpus import squashed
 from cuwheel.facts.tables import tables
 from cuwheel.support import wording
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.facts.rows.gpu_drivers import DriverSupport, Host
+    from cuwheel.facts.rows.gpus import Architecture, DriverSupport, Host
 
 
 _KIND = "GPU"
-_PIECE = re.compile(r"[a-z]+|\d+")
+_PIECE = lazy_pattern(r"[a-z]+|\d+")
 _LETTERED = "data centre"  # the product whose boards have letters for their form and memory
 _SUGGESTIONS = 5
 _TELLING = 3  # letters and digits: fewer tell nothing
@@ -227,13 +228,36 @@ def _nearest(text: str) -> list[str]:
     return [name for _, _, name in alike][:_SUGGESTIONS] or _alike(core, wanted, names)
 
 
+_SWAPPED = 0.5  # two neighbours exchanged: the commonest slip in numbers
+_LOOK_ALIKE = 0.25
+_ALIKE = tuple(frozenset(pair) for pair in ("0o", "1l", "1i", "5s", "8b", "2z", "-_", "_ ", "- "))
+_LONGEST_WORD = 64  # nobody mistypes more, and the work grows with the square
+
+
+def slips_between(one: str, other: str) -> float:
+    """How many slips of the hand lie between two words."""
+    one, other = one[:_LONGEST_WORD], other[:_LONGEST_WORD]
+    before: list[float] = []
+    last: list[float] = [float(column) for column in range(len(other) + 1)]
+    for row, left in enumerate(one, 1):
+        line = [float(row)]
+        for column, right in enumerate(other, 1):
+            cost = 0.0 if left == right else _LOOK_ALIKE if frozenset(left + right) in _ALIKE else 1.0
+            best = min(last[column] + 1, line[-1] + 1, last[column - 1] + cost)
+            if min(row, column) > 1 and left == other[column - 2] and right == one[row - 2] and left != right:
+                best = min(best, before[column - 2] + _SWAPPED)
+            line.append(best)
+        before, last = last, line
+    return last[-1]
+
+
 def _slips(core: str, number: str) -> float:
     """Between two cores; one may go on where the other ends, as `4090 Ti` does."""
     length = min(len(core), len(number))
-    whole = wording.distance(core, number)
+    whole = slips_between(core, number)
     if length < _TELLING or max(core, number, key=len)[length : length + 1].isdigit():
         return whole
-    return min(whole, wording.distance(core[:length], number[:length]) + _GOES_ON)
+    return min(whole, slips_between(core[:length], number[:length]) + _GOES_ON)
 
 
 def _alike(core: str, wanted: str, names: Mapping[str, str]) -> list[str]:
@@ -272,3 +296,51 @@ def unlisted_before(gpu: str, driver: str) -> str | None:
 def host_of_gpu(gpu: str) -> Host | None:
     """The processor that a GPU is soldered to; None for those that any machine may have."""
     return next((row for row in tables().gpu_drivers.host if gpu in row.names), None)
+
+
+# Questions about compute capabilities: generations, families, renamings.
+
+
+@cache
+def _architectures() -> dict[Capability, Architecture]:
+    return {row.capability: row for row in tables().architectures.architecture}
+
+
+def seconds_to_compile(ptx: int) -> tuple[float, float]:
+    """How long the driver takes for so many bytes of PTX: at least, and at most."""
+    rate = tables().architectures.compiling
+    return ptx / rate.fastest, ptx / rate.slowest
+
+
+def find_architecture(capability: Capability) -> Architecture:
+    """The row of a capability: its generation, whether it is a Tegra, its family."""
+    if row := _architectures().get(capability):
+        return row
+    near = wording.similar_names(str(capability), map(str, _architectures()))
+    hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
+    raise UnknownNameError("compute capability", str(capability), near, hint=hint)
+
+
+@lru_cache(maxsize=256)
+def current_capability(capability: Capability) -> Capability:
+    """The same hardware under its present number: Thor was 10.1 before it became 11.0."""
+    row = _architectures().get(capability)
+    return row.renamed_to if row and row.renamed_to else capability
+
+
+def is_tegra(capability: Capability) -> bool:
+    """Whether GPUs of it are Tegras, as far as the table knows, whatever number it goes by."""
+    row = _architectures().get(current_capability(capability))
+    return row is not None and row.tegra
+
+
+def family_of(capability: Capability) -> tuple[Capability, ...]:
+    """The capabilities that `f` code for this one serves; none where the table has no family."""
+    row = _architectures().get(capability)
+    return tuple(current_capability(each) for each in row.family) if row else ()
+
+
+@cache
+def current_capabilities() -> tuple[Capability, ...]:
+    """All of them, oldest first, each under its present number."""
+    return tuple(sorted(capability for capability, row in _architectures().items() if not row.renamed_to))

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts import versions
-from cuwheel.facts.rows.libraries import Package
+from cuwheel.facts.rows.packages import Package
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, wording
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 # Which CUDA library a file name is, and which package brings it.
 
 # `.alt` marks a second build of NVRTC: the same component.
-_SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
-_DLL = re.compile(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
+_SONAME = lazy_pattern(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
+_DLL = lazy_pattern(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
 # What auditwheel and delocate put into the name of a library that they took along.
-_GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
+_GRAFTED = lazy_pattern(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
 
 _WILD = frozenset("*?[")
 
@@ -94,13 +95,33 @@ def _more(path: Path) -> tuple[Package, ...]:
 
 @cache
 def all_libraries() -> tuple[Library, ...]:
+    own = tables().libraries.chooses_kernels_itself
+    return tuple(
+        Library(
+            pattern=name,
+            component=(component := _component(name)),
+            packages=tuple(packages),
+            from_driver=_all_from_driver(packages),
+            chooses_kernels_itself=any(fnmatchcase(component, pattern) for pattern in own),
+        )
+        for name, packages in _packages_by_name().items()
+    )
+
+
+@cache
+def _packages_by_name() -> dict[str, list[Package]]:
+    """Enough for names that are none of CUDA's, as most are: to make every library takes a millisecond."""
     packages: dict[str, list[Package]] = {}
     everyones = tables().libraries.everyones
     for package in library_rows():
         for name in (*package.sonames, *package.dlls):
             if name not in everyones:
                 packages.setdefault(name, []).append(package)
-    return tuple(_library(name, tuple(rows)) for name, rows in packages.items())
+    return packages
+
+
+def _all_from_driver(packages: Iterable[Package]) -> bool:
+    return all(package.cuda is None for package in packages)
 
 
 def find_library(name: str) -> Library:
@@ -156,7 +177,7 @@ def is_driver_library(name: str) -> bool:
 
 @cache
 def _driver_components() -> frozenset[str]:
-    return frozenset(library.component.lower() for library in all_libraries() if library.from_driver)
+    return frozenset(_component(name).lower() for name, rows in _packages_by_name().items() if _all_from_driver(rows))
 
 
 def is_for_tools(name: str) -> bool:
@@ -192,19 +213,7 @@ def _versioned_dlls() -> frozenset[str]:
 
 @cache
 def _components() -> frozenset[str]:
-    return frozenset(library.component.lower() for library in all_libraries())
-
-
-def _library(name: str, packages: tuple[Package, ...]) -> Library:
-    component = _component(name)
-    own = tables().libraries.chooses_kernels_itself
-    return Library(
-        pattern=name,
-        component=component,
-        packages=packages,
-        from_driver=all(package.cuda is None for package in packages),
-        chooses_kernels_itself=any(fnmatchcase(component, pattern) for pattern in own),
-    )
+    return frozenset(_component(name).lower() for name in _packages_by_name())
 
 
 def _component(name: str) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.ci import Action
-    from cuwheel.facts.rows.indexes import Identity, UploadIndex
+    from cuwheel.facts.rows.services import Action, Identity, UploadIndex
 
 
 # What workflows are made of: actions and runners.

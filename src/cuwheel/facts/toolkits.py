@@ -10,24 +10,23 @@ from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import wording
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.facts.arch import Arch, Capability
-    from cuwheel.facts.rows.cmake import CMakeSpelling
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.errors import ErrorRow
     from cuwheel.facts.rows.toolchains import Component, CxxStandard, DebianSuite
-    from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Release, Toolkit
+    from cuwheel.facts.rows.toolkits import CMakeSpelling, ErrorRow, GlibcClash, JetsonRelease, Joined, Release, Toolkit
 
 
 AnyRelease = TypeVar("AnyRelease", bound="Release")
 
 # `cu128` as package indexes write it, `CUDA 12.8`, `v12.8.1`, `12.8`, `13`.
-_TAG = re.compile(r"cu(\d{2})(\d*)", re.ASCII)
-_VERSION = re.compile(r"(?:cuda)?[\s_-]*v?(\d+)(?:\.(\d+)(?:\.\d+)*)?", re.ASCII)
+_TAG = lazy_pattern(r"cu(\d{2})(\d*)", re.ASCII)
+_VERSION = lazy_pattern(r"(?:cuda)?[\s_-]*v?(\d+)(?:\.(\d+)(?:\.\d+)*)?", re.ASCII)
 
 
 def all_toolkits() -> tuple[Toolkit, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_DIGITS = re.compile(r"\d+", re.ASCII)
-_LOCAL = re.compile(r"[-+]")  # what follows is a build or a local version, and does not order
+from cuwheel.support.patterns import lazy_pattern
+
+_DIGITS = lazy_pattern(r"\d+", re.ASCII)
+_LOCAL = lazy_pattern(r"[-+]")  # what follows is a build or a local version, and does not order
 
 
 @lru_cache(maxsize=4096)  # a table's own versions are compared with over and over

@@ -10,21 +10,22 @@ import re
 import sys
 from collections import Counter
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
-from cuwheel.facts import architectures, gpus, packages, toolkits
+from cuwheel.errors import ConfigurationError, CuwheelError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.support import codec
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.machine.profile import Framework, MachineProfile, Python, Variable
+    from cuwheel.machine.profile import Framework, Gpu, MachineProfile, Python, Variable
 
 
 Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
@@ -35,13 +36,17 @@ _JETSON = "Jetson"
 _CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
 WITHOUT_GIL = "t"  # behind a version of Python, as its own tags have it
-_SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
+_JIT_VARIABLES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
 
 
 def cpu_here() -> str:
     """This machine's processor, as wheels for Linux name it."""
-    name = platform.machine().lower()
-    return _CPUS.get(name, name)
+    return _cpu_as_in_tags(platform.machine())
+
+
+def _cpu_as_in_tags(name: str) -> str:
+    """As wheels for Linux name it: `x86_64` for `AMD64`."""
+    return _CPUS.get(name.lower(), name.lower())
 
 
 class Software(Struct, frozen=True, kw_only=True):
@@ -110,7 +115,7 @@ class Refinement(Software, frozen=True, kw_only=True):
         if python := changes.get("python"):
             changes |= {"python": python.removesuffix(WITHOUT_GIL), "free_threaded": python.endswith(WITHOUT_GIL)}
         if cpu := changes.get("cpu"):
-            changes["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
+            changes["cpu"] = _cpu_as_in_tags(cpu)
         return with_l4t(replace(machine, **changes))
 
 
@@ -128,14 +133,14 @@ def with_platform(machine: Machine) -> Machine:
 
 def from_gpu(text: str, name: str | None = None) -> Machine:
     """A GPU by its name, or a capability. Some say more: their processor, and of a Tegra that it runs L4T."""
-    return replace(_of_gpu(text), name=name or text)
+    return replace(_machine_with_gpu(text), name=name or text)
 
 
 @cache
-def _of_gpu(text: str) -> Machine:
+def _machine_with_gpu(text: str) -> Machine:
     if looks_like_arch(text):
-        capability = architectures.current(Capability.parse(text))
-        tegra = capability in architectures.current_capabilities() and architectures.find_architecture(capability).tegra
+        capability = gpus.current_capability(Capability.parse(text))
+        tegra = capability in gpus.current_capabilities() and gpus.find_architecture(capability).tegra
         machine = Machine(name=text, capability=capability, product=_JETSON if tegra else None)
     else:
         gpu = gpus.find_gpu(text)
@@ -148,10 +153,8 @@ def _of_gpu(text: str) -> Machine:
 
 def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, ...]:
     """One machine for each kind of GPU in it; one without a GPU where none was found."""
-    kinds: dict[tuple[str, str | None], int] = {}
-    for gpu in profile.gpus:
-        kinds[gpu.name, gpu.capability] = kinds.get((gpu.name, gpu.capability), 0) + 1
-    base = _of_profile(profile, name)
+    kinds = dict.fromkeys((gpu.name, gpu.capability) for gpu in profile.gpus)
+    base = _without_gpu(profile, name)
     if not kinds:
         return (base,)
     return tuple(
@@ -161,7 +164,6 @@ def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, .
             gpu=gpu,
             capability=capability,
             product=_product(gpu),
-            count=1,
         )
         for gpu, capability in kinds
     )
@@ -188,7 +190,7 @@ def _loads(variables: Iterable[Variable]) -> tuple[str, ...]:
     return tuple(f"{each.name}={each.value}" for each in variables if each.name in packages.choosing_variables())
 
 
-def _of_profile(profile: MachineProfile, name: str) -> Machine:
+def _without_gpu(profile: MachineProfile, name: str) -> Machine:
     system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
     provided = (soname for folder in profile.library_folders for soname in folder.libraries)
     machine = Machine(
@@ -197,7 +199,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
         driver=profile.driver.version,
         driver_cuda=profile.driver.cuda,
         os=_SYSTEMS.get(system.os.value),
-        cpu=_CPUS.get(system.cpu.value.lower(), system.cpu.value.lower()),
+        cpu=_cpu_as_in_tags(system.cpu.value),
         l4t=system.l4t.value if system.l4t else None,
         glibc=system.glibc.value if system.glibc else None,
         glibcxx=system.glibcxx.value if system.glibcxx else None,
@@ -216,7 +218,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
 
 
 def _jit(profile: MachineProfile) -> Jit:
-    for name, state in _SWITCHES:
+    for name, state in _JIT_VARIABLES:
         variable = profile.variable(name)
         if variable and variable.value not in ("", "0"):
             return state
@@ -235,7 +237,7 @@ def _product(gpu: str) -> str | None:
 _FLEET_HINT = (
     'describe a machine as: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
 )
-_VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
+_VERSION = lazy_pattern(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
 _VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
 
 
@@ -251,7 +253,9 @@ class FleetMachine(Software, frozen=True, kw_only=True):
     count: int = 1
 
 
-_SAME = tuple(each for each in FleetMachine.__struct_fields__ if each not in ("name", "gpu", "capability", "l4t"))
+_COPIED_FIELDS = tuple(
+    each for each in FleetMachine.__struct_fields__ if each not in ("name", "gpu", "capability", "l4t")
+)
 
 
 def read_fleet_file(path: Path) -> tuple[Machine, ...]:
@@ -302,7 +306,7 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
             hint = f" ({error.hint})" if error.hint else ""
             problems.append(f"{where}: {error.message}{hint}")
         return None
-    written = {name: value for name in _SAME if (value := getattr(row, name)) is not None}
+    written = {name: value for name in _COPIED_FIELDS if (value := getattr(row, name)) is not None}
     if row.l4t is not None:
         written |= {"tegra": bool(row.l4t), "l4t": row.l4t if isinstance(row.l4t, str) else None}
     machine = with_l4t(replace(base, **written))
@@ -319,3 +323,122 @@ def _fleet_problems(row: FleetMachine) -> Iterator[str]:
         plain = value.removesuffix(WITHOUT_GIL) if value and name == "python" else value
         if plain is not None and not _VERSION.fullmatch(plain):
             yield f"{name} = {value!r} is not a version"
+
+
+# From the words behind `--on` and `--for` to machines.
+
+THIS = "this"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def machines_here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
+    """This machine: one for each kind of GPU in it."""
+    refine = refine or Refinement()
+    return tuple(refine.apply(each) for each in from_profile(profile))
+
+
+def machines_asked_for(
+    on: Sequence[str | Path | Machine],
+    refine: Refinement | None = None,
+    *,
+    env: Path | None = None,
+    gpus: Sequence[int] = (),
+) -> tuple[Machine, ...]:
+    """What `--on` names, with the packages of `env`; without either this machine, with the GPUs that a program sees."""
+    if on:
+        found = machines_named(on, refine, env=env)
+        if env is None:
+            return found
+        from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
+
+        environment = probe.probe_environment(env)
+        return tuple(with_environment(each, *environment) for each in found)
+    from cuwheel.machine import probe  # noqa: PLC0415 - as above
+
+    profile = probe.probe(env, for_builds=False)
+    seen = chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile)
+    if profile.gpus and not seen.gpus:
+        raise UsageError(f"{_VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
+    return machines_here(seen, refine)
+
+
+def machines_named(
+    on: Iterable[str | Path | Machine], refine: Refinement | None = None, *, env: Path | None = None
+) -> tuple[Machine, ...]:
+    """What `--on` names, in order: GPUs, capabilities, `this`, profiles, fleet files. All unknown names at once.
+
+    `env`: the Python environment from which this machine is seen.
+    """
+    found: list[Machine] = []
+    errors: list[CuwheelError] = []
+    for word in _words(on):
+        try:
+            found += _machines_of_word(word, env)
+        except UnknownNameError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise UsageError(
+            "; ".join(each.message for each in errors), hint=" ".join(each.hint for each in errors if each.hint)
+        )
+    refine = refine or Refinement()
+    return tuple(refine.apply(each) for each in dict.fromkeys(found))
+
+
+def _words(on: Iterable[str | Path | Machine]) -> Iterator[str | Machine]:
+    """Split at commas, unless there is a file of that name."""
+    for word in on:
+        if isinstance(word, Machine):
+            yield word
+        elif isinstance(word, Path) or _is_file(word):
+            yield str(word)
+        else:
+            yield from (part.strip() for part in word.split(",") if part.strip())
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):  # too long for a name
+        return False
+
+
+def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine]:
+    if isinstance(word, Machine):
+        return (word,)
+    if word.lower() == THIS:
+        from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
+
+        return from_profile(probe.probe(env, for_builds=False))
+    if word.endswith(".toml"):
+        return read_fleet_file(Path(word))
+    if word.endswith(".json"):
+        from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
+
+        return from_profile(profile.load(Path(word)), Path(word).stem)
+    return (from_gpu(word),)
+
+
+def visible_to_programs(profile: MachineProfile) -> MachineProfile:
+    """Numbers are those of nvidia-smi. A UUID cannot be told from here: then all of them may be meant."""
+    variable = profile.variable(_VISIBLE)
+    if variable is None or not profile.gpus:
+        return profile
+    seen: list[Gpu] = []
+    for word in (each.strip() for each in variable.value.split(",")):
+        if word.upper().startswith(("GPU-", "MIG-")):
+            return profile
+        number = int(word[:9]) if word.isascii() and word.isdigit() else len(profile.gpus)
+        if number >= len(profile.gpus):
+            break  # CUDA reads the list up to the first that is none
+        seen.append(profile.gpus[number])
+    return replace(profile, gpus=tuple(seen))
+
+
+def chosen_gpus(profile: MachineProfile, numbers: Sequence[int]) -> MachineProfile:
+    if beyond := [each for each in numbers if not 0 <= each < len(profile.gpus)]:
+        count = len(profile.gpus)
+        has = "no GPU" if not count else "one GPU, number 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
+        raise UsageError(f"this machine has no GPU {beyond[0]}: it has {has}", hint="nvidia-smi -L")
+    return replace(profile, gpus=tuple(profile.gpus[each] for each in dict.fromkeys(numbers)))

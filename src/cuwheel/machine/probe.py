@@ -10,27 +10,30 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from cuwheel.machine import compilers, fleet, gpu, python_environment, system, toolkits, variables
+from cuwheel.machine import compilers, gpu, python_environment, system
 from cuwheel.machine.profile import MachineProfile, scrub
 from cuwheel.machine.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from cuwheel.machine.fleet import Machine
+    from cuwheel.machine.profile import Framework, Python, Variable
 
 T = TypeVar("T")
 
 
-def probe(env: Path | None = None, world: World | None = None) -> MachineProfile:
-    """This machine, seen from `env` (a Python environment's folder)."""
+def probe(env: Path | None = None, world: World | None = None, *, for_builds: bool = True) -> MachineProfile:
+    """This machine, seen from `env` (a Python environment's folder).
+
+    `for_builds`: False where only the question is what runs here: no compiler and no build tool is started.
+    """
     world = world or World.here()
     python, site_packages = python_environment.locate(world, env)
     waiting = _Together(world)
     asked = waiting.start(gpu.probe_gpus)
-    found = waiting.start(lambda its: toolkits.probe_toolkits(its, site_packages))
-    host = waiting.start(compilers.probe_compilers)
-    tools = waiting.start(compilers.probe_tools)
+    found = waiting.start(lambda its: compilers.probe_toolkits(its, site_packages, ask_nvcc=for_builds))
+    host = waiting.start(compilers.probe_compilers) if for_builds else tuple
+    tools = waiting.start(compilers.probe_tools) if for_builds else tuple
     frameworks, packages = python_environment.probe_frameworks(site_packages)
     its_system = system.probe_system(world)
     gpus, driver = asked()
@@ -40,13 +43,13 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         gpus=gpus,
         toolkits=found(),
         compilers=host(),
-        visual_studios=compilers.probe_visual_studios(world),
+        visual_studios=compilers.probe_visual_studios(world) if for_builds else (),
         tools=tools(),
         python=python,
         frameworks=frameworks,
         packages=packages,
-        variables=variables.probe_variables(world, env),
-        library_folders=variables.probe_library_folders(world, site_packages),
+        variables=system.probe_variables(world, env),
+        library_folders=system.probe_library_folders(world, site_packages),
         trail=tuple(world.trail),
     )
     return scrub(profile, home=str(Path.home()), names=_names(world))
@@ -82,13 +85,14 @@ class _Together:
         return result
 
 
-def within(env: Path, machines: Iterable[Machine], world: World | None = None) -> tuple[Machine, ...]:
-    """Other machines with the packages and variables of an environment that is at hand, where they say nothing else."""
+def probe_environment(
+    env: Path, world: World | None = None
+) -> tuple[Python, tuple[Framework, ...], tuple[Variable, ...]]:
+    """The packages of an environment that is at hand, and the variables that activating it sets."""
     world = world or World.here()
     python, site_packages = python_environment.locate(world, env)
     frameworks, _ = python_environment.probe_frameworks(site_packages)
-    set_there = variables.environment_variables(world, env)
-    return tuple(fleet.with_environment(each, python, frameworks, set_there) for each in machines)
+    return python, frameworks, system.environment_variables(world, env)
 
 
 def _names(world: World) -> tuple[str, ...]:

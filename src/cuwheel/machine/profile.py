@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError
+from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files, wording
 from cuwheel.support.codec import refuse_newer
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 # Keeps people out of profiles: no user names, host names or home folders.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 # Home folders of other users in a path.
-_HOMES = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\:;\s]+")
+_HOMES = lazy_pattern(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\:;\s]+")
 # Shorter names are words ("a", "pi", "dev") that stand in paths for other reasons.
 _SHORTEST_NAME = 3
 _NEUTRAL_NAMES = frozenset({"root", "user", "admin", "ubuntu", "debian", "runner", "localhost", "build"})
@@ -222,12 +223,24 @@ def save(profile: MachineProfile, path: Path) -> None:
 
 
 def load(path: Path) -> MachineProfile:
-    return decode(files.read(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
+    return decode(files.read_limited(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
 
 
-def profile_from(given: MachineProfile | Path | None) -> MachineProfile | None:
+def profile_from(given: str | Path | MachineProfile | None) -> MachineProfile | None:
     """A profile, or the one in a file."""
-    return load(given) if isinstance(given, Path) else given
+    return load(Path(given)) if isinstance(given, (str, Path)) else given
+
+
+def profile_and_gpu(
+    on: str | Path | MachineProfile | Sequence[str | Path | MachineProfile] | None,
+) -> tuple[MachineProfile | None, str | None]:
+    """One machine, as people say it: its profile, or the file of it, and a GPU by name or capability."""
+    given = [on] if isinstance(on, (str, Path, MachineProfile)) else list(on or ())
+    gpus = [each for each in given if isinstance(each, str) and not Path(each).is_file()]
+    profiles = [each for each in given if each not in gpus]
+    if len(gpus) > 1 or len(profiles) > 1:
+        raise UsageError("on must be one machine: a GPU, a profile, or a profile and one of its GPUs")
+    return profile_from(profiles[0] if profiles else None), gpus[0] if gpus else None
 
 
 def decode(text: bytes, name: str) -> MachineProfile:

@@ -13,6 +13,7 @@ from cuwheel.errors import UnreadableError
 from cuwheel.machine.profile import Framework, Package, Python
 from cuwheel.machine.world import World
 from cuwheel.support import files
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 
 _ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"
-_TORCH_CUDA = re.compile(_ASSIGNED.format("cuda"), re.MULTILINE)
-_TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
-_CUDA_MAJOR_IN_NAME = re.compile(r"cuda-?(\d+)")
-_BITSANDBYTES_LIBRARY = re.compile(r"libbitsandbytes_cuda(\d{2})(\d+)(?:_nocublaslt)?\.(?:so|dll)")
-_JAX_PLUGINS = re.compile(r"jax-cuda(\d+)-(?:plugin|pjrt)")
-_FOLDER = re.compile(r"python(3\.\d+)(t?)", re.ASCII)
-_LOCAL_CUDA = re.compile(r"\+cuda(\d+)")
+_TORCH_CUDA = lazy_pattern(_ASSIGNED.format("cuda"), re.MULTILINE)
+_TENSORFLOW_CUDA = lazy_pattern(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
+_CUDA_MAJOR_IN_NAME = lazy_pattern(r"cuda-?(\d+)")
+_BITSANDBYTES_LIBRARY = lazy_pattern(r"libbitsandbytes_cuda(\d{2})(\d+)(?:_nocublaslt)?\.(?:so|dll)")
+_JAX_PLUGINS = lazy_pattern(r"jax-cuda(\d+)-(?:plugin|pjrt)")
+_FOLDER = lazy_pattern(r"python(3\.\d+)(t?)", re.ASCII)
+_LOCAL_CUDA = lazy_pattern(r"\+cuda(\d+)")
 
 
 def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:

@@ -1,17 +1,26 @@
-"""The operating system and what it runs in: distribution, C library, Jetson, WSL, container."""
+"""The operating system and what it runs in, the variables that affect CUDA, and how much may run at once."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cuwheel.facts import toolkits, versions
-from cuwheel.machine.profile import Fact, System
+import msgspec
+from msgspec import Struct
+
+from cuwheel.facts import spellings, toolkits, versions
+from cuwheel.facts.packages import is_cuda_library
+from cuwheel.machine import compilers
+from cuwheel.machine.profile import Fact, LibraryFolder, System, Variable
+from cuwheel.support import codec, wording
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.machine.world import World
+
 
 _LIBRARY_FOLDERS = (
     "/usr/lib/{cpu}-linux-gnu",
@@ -126,3 +135,223 @@ def _container(world: World) -> Fact | None:
         if engine in groups:
             return Fact(value=engine, found_via="/proc/1/cgroup")
     return None
+
+
+# The environment variables that affect CUDA, where each is set, and the folders the loader searches.
+
+
+VARIABLE_NAMES = (
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_ROOT",
+    "CUDAToolkit_ROOT",
+    "CUDACXX",
+    "CC",
+    "CXX",
+    "CUDAHOSTCXX",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CUDNN_PATH",
+    "LD_LIBRARY_PATH",
+    *spellings.VARIABLES,
+    "BNB_CUDA_VERSION",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_MODULE_LOADING",
+    "MAX_JOBS",
+)
+_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=([^\s;#]*)", re.MULTILINE)
+# Where NVIDIA's packages put libraries, and torch those that it brings for Windows.
+_PACKAGE_FOLDERS = ("nvidia/*/lib", "nvidia/*/bin", "nvidia/*/bin/x86_64", "torch/lib")
+
+
+def probe_variables(world: World, prefix: Path | None = None) -> tuple[Variable, ...]:
+    """The process's own win over a project's, as cargo has it, unless the project forces its own.
+
+    `prefix`: the environment that was asked for; what activating it sets wins over both.
+    """
+    found = {
+        name: Variable(name=name, value=value, found_via="environment")
+        for name in (*VARIABLE_NAMES, *compilers.versioned_variables(world))
+        if (value := world.environ.get(name)) is not None
+    }
+    for variable, forced in cargo_variables(world):
+        if variable.name in VARIABLE_NAMES and (forced or variable.name not in found):
+            found[variable.name] = variable
+    found |= {each.name: each for each in environment_variables(world, prefix)} if prefix else {}
+    known = [found[name] for name in VARIABLE_NAMES if name in found]
+    return (*known, *(each for name, each in found.items() if name not in VARIABLE_NAMES))
+
+
+def environment_variables(world: World, prefix: Path) -> tuple[Variable, ...]:
+    """What activating an environment sets: conda's own list and scripts, and what was written into `activate`."""
+    found: dict[str, Variable] = {}
+    scripts = [prefix / "bin" / "activate", *sorted((prefix / "etc/conda/activate.d").glob("*.sh"))]
+    for script in scripts:
+        for match in _EXPORT.finditer(world.text(world.shown(script)) or ""):
+            found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
+    state = prefix / "conda-meta" / "state"
+    try:
+        state_file = codec.decode(world.text(world.shown(state)) or "{}")
+    except msgspec.DecodeError:
+        state_file = {}
+    listed = state_file.get("env_vars") if isinstance(state_file, dict) else None
+    for name, value in listed.items() if isinstance(listed, dict) else ():
+        if isinstance(value, str):
+            found[name] = Variable(name=name, value=value, found_via=world.shown(state))
+    return tuple(found[name] for name in VARIABLE_NAMES if name in found)
+
+
+def cargo_variables(world: World) -> Iterator[tuple[Variable, bool]]:
+    """`[env]` of .cargo/config.toml here and above, then cargo's own, the nearest winning; and whether it is forced."""
+    seen: set[str] = set()
+    for home in _cargo_homes(world):
+        for name in ("config.toml", "config"):
+            for key, entry in _cargo_env(world, home / name).items():
+                value, forced = _cargo_value(entry, home.parent)
+                if key not in seen and value is not None:
+                    seen.add(key)
+                    yield Variable(name=key, value=value, found_via=world.shown(home / name)), forced
+
+
+def _cargo_homes(world: World) -> Iterator[Path]:
+    yield from (folder / ".cargo" for folder in (world.cwd, *world.cwd.parents))
+    home = world.environ.get("HOME") or world.environ.get("USERPROFILE")
+    if own := world.environ.get("CARGO_HOME") or (f"{home}/.cargo" if home else ""):
+        yield world.path(own)
+
+
+def _cargo_env(world: World, where: Path) -> dict[str, Any]:
+    if not where.is_file():
+        return {}
+    try:
+        env = codec.read_toml(where).get("env", {})
+    except (OSError, msgspec.DecodeError) as error:
+        world.note("variables", world.shown(where), f"cannot be read: {error}")
+        return {}
+    return env if isinstance(env, dict) else {}
+
+
+def _cargo_value(entry: object, folder: Path) -> tuple[str | None, bool]:
+    if isinstance(entry, str):
+        return entry, False
+    if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
+        return None, False
+    value = entry["value"]
+    return str(folder / value) if entry.get("relative") is True else value, entry.get("force") is True
+
+
+def probe_library_folders(world: World, site_packages: Sequence[Path]) -> tuple[LibraryFolder, ...]:
+    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring, the system last.
+
+    On Windows packages add their own folders, then comes the system's, then PATH.
+    """
+    on_windows = world.platform == "win32"
+    folders = (
+        [] if on_windows else [(each, "LD_LIBRARY_PATH") for each in map(world.path, world.entries("LD_LIBRARY_PATH"))]
+    )
+    for packages in site_packages:
+        for pattern in _PACKAGE_FOLDERS:
+            folders += [(folder, "site-packages") for folder in sorted(packages.glob(pattern))]
+    found = [
+        LibraryFolder(path=world.shown(folder), libraries=_cuda_libraries(folder), found_via=found_via)
+        for folder, found_via in folders
+    ]
+    return (*found, *_system_folders(world))
+
+
+def _system_folders(world: World) -> Iterator[LibraryFolder]:
+    """Those of the system, and of conda, that hold CUDA's libraries; links to one folder are one."""
+    prefix = world.environ.get("CONDA_PREFIX")
+    on_windows = world.platform == "win32"
+    places = [(f"{prefix}/{'Library/bin' if on_windows else 'lib'}", "conda")] if prefix else []
+    places += [(each, "system") for each in library_folders(world)]
+    places += [(each, "PATH") for each in world.entries("PATH")] if on_windows else []
+    seen: set[Path] = set()
+    for place, found_via in places:
+        folder = world.path(place)
+        names = _cuda_libraries(folder) if folder.resolve() not in seen else ()
+        seen.add(folder.resolve())
+        if names:
+            yield LibraryFolder(path=world.shown(folder), libraries=names, found_via=found_via)
+
+
+def _cuda_libraries(folder: Path) -> tuple[str, ...]:
+    """By soname: development links and full versions of the same library are one."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return ()
+    return tuple(name for name in names if is_cuda_library(name))
+
+
+# How much may run at once: by the cores and the memory that this process may use.
+
+MEMORY_A_COMPILER = 2 * 10**9  # what a call of nvcc on templates takes at its worst, for one architecture
+_MOST_THREADS = 4
+_CORES_A_THREAD = 4
+_GROUP = Path("/sys/fs/cgroup")
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """`jobs`: compilers at once. `threads`: architectures that one call of nvcc compiles at once."""
+
+    jobs: int
+    threads: int
+    why: str
+
+
+def compile_share(architectures: int, *, jobs: int | None = None, at_once: int = 1) -> Share:
+    """For one of `at_once` builds. `jobs`: what the user said for all of them together."""
+    cores, memory = available_resources()
+    return divide_machine(cores, memory, architectures, jobs=jobs, at_once=at_once)
+
+
+def divide_machine(
+    cores: int, memory: int | None, architectures: int, *, jobs: int | None = None, at_once: int = 1
+) -> Share:
+    """Files before architectures: a build has more of them. With many cores nvcc's own threads use what is left."""
+    slots = jobs or (cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER)))
+    why = f"{jobs} by --jobs" if jobs else f"{cores} cores"
+    why += f", {wording.size(memory)} of memory" if memory is not None and not jobs else ""
+    mine = max(1, slots // at_once)
+    threads = max(1, min(architectures, mine // _CORES_A_THREAD, _MOST_THREADS))
+    return Share(jobs=max(1, mine // threads), threads=threads, why=why)
+
+
+def compilers_at_once(cores: int) -> int:
+    """How many may run at once on so many cores of this machine, by its memory."""
+    memory = available_resources()[1]
+    return cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER))
+
+
+def available_resources() -> tuple[int, int | None]:
+    """Cores and bytes: of the machine, less what a container or a service manager withholds."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, period = (*_words_of_file(_GROUP / "cpu.max"), "", "")[:2]
+    if quota.isdigit() and period.isdigit() and int(period):
+        cores = max(1, min(cores, round(int(quota) / int(period))))
+    limit = next(iter(_words_of_file(_GROUP / "memory.max")), "")
+    used = next(iter(_words_of_file(_GROUP / "memory.current")), "")
+    free = _free_memory()
+    if limit.isdigit():
+        allowed = int(limit) - (int(used) if used.isdigit() else 0)
+        free = allowed if free is None else min(free, allowed)
+    return cores, None if free is None else max(free, 0)
+
+
+def _words_of_file(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").split()
+    except OSError:
+        return []
+
+
+def _free_memory() -> int | None:
+    words = _words_of_file(Path("/proc/meminfo"))
+    if "MemAvailable:" not in words:
+        return None
+    kilobytes = words[words.index("MemAvailable:") + 1]
+    return int(kilobytes) * 1024 if kilobytes.isdigit() else None

@@ -18,7 +18,7 @@ from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.network import addresses, settings
 from cuwheel.network.addresses import Login
 from cuwheel.network.settings import home_folder
-from cuwheel.support import extras, log, process
+from cuwheel.support import log, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -85,7 +85,7 @@ def _from_keyring(url: str, settings: Settings, username: str | None) -> Iterato
 
 def _from_uv(url: str, settings: Settings, username: str | None) -> Iterator[Login]:
     """What `uv auth login` stored."""
-    program = extras.program("uv", path=settings.environ.get("PATH"))
+    program = process.find_program("uv", path=settings.environ.get("PATH"))
     if program is None:
         return
     parts = addresses.split(url)

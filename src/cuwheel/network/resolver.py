@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
+from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, settings, venvs
 from cuwheel.support import codec, log, process
 
@@ -36,19 +36,19 @@ _ASK_S = 60.0
 # Of what uv would do: `foo==1.0`, `foo==1.0 (from ADDRESS)`, in a dry run `foo @ ADDRESS`.
 _ADDED = re.compile(r"^ \+ ([^\s=@]+)(?:==(\S+?))?(?: (?:\(from|@) (\S+?)\)?)?$", re.MULTILINE)
 _DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
+_NO_SUCH_VERSION = re.compile(r"\bno\s+versions?\s+of\b|\b(?:is|are)\s+available\b")  # uv's words, wrapped
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
 _STRANGE = (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError, ValueError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, kw_only=True):
     """A file of an index. `url` has no login in it; `file` is safe to be the name of one."""
 
     name: str
     version: str
-    url: str
     file: str
+    url: str
     sha256: str | None = None
     size: int | None = None
 
@@ -220,7 +220,13 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
         listed = Path(folder, "requirements.in")
         listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
         command = [program, "--quiet", "pip", "compile", str(listed), *options]
-        done = venvs.ask_installer(command, timeout=_RESOLVE_S, env=environ)
+        try:
+            done = venvs.ask_installer(command, timeout=_RESOLVE_S, env=environ)
+        except ToolError as error:
+            # uv believes a page for ten minutes: what was published in them is not there until the server is asked.
+            if wanted.offline or not _NO_SUCH_VERSION.search(error.output):
+                raise
+            done = venvs.ask_installer([*command, "--refresh"], timeout=_RESOLVE_S, env=environ)
     return tuple(_from_lock(each, wanted) for each in codec.parse_toml(done.stdout.encode())["packages"])
 
 

@@ -13,10 +13,10 @@ import msgspec
 
 from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses, client
-from cuwheel.support import codec, files, locking, log, system_calls
+from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
@@ -105,25 +105,21 @@ def download(url: str, to: Path, *, sha256: str | None = None, size: int | None 
             if os.name == "posix":
                 system_calls.rename_over(part, to)
         if os.name == "nt":  # which renames no file that is open
-            _take_name(part, to)
+            # Unless another process that waited for the file has done it.
+            try:
+                system_calls.rename_over(part, to)
+            except (FileNotFoundError, PermissionError):
+                if not to.exists():
+                    raise
     except OSError as error:
         raise UnreadableError.from_os(error, to) from error
-
-
-def _take_name(part: Path, to: Path) -> None:
-    """Unless another process that waited for the file has done it."""
-    try:
-        system_calls.rename_over(part, to)
-    except (FileNotFoundError, PermissionError):
-        if not to.exists():
-            raise
 
 
 @contextlib.contextmanager
 def _held(part: Path) -> Iterator[IO[bytes] | None]:
     """The unfinished file, ours alone; None where another process has just finished it."""
     with part.open("ab") as file:
-        locking.wait(file.fileno(), what=part.name.removesuffix(".part"))
+        files.wait_for_lock(file.fileno(), what=part.name.removesuffix(".part"))
         ours = part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat())
         if ours or part.with_suffix("").exists():
             yield file if ours else None
@@ -242,7 +238,8 @@ def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> 
     """Raises `client.NotThereError` where the server has none."""
     place = files.cache_folder() / "pages" / files.sha256_of(f"{accept}\n{addresses.plain(url)}".encode())
     kept = _kept(place, limit)
-    headers = {"Accept": accept, **_conditions(kept)}
+    known = kept.validators if kept else {}
+    headers = {"Accept": accept, **{asked: known[header] for header, asked in _VALIDATORS if header in known}}
     with client.request("GET", url, headers, session=session) as response:
         if kept and response.status_code == _NOT_MODIFIED:
             return kept
@@ -250,21 +247,16 @@ def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> 
             url=addresses.plain(str(response.url)),
             kind=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             body=body_of(response, limit),
-            validators=_validators(response.headers),
+            validators={header: value for header, _ in _VALIDATORS if (value := response.headers.get(header))},
         )
     if page.validators and "no-store" not in response.headers.get("Cache-Control", "").lower():
-        _keep(place, page)
+        # A cache that cannot be written is no reason to fail.
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            files.write(place, codec.pack(page))
+        except (OSError, CuwheelError) as error:
+            log.debug("%s is not kept: %s", page.url, error)
     return page
-
-
-def _conditions(kept: Page | None) -> dict[str, str]:
-    return (
-        {asked: kept.validators[header] for header, asked in _VALIDATORS if header in kept.validators} if kept else {}
-    )
-
-
-def _validators(headers: Mapping[str, str]) -> dict[str, str]:
-    return {header: value for header, _ in _VALIDATORS if (value := headers.get(header))}
 
 
 def _kept(place: Path, limit: int) -> Page | None:
@@ -274,12 +266,3 @@ def _kept(place: Path, limit: int) -> Page | None:
         return codec.unpack(data, Page) if len(data) <= 2 * limit else None
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _keep(place: Path, page: Page) -> None:
-    """A cache that cannot be written is no reason to fail."""
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        files.write(place, codec.pack(page))
-    except (OSError, CuwheelError) as error:
-        log.debug("%s is not kept: %s", page.url, error)

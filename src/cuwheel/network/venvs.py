@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
 from cuwheel.network import settings
-from cuwheel.support import extras, log, process
+from cuwheel.support import log, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Python(Struct, frozen=True, kw_only=True):
 
 
 def uv() -> str | None:
-    return extras.program("uv")
+    return process.find_program("uv")
 
 
 def find_python(version: str | None = None) -> Python:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.tables import VerifyTable
+from cuwheel.building.tables import CheckTerms, VerifyTable
 from cuwheel.device_code import limits
 from cuwheel.device_code.libraries import Survey
 from cuwheel.errors import UsageError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.building.tables import CheckTable
-    from cuwheel.facts.rows.checks import KnownCheck
-    from cuwheel.proving.outcomes import Kind
+    from cuwheel.facts.rows.services import KnownCheck
+    from cuwheel.proving.outcomes import CheckKind
 
 
 # The modules that a wheel brings, as far as a person would import them.
@@ -93,7 +93,7 @@ def _inside(path: str, packages: set[str]) -> bool:
     return any("/".join(parts[:count]) in packages for count in range(1, len(parts)))
 
 
-class Trial(Struct, frozen=True, kw_only=True):
+class VerifyPlan(Struct, frozen=True, kw_only=True):
     """A wheel, what was asked of it, what its configuration says, and its checks."""
 
     request: VerifyRequest
@@ -133,7 +133,7 @@ def checks_for(
     if known and survey.distribution:
         found += [_known(row, survey, cuda) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
-    return tuple(_timed(each, timeout) for each in found)
+    return tuple(replace(each, timeout=timeout) if timeout else each for each in found)
 
 
 def select_checks(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...]:
@@ -181,30 +181,16 @@ def _known(row: KnownCheck, survey: Survey, cuda: str | None) -> Check:
 
 
 def _configured(check: CheckTable, number: int) -> Check:
-    choices: tuple[tuple[Kind, str | None], ...] = (
-        ("import", check.import_),
-        ("command", check.command),
-        ("python", check.python),
-    )
-    kind, text = next((kind, text) for kind, text in choices if text is not None)
+    kind: CheckKind = "import" if check.import_ is not None else "command" if check.command is not None else "python"
+    text = check.import_ or check.command or check.python or ""
     first = text.strip().partition("\n")[0]
+    terms = {name: getattr(check, name) for name in CheckTerms.__struct_fields__}
     return Check(
+        **{**terms, "gpu": check.gpu or bool(check.capabilities)},
         name=check.name or (f"import {text}" if kind == "import" else first[:60]) or f"check {number}",
         kind=kind,
         text=text,
         origin="configuration",
-        expect=check.expect,
-        forbid=check.forbid,
-        status=check.status,
-        number=check.number,
-        tolerance=check.tolerance,
-        gpu=check.gpu or bool(check.capabilities),
-        capabilities=check.capabilities,
         timeout=check.timeout,
         memory=wording.read_size(check.memory) or MEMORY,
-        environment=check.environment,
     )
-
-
-def _timed(check: Check, timeout: float | None) -> Check:
-    return replace(check, timeout=timeout) if timeout else check

@@ -9,7 +9,6 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,18 +16,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.machine import named, probe
+from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import venvs
 from cuwheel.network.venvs import Python
-from cuwheel.proving import checks as choice
+from cuwheel.proving import checks as wheel_checks
 from cuwheel.proving import libraries, predictions, stub
 from cuwheel.proving.outcomes import Check, Installation, Result
 from cuwheel.proving.runner import checks as runner
-from cuwheel.proving.runner import gpus, launch, processes
-from cuwheel.proving.runner import variables as led
+from cuwheel.proving.runner import child
 from cuwheel.support import codec, log, masking, scratch
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.tracing import session
 from cuwheel.verdicts import matrix, wheel_tags
 from cuwheel.wheel import metadata
@@ -36,10 +34,10 @@ from cuwheel.wheel.file import unlabelled
 from cuwheel.wheel.metadata import distributions, installed_files, site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.proving.checks import Trial
+    from cuwheel.proving.checks import VerifyPlan
     from cuwheel.verdicts.verdict import Verdict
 
 
@@ -94,12 +92,14 @@ def _python_that_fits(survey: Survey, here: Machine) -> str | None:
     return ".".join(map(str, named[-1])) if named else None
 
 
-# A fresh environment for a wheel: made, filled, and the variables that its checks see.
+# A fresh environment for the wheel: made, filled, and its checks run in it.
 
 _PATHS = "LD_LIBRARY_PATH"
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
 _NOT_OF_PACKAGE = re.compile(r"^(\.\./|/)|\.dist-info/|__pycache__")
+_OUTPUT_LINES = 20
+_PREFIX = "cuwheel-verify-"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
@@ -113,11 +113,44 @@ class Environment(Struct, frozen=True, kw_only=True):
         return site_packages(self.folder)
 
 
-def make_environment(folder: Path, python: Python, trial: Trial, environ: Mapping[str, str]) -> Environment:
+def install_and_check(plan: VerifyPlan, python: Python) -> Installation:
+    """Always ends with a value, whatever the wheel does; what it leaves behind is removed unless `keep` is set."""
+    keep = plan.request.keep
+    with _scratch_folder(keep=keep) as folder:
+        began = time.monotonic()
+        tried = Installation(python=python.version, outcome="passed", requirements=plan.listed)
+        try:
+            made = _make_environment(folder / "env", python, plan, child.with_mark(os.environ, folder.name))
+        except CuwheelError as error:
+            lines = masking.known(error.message, os.environ).splitlines()
+            shown = lines if len(lines) <= _OUTPUT_LINES else [lines[0], "…", *lines[-_OUTPUT_LINES:]]
+            tried = replace(tried, outcome="failed", problem="\n".join(shown), seconds=_since(began))
+        else:
+            tried = _check_environment(replace(tried, seconds=_since(began)), plan, made, folder)
+    return replace(tried, folder=str(folder / "env") if keep else "")
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
+@contextlib.contextmanager
+def _scratch_folder(*, keep: bool) -> Iterator[Path]:
+    """What a run that was killed left is cleared away first: its folders, and its processes by their mark."""
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = Path(tempfile.gettempdir())
+            made = stack.enter_context(scratch.folder(temporary, _PREFIX, child.end_marked, keep=keep))
+        except OSError as error:
+            raise UnreadableError.from_os(error, hint="choose where the environments are made with TMPDIR") from error
+        yield made
+
+
+def _make_environment(folder: Path, python: Python, plan: VerifyPlan, environ: Mapping[str, str]) -> Environment:
     """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
     interpreter = venvs.make(folder, python)
-    request = trial.request
-    lines: list[str | Path] = [unlabelled(trial.wheel, folder.with_name("wheel")), *trial.requires]
+    request = plan.request
+    lines: list[str | Path] = [unlabelled(plan.wheel, folder.with_name("wheel")), *plan.requires]
     for path in request.requirements:
         lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
@@ -127,58 +160,156 @@ def make_environment(folder: Path, python: Python, trial: Trial, environ: Mappin
         find_links=request.find_links,
         offline=request.offline,
         sources=request.sources,
-        env=led.plain(environ),
+        env=runner.without_python_variables(environ),
     )
     return Environment(folder=folder, interpreter=interpreter)
 
 
-def environment_variables(
-    made: Environment, environ: Mapping[str, str], scratch: Path, *, stub_folder: Path | None, passed: Sequence[str]
-) -> dict[str, str]:
-    environment = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
-    if stub_folder is not None and sys.platform != "win32":
-        environment[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
-    return environment
+def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment, folder: Path) -> Installation:
+    """The same with what `check` says of this machine, what became of the checks, and where the two differ."""
+    survey, request = plan.survey, plan.request
+    profile = probe.probe(made.folder)
+    machines = fleet.machines_here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
+    driver = profile.driver.version is not None
+    stubbed = plan.stub and not driver
+    marked = child.with_mark(os.environ, folder.name)
+    environ = runner.confined_variables(
+        marked, made.folder, folder, passed=request.pass_env, is_secret=masking.is_secret
+    )
+    if stubbed:
+        stub_folder = _put_stub(made, folder / "stub")
+        if sys.platform != "win32":
+            environ[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), marked.get(_PATHS, "")]))
+    cut = not request.network and child.can_cut_network()
+    gpus = runner.visible_capabilities(str(made.interpreter), environ, cut=cut)
+    verdicts = matrix.judge_all(survey, machines)
+    foreseen = predictions.host_problems(survey, machines[0])
+    checks, skipped = _with_libraries(plan, machines[0])
+    raw = _run_checks(checks, made, environ, folder, gpus, cut=cut)
+    loading = [each for each in raw if each.name == libraries.LIBRARIES_CHECK]
+    attempts = [each for result in loading for each in libraries.load_attempts(result)]
+    needed = libraries.needed_on_windows(survey)
+    scene = libraries.LoadingContext(foreseen=foreseen, driver=driver or stubbed, gpu=bool(gpus), needed=needed)
+    results = [_judged_here(each, made, scene) for each in raw]
+    conflicts = venvs.conflicts(made.interpreter, env=environ)  # runs what packages have put into Python's start
+    broken = "pip check: requirements of installed packages are not met"
+    installed = (each for site in made.site_packages for each in distributions(site))
+    return replace(
+        tried,
+        packages=tuple(sorted({f"{each.name}=={each.version}" for each in installed})),
+        stub=stubbed,
+        network="cut" if cut else "open",
+        gpus=gpus,
+        checks=(*results, *skipped),
+        verdicts=verdicts,
+        contradictions=(
+            *predictions.contradicted_on_gpu(verdicts, checks, results),
+            *predictions.contradicted_imports(verdicts, results),
+            *predictions.contradicted_libraries(foreseen, attempts),
+        ),
+        findings=(
+            *([finding("requirements-broken", broken, evidence=tuple(conflicts[:_SHOWN]))] if conflicts else []),
+            *_foreseen_failures(verdicts, machines),
+            *_shared_files(made, survey.distribution.name if survey.distribution else ""),
+            *(each for result in loading for each in libraries.loading_findings(result, scene)),
+        ),
+    )
 
 
-def installed_packages(made: Environment) -> tuple[str, ...]:
-    """All that is installed, as name==version."""
-    found = (each for folder in made.site_packages for each in distributions(folder))
-    return tuple(sorted({f"{each.name}=={each.version}" for each in found}))
-
-
-def put_stub(made: Environment, folder: Path) -> Path:
+def _put_stub(made: Environment, folder: Path) -> Path:
     """A stub of libcuda with the functions that the libraries of the environment want; its folder."""
     machine = platform.machine().lower()
-    libraries = (path for site in made.site_packages for path in _libraries(site))
+    libraries = (
+        Path(place, name)
+        for site in made.site_packages
+        for place, _, names in os.walk(site)
+        for name in names
+        if name.endswith((".so", ".dll", ".pyd")) or ".so." in name
+    )
     windows = sys.platform == "win32"
-    stub.write(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine), windows=windows)
+    stub.write_stub(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine), windows=windows)
     if windows:  # no variable names folders for it
         line = f"import os; os.add_dll_directory({str(folder)!r})\n"
         (made.site_packages[0] / "_cuwheel_stub.pth").write_text(line, encoding="utf-8")
     return folder
 
 
-def _libraries(site: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(site):
-        for name in names:
-            if name.endswith((".so", ".dll", ".pyd")) or ".so." in name:
-                yield Path(folder, name)
+def _with_libraries(plan: VerifyPlan, machine: Machine) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
+    """The check of the libraries after the imports, or a result that says why there is no check."""
+    imports = [each.text for each in plan.checks if each.kind == "import"]
+    timeout = plan.request.timeout or wheel_checks.TIMEOUT_S
+    own, why = libraries.loading_check(plan.survey, machine, imports, timeout=timeout, memory=wheel_checks.MEMORY)
+    place = len([each for each in plan.checks if each.origin == "wheel"])
+    every = (*plan.checks[:place], *([own] if own else []), *plan.checks[place:])
+    left_out = Result(name=libraries.LIBRARIES_CHECK, kind="python", origin="wheel", outcome="skipped", problem=why)
+    if plan.request.checks:
+        return wheel_checks.select_checks(every, plan.request.checks), ()
+    return every, (left_out,) if why else ()
 
 
-def requirement_conflicts(made: Environment, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What `pip check` says. It runs the environment's interpreter, and what packages have put into its start."""
-    if found := venvs.conflicts(made.interpreter, env=environ):
-        yield Finding(
-            rule="requirements-broken",
-            severity="error",
-            message="pip check: requirements of installed packages are not met",
-            evidence=tuple(found[:_SHOWN]),
-            fix="correct the requirements in the metadata, or what is installed beside it (--with)",
-        )
+def _run_checks(
+    checks: Sequence[Check],
+    made: Environment,
+    environ: Mapping[str, str],
+    folder: Path,
+    gpus: Sequence[str],
+    *,
+    cut: bool,
+) -> list[Result]:
+    """Where there is a GPU, what they load on it is seen, too; they go on without that where it cannot be had."""
+    tracer = None
+    if gpus:
+        try:
+            tracer = str(session.preload_path(os.environ))
+        except CuwheelError as error:
+            log.debug("not traced: %s", error.message)
+    results = []
+    with log.progress("checking", len(checks)) as progress:
+        for number, check in enumerate(checks):
+            progress.show(check.name)
+            result = runner.run_check(
+                check.as_dict(),
+                str(made.interpreter),
+                environ,
+                folder / f"run-{number}",
+                capabilities=gpus,
+                cut=cut,
+                hide=lambda text: masking.known(text, os.environ),
+                tracer=tracer,
+            )
+            results.append(as_result(result, check))
+            progress.advance(1)
+    return results
 
 
-def shared_files(made: Environment, name: str) -> Iterator[Finding]:
+def as_result(answer: Mapping[str, object], check: Check) -> Result:
+    """What the runner says, as a value."""
+    return codec.convert({**answer, "origin": check.origin}, Result)
+
+
+def _judged_here(result: Result, made: Environment, scene: libraries.LoadingContext) -> Result:
+    """With what the runner cannot know: where a module came from, and why libraries did not load."""
+    if result.name == libraries.LIBRARIES_CHECK:
+        return libraries.judge_loading(result, scene)
+    # A module of Python's own, or one that something else put before it, may have the same name.
+    imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
+    if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
+        return replace(result, outcome="failed", problem=f"the imported module is not from the wheel: {imported}")
+    return result if scene.driver else libraries.hint_at_driver(result, wants_nvcuda=scene.wants_nvcuda)
+
+
+def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:
+    """Without a GPU a verdict is about nothing that could happen here, but for a library that a variable asks for."""
+    found = []
+    for verdict, machine in zip(verdicts, machines, strict=True):
+        for each in verdict.findings:
+            asked = machine.capability or (machine.loads and each.rule == "no-library-to-load")
+            if each.severity == "error" and asked:
+                found.append(each)
+    return list(dict.fromkeys(found))
+
+
+def _shared_files(made: Environment, name: str) -> Iterator[Finding]:
     """Files of the wheel that another distribution of the environment brings too: one overwrites the other."""
     own: set[str] = set()
     others: dict[str, str] = {}
@@ -191,190 +322,8 @@ def shared_files(made: Environment, name: str) -> Iterator[Finding]:
                 others |= dict.fromkeys(files, distribution)
     both = sorted(own & others.keys())
     if both:
-        yield Finding(
-            rule="files-of-two-distributions",
-            severity="warning",
-            message=f"{len(both)} of its files are also in {', '.join(sorted({others[each] for each in both}))}",
+        yield finding(
+            "files-of-two-distributions",
+            f"{len(both)} of its files are also in {', '.join(sorted({others[each] for each in both}))}",
             evidence=tuple(both[:_SHOWN]),
-            fix="only one package should have them: uninstalling one breaks the other",
         )
-
-
-_OUTPUT_LINES = 20
-_PREFIX = "cuwheel-verify-"
-
-
-def install_and_check(trial: Trial, python: Python) -> Installation:
-    """Always ends with a value, whatever the wheel does; what it leaves behind is removed unless `keep` is set."""
-    keep = trial.request.keep
-    with _scratch_folder(keep=keep) as folder:
-        found = _make_and_check(trial, python, folder)
-    return replace(found, folder=str(folder / "env") if keep else "")
-
-
-@contextlib.contextmanager
-def _scratch_folder(*, keep: bool) -> Iterator[Path]:
-    """What a run that was killed left is cleared away first: its folders, and its processes by their mark."""
-    with contextlib.ExitStack() as stack:
-        try:
-            beside = Path(tempfile.gettempdir())
-            made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked, keep=keep))
-        except OSError as error:
-            raise UnreadableError.from_os(error, hint="choose where the environments are made with TMPDIR") from error
-        yield made
-
-
-def _make_and_check(trial: Trial, python: Python, folder: Path) -> Installation:
-    began = time.monotonic()
-    try:
-        made = make_environment(folder / "env", python, trial, processes.marked(os.environ, folder.name))
-    except CuwheelError as error:
-        return Installation(
-            python=python.version,
-            outcome="failed",
-            problem=_shortened(masking.known(error.message, os.environ)),
-            seconds=round(time.monotonic() - began, 3),
-            requirements=trial.listed,
-        )
-    installed = round(time.monotonic() - began, 3)
-    tried = _check_environment(trial, made, folder)
-    return replace(
-        tried,
-        python=python.version,
-        seconds=installed,
-        requirements=trial.listed,
-        packages=installed_packages(made),
-    )
-
-
-def _check_environment(trial: Trial, made: Environment, folder: Path) -> Installation:
-    survey, request = trial.survey, trial.request
-    profile = probe.probe(made.folder)
-    machines = named.machines_here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
-    driver = profile.driver.version is not None
-    stubbed = trial.stub and not driver
-    environ = environment_variables(
-        made,
-        processes.marked(os.environ, folder.name),
-        folder,
-        stub_folder=put_stub(made, folder / "stub") if stubbed else None,
-        passed=request.pass_env,
-    )
-    cut = not request.network and launch.can_cut()
-    there = gpus.seen(str(made.interpreter), environ, cut=cut)
-    verdicts = matrix.judge_all(survey, machines)
-    foreseen = predictions.host_problems(survey, machines[0])
-    checks, skipped = _with_libraries(trial, machines[0])
-    raw = _run_checks(
-        checks, made, _CheckPlace(environ=environ, folder=folder, gpus=there, cut=cut, tracer=_tracer(there))
-    )
-    loader = [each for each in raw if each.name == libraries.NAME]
-    seen = [each for result in loader for each in libraries.loaded(result)]
-    needed = libraries.needed_on_windows(survey)
-    scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there), needed=needed)
-    results = [_with_origins(each, made, scene) for each in raw]
-    return Installation(
-        python="",
-        outcome="passed",
-        stub=stubbed,
-        network="cut" if cut else "open",
-        gpus=there,
-        checks=(*results, *skipped),
-        verdicts=verdicts,
-        contradictions=(
-            *predictions.contradicted_on_gpu(verdicts, checks, results),
-            *predictions.contradicted_imports(verdicts, results),
-            *predictions.contradicted_libraries(foreseen, seen),
-        ),
-        findings=(
-            *requirement_conflicts(made, environ),
-            *_foreseen_failures(verdicts, machines),
-            *shared_files(made, survey.distribution.name if survey.distribution else ""),
-            *(finding for result in loader for finding in libraries.findings(result, scene)),
-        ),
-    )
-
-
-def _with_origins(result: Result, made: Environment, scene: libraries.Scene) -> Result:
-    if result.name == libraries.NAME:
-        return libraries.judged(result, scene)
-    # A module of Python's own, or one that something else put before it, may have the same name.
-    imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
-    if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
-        return replace(result, outcome="failed", problem=f"the imported module is not from the wheel: {imported}")
-    return result if scene.driver else libraries.without_driver(result, wants_nvcuda=scene.wants_nvcuda)
-
-
-def _with_libraries(trial: Trial, machine: Machine) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
-    """The check of the libraries after the imports, or a result that says why there is no check."""
-    imports = [each.text for each in trial.checks if each.kind == "import"]
-    timeout = trial.request.timeout or choice.TIMEOUT_S
-    own, why = libraries.check_for(trial.survey, machine, imports, timeout=timeout, memory=choice.MEMORY)
-    place = len([each for each in trial.checks if each.origin == "wheel"])
-    every = (*trial.checks[:place], *([own] if own else []), *trial.checks[place:])
-    left_out = Result(name=libraries.NAME, kind="python", origin="wheel", outcome="skipped", problem=why)
-    if trial.request.checks:
-        return choice.select_checks(every, trial.request.checks), ()
-    return every, (left_out,) if why else ()
-
-
-class _CheckPlace(Struct, frozen=True, kw_only=True):
-    """Where and how checks run."""
-
-    environ: Mapping[str, str]
-    folder: Path
-    gpus: Sequence[str]
-    cut: bool
-    tracer: str | None = None
-
-
-def _tracer(there: Sequence[str]) -> str | None:
-    """Where there is a GPU, what sees the code that is loaded on it. Checks go on without it where it cannot be had."""
-    if not there:
-        return None
-    try:
-        return str(session.preload_path(os.environ))
-    except CuwheelError as error:
-        log.debug("not traced: %s", error.message)
-        return None
-
-
-def _run_checks(checks: Sequence[Check], made: Environment, place: _CheckPlace) -> list[Result]:
-    results = []
-    with log.progress("checking", len(checks)) as progress:
-        for number, check in enumerate(checks):
-            progress.show(check.name)
-            result = runner.run(
-                check.as_dict(),
-                str(made.interpreter),
-                place.environ,
-                place.folder / f"run-{number}",
-                capabilities=place.gpus,
-                cut=place.cut,
-                hide=lambda text: masking.known(text, os.environ),
-                tracer=place.tracer,
-            )
-            results.append(as_result(result, check))
-            progress.advance(1)
-    return results
-
-
-def as_result(answer: Mapping[str, object], check: Check) -> Result:
-    """What the runner says, as a value."""
-    return codec.convert({**answer, "origin": check.origin}, Result)
-
-
-def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:
-    """Without a GPU a verdict is about nothing that could happen here, but for a library that a variable asks for."""
-    found = []
-    for verdict, machine in zip(verdicts, machines, strict=True):
-        for finding in verdict.findings:
-            asked = machine.capability or (machine.loads and finding.rule == "no-library-to-load")
-            if finding.severity == "error" and asked:
-                found.append(finding)
-    return list(dict.fromkeys(found))
-
-
-def _shortened(text: str) -> str:
-    lines = text.splitlines()
-    return "\n".join(lines if len(lines) <= _OUTPUT_LINES else [lines[0], "…", *lines[-_OUTPUT_LINES:]])

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from packaging.tags import sys_tags
 
 from cuwheel.device_code import limits
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, ToolError, UsageError
-from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.network import addresses, venvs
 from cuwheel.proving import predictions
-from cuwheel.support import codec, files, locking, log, system_calls
-from cuwheel.support.files import chunks, errors_of, sync_folder
+from cuwheel.proving.outcomes import Kit
+from cuwheel.proving.proof import PackedFile
+from cuwheel.support import codec, files, log, system_calls
+from cuwheel.support.files import chunks, errors_of, scratch_beside, sync_folder
 from cuwheel.support.wording import size as in_words
 from cuwheel.tracing import session
 from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
@@ -130,7 +133,7 @@ def _floor(library: Library) -> str:
 
 def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
     rows = [row for row in toolkits.all_releases() if versions.at_least(row.version, floor)]
-    for capability in architectures.current_capabilities():
+    for capability in gpus.current_capabilities():
         steps: list[Answer] = []
         for row in rows:
             code = _code(codes, capability, row)
@@ -235,7 +238,7 @@ SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
 _PACKAGE = "kit"
 _PARTS = ("onsite", "runner")
-_MODULES = ("__init__.py", "masking.py", "process_groups.py", "scratch.py", "system_calls.py")
+_MODULES = ("__init__.py", "masking.py", "patterns.py", "process_groups.py", "scratch.py", "system_calls.py")
 _HERE = Path(__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""\
@@ -264,20 +267,7 @@ _FILE_MODE, _UNIX = 0o100644 << 16, 3
 _LARGEST_KIT = (1 << 32) - (1 << 24)
 
 
-class PackedFile(Struct, frozen=True, kw_only=True):
-    """`member`: its name in the kit."""
-
-    file: str
-    sha256: str
-    size: int
-    member: str
-
-
-class PackedWheel(Struct, frozen=True, kw_only=True):
-    file: str
-    sha256: str
-    size: int
-    member: str
+class PackedWheel(PackedFile, frozen=True, kw_only=True):
     name: str
     version: str
     requirements: tuple[PackedFile, ...]
@@ -299,27 +289,18 @@ class Manifest(Struct, frozen=True, kw_only=True):
     wheels: tuple[PackedWheel, ...]
 
 
-class Packed(Struct, frozen=True, kw_only=True):
-    """The kit that was written."""
-
-    path: str
-    size: int
-    sha256: str
-    wheels: tuple[PackedWheel, ...]
-
-
 def write_kit(
     request: PackRequest,
     wheels: Sequence[Path],
     checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
     extra: Sequence[str] = (),
-) -> Packed:
+) -> Kit:
     """`wheels`: those of the request, on the disk. `checks_of`: the checks of one, as the runner takes them.
 
     `extra`: what is required beside them. The same input gives the same bytes.
     """
     to = request.to / "kit.pyz" if request.to.is_dir() else request.to
-    with errors_of(to, f"{to} was not written"), locking.scratch(to.parent) as folder:
+    with errors_of(to, f"{to} was not written"), scratch_beside(to.parent) as folder:
         files: dict[str, Path] = {}
         packed = tuple(_wheel(each, checks_of, partial(_required, request, extra, folder), files) for each in wheels)
         total = sum(each.stat().st_size for each in files.values())
@@ -330,12 +311,14 @@ def write_kit(
                 hint="leave the requirements out and use the machine's own packages: --system-site-packages",
             )
         made = folder / "kit"
-        _write(made, Manifest(system=request.system, signs=_signs(), wheels=packed), files)
+        signs = {str(code): texts for code, texts in predictions.SIGNS.items()}
+        _write(made, Manifest(system=request.system, signs=signs, wheels=packed), files)
         made.chmod(0o755)
         digest = record.digest_of(made)
         system_calls.rename_over(made, to)
         sync_folder(to.parent)
-    return Packed(path=str(to), size=digest.size, sha256=digest.sha256, wheels=packed)
+    count = sum(len(each.checks) for each in packed)
+    return Kit(path=str(to), size=digest.size, sha256=digest.sha256, checks=count)
 
 
 def _wheel(
@@ -350,22 +333,14 @@ def _wheel(
     if bad := [each.message for each in found.findings if each.severity == "error"]:
         raise MalformedError(path, f"not packed: {bad[0]}", hint="download the wheel again")
     with log.progress(f"predicting {path.name}"):
-        foretold, asked = predictions.foresee(found), probes_of(found)
-    file = _file(path, files)
+        foretold, asked = predictions.predict_everywhere(found), probes_of(found)
     return PackedWheel(
-        file=file.file,
-        sha256=file.sha256,
-        size=file.size,
-        member=file.member,
+        **asdict(_file(path, files)),
+        **asdict(foretold),
         name=found.distribution.name,
         version=found.distribution.version,
         requirements=tuple(_file(each, files) for each in required(path)),
         checks=tuple(codec.builtins(dict(each)) for each in checks_of(found)),
-        rows=foretold.rows,
-        newer_gpus=foretold.newer_gpus,
-        follows=foretold.follows,
-        override=foretold.override,
-        groups=foretold.groups,
         probes=asked.probes,
         answers=asked.lists,
     )
@@ -409,10 +384,6 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
         writer.finish()
         file.flush()
         os.fsync(file.fileno())
-
-
-def _signs() -> dict[str, tuple[str, ...]]:
-    return {str(code): texts for code, texts in predictions.SIGNS.items()}
 
 
 def _sources() -> dict[str, bytes]:

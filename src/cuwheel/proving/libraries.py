@@ -14,8 +14,8 @@ from cuwheel.device_code import limits
 from cuwheel.facts import packages
 from cuwheel.proving import stub
 from cuwheel.proving.outcomes import Check, Result
-from cuwheel.support.finding import Finding
-from cuwheel.toolchains.stub import SONAME
+from cuwheel.support.finding import Finding, finding
+from cuwheel.toolchains.workplace import SONAME
 from cuwheel.verdicts.loading import loading
 from cuwheel.wheel.file import installed_names
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
-NAME = "libraries load"
+LIBRARIES_CHECK = "libraries load"
 _MARK = "cuwheel-library "
 # After the imports: packages load what theirs need first, by their own ways. What failed is said again at the end,
 # which is kept however much was printed.
@@ -58,7 +58,7 @@ _NOT_LOADED = ("DLL load failed", "Could not find module")  # Python's words on 
 _MOST = 500
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class LoadAttempt(Struct, frozen=True, kw_only=True):
     """`problem`: what the loader said; nothing where it loaded, None where the process ended in it."""
 
     path: str
@@ -75,7 +75,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         return self.missing == SONAME
 
 
-def check_for(
+def loading_check(
     survey: Survey, machine: Machine, imports: Sequence[str], *, timeout: float, memory: int
 ) -> tuple[Check | None, str]:
     """Loads each library that is loaded on this machine for certain; or why there is nothing to load."""
@@ -95,7 +95,7 @@ def check_for(
     frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
     tried = limits.first(paths, _MOST, "libraries are loaded", "the rest were not tried")
     text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(tried), mark=_MARK)
-    return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
+    return Check(name=LIBRARIES_CHECK, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
 
 
 def _loads_on(machine: Machine, path: str) -> bool:
@@ -104,20 +104,20 @@ def _loads_on(machine: Machine, path: str) -> bool:
     return path.endswith(".so") or ".so." in path
 
 
-def loaded(result: Result) -> tuple[Loaded, ...]:
+def load_attempts(result: Result) -> tuple[LoadAttempt, ...]:
     """What the loader said of each."""
-    by_path: dict[str, Loaded] = {}
+    by_path: dict[str, LoadAttempt] = {}
     for line in _LINE.findall(result.output):
         try:
             path, problem = json.loads(line)
         except (ValueError, TypeError, RecursionError):
             continue
         if isinstance(path, str) and (problem is None or isinstance(problem, str)):
-            by_path[path] = Loaded(path=path, problem=problem)
+            by_path[path] = LoadAttempt(path=path, problem=problem)
     return tuple(by_path.values())
 
 
-class Scene(Struct, frozen=True, kw_only=True):
+class LoadingContext(Struct, frozen=True, kw_only=True):
     """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
 
     `driver`: there is one, or a stub of its library. `gpu`: there is one. `needed`: what each Windows library needs, by
@@ -133,12 +133,12 @@ class Scene(Struct, frozen=True, kw_only=True):
     def wants_nvcuda(self) -> bool:
         return any(stub.WINDOWS_NAME in names for names in self.needed.values())
 
-    def waits(self, each: Loaded) -> bool:
+    def waits(self, each: LoadAttempt) -> bool:
         """For the driver alone."""
         wants = each.wants_driver or stub.WINDOWS_NAME in self.needed.get(each.path, ())
         return wants and not self.driver
 
-    def is_grave(self, each: Loaded) -> bool:
+    def is_grave(self, each: LoadAttempt) -> bool:
         """What a package opens by itself may fail, unless the rules say that it will.
 
         So may a module that wants a part of CUDA, where there is no GPU to use it with.
@@ -149,9 +149,9 @@ class Scene(Struct, frozen=True, kw_only=True):
         return bool(_EXTENSION.search(each.path) or self.foreseen.get(each.path))
 
 
-def judged(result: Result, scene: Scene) -> Result:
+def judge_loading(result: Result, scene: LoadingContext) -> Result:
     """The result in words."""
-    found = loaded(result)
+    found = load_attempts(result)
     shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
     if not result.good:
         inside = [each.path for each in found if each.problem is None]
@@ -166,7 +166,7 @@ def judged(result: Result, scene: Scene) -> Result:
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
 
 
-def without_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
+def hint_at_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
     """An import that wants the driver, where there is none: what to do about it."""
     if result.outcome == "failed" and f"{SONAME}: cannot open" in result.problem:
         return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
@@ -181,16 +181,15 @@ def needed_on_windows(survey: Survey) -> dict[str, tuple[str, ...]]:
     return {each.path: tuple(name.lower() for name in each.needed) for each in survey.libraries if each.format == "pe"}
 
 
-def findings(result: Result, scene: Scene) -> Iterator[Finding]:
+def loading_findings(result: Result, scene: LoadingContext) -> Iterator[Finding]:
     """What did not load, and perhaps is never asked to here."""
-    failed = [each for each in loaded(result) if each.problem and not scene.waits(each)]
+    failed = [each for each in load_attempts(result) if each.problem and not scene.waits(each)]
     slight = [each for each in failed if not scene.is_grave(each)]
     if slight:
         bringing = sorted({name for each in slight if each.missing and (name := _brings(each.missing))})
-        yield Finding(
-            rule="library-does-not-load",
-            severity="warning",
-            message="libraries of the wheel do not load in its environment, unless the package handles it",
+        yield finding(
+            "library-does-not-load",
+            "libraries of the wheel do not load in its environment, unless the package handles it",
             evidence=tuple(f"{each.path}: {each.problem}" for each in slight[:5]),
             fix=f"install what it needs too: {' '.join(f'--with {name}' for name in bringing)}"
             if bringing

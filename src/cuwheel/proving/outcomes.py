@@ -1,20 +1,22 @@
-"""What is tried, and what came of it: values, named as the JSON names them."""
+"""What is tried, and what came of it: the answer of `verify`, named as the JSON names it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from cuwheel.building.tables import CheckTerms
+from cuwheel.support import codec
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.verdict import Verdict
 
-Kind: TypeAlias = Literal["import", "command", "python"]
+CheckKind: TypeAlias = Literal["import", "command", "python"]
 Origin: TypeAlias = Literal["wheel", "known", "configuration"]
 Outcome: TypeAlias = Literal["passed", "failed", "crashed", "timeout", "memory", "skipped"]
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class Check(CheckTerms, frozen=True, kw_only=True):
     """`text`: the module, the words of the command, or the snippet. `memory` in bytes.
 
     `origin`: the wheel's own modules and libraries, what is known of its package, or a configuration.
@@ -22,39 +24,18 @@ class Check(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: Kind
+    kind: CheckKind
     text: str
     origin: Origin
-    expect: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()
-    status: int = 0
-    number: float | None = None
-    tolerance: float = 0.0
-    gpu: bool = False
-    capabilities: tuple[str, ...] = ()
     timeout: float
     memory: int
-    environment: dict[str, str] = field(default_factory=dict)
     program: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As the runner takes it."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "text": self.text,
-            "expect": list(self.expect),
-            "forbid": list(self.forbid),
-            "status": self.status,
-            "number": self.number,
-            "tolerance": self.tolerance,
-            "gpu": self.gpu,
-            "capabilities": list(self.capabilities),
-            "timeout": self.timeout,
-            "memory": self.memory,
-            "environment": dict(self.environment),
-            "program": self.program,
-        }
+        """As the runner takes it: without the origin, lists for tuples."""
+        found: dict[str, Any] = codec.builtins(self)
+        del found["origin"]
+        return found
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -69,15 +50,15 @@ class Loaded(Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...]
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """`status`: null where it said none. `signal`: that ended it. `memory`: the most that its processes held, in bytes.
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """What the runner says of a check, here or in a kit.
 
+    `status`: null where it said none. `signal`: that ended it. `memory`: the most that its processes held, in bytes.
     `output`: the beginning and the end of what it printed, of `output_bytes` in all. `file`: that was imported.
     """
 
     name: str
-    kind: Kind
-    origin: Origin
+    kind: CheckKind
     outcome: Outcome
     problem: str = ""
     seconds: float = 0.0
@@ -93,6 +74,12 @@ class Result(Struct, frozen=True, kw_only=True):
     @property
     def good(self) -> bool:
         return self.outcome in ("passed", "skipped")
+
+
+class Result(CheckResult, frozen=True, kw_only=True):
+    """Of a check that was run here."""
+
+    origin: Origin
 
 
 class Installation(Struct, frozen=True, kw_only=True):
@@ -146,3 +133,30 @@ class Verified(Struct, frozen=True, kw_only=True):
         return all(each.succeeded for each in self.installations) and not any(
             each.severity == "error" for each in self.findings
         )
+
+
+class Kit(Struct, frozen=True, kw_only=True):
+    """What was written to be carried elsewhere."""
+
+    path: str
+    size: int
+    sha256: str
+    checks: int
+
+
+class Verify(Struct, frozen=True, kw_only=True):
+    """Each wheel with what is wrong with the file, and what came of each environment.
+
+    `configuration`: the file that named checks, if there was one.
+    """
+
+    schema: Literal["cuwheel.verify/1"] = "cuwheel.verify/1"
+    wheels: tuple[Verified, ...]
+    configuration: str | None = None
+    dry_run: bool = False
+    kit: Kit | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """False if anything failed. Skipped checks are reported and do not fail."""
+        return all(each.succeeded for each in self.wheels)

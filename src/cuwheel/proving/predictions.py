@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import architectures, toolkits
+from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding
-from cuwheel.toolchains.stub import SONAME
+from cuwheel.support.finding import Finding, finding
+from cuwheel.toolchains.workplace import SONAME
 from cuwheel.verdicts import alternatives, check_rules, choice, matrix
 from cuwheel.verdicts.check_rules.case import Case
 from cuwheel.verdicts.choice import CudaError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.proving.libraries import Loaded
+    from cuwheel.proving.libraries import LoadAttempt
     from cuwheel.proving.outcomes import Check, Result
     from cuwheel.support.finding import Severity
     from cuwheel.verdicts.verdict import Verdict
@@ -83,7 +83,7 @@ class Row(Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-class Foresight(Struct, frozen=True, kw_only=True):
+class PredictedRows(Struct, frozen=True, kw_only=True):
     """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
 
     `override`: the variable that decides in its place. `newer_gpus`: rows for a capability above all known.
@@ -96,13 +96,13 @@ class Foresight(Struct, frozen=True, kw_only=True):
     groups: dict[str, int]
 
 
-def foresee(found: Survey) -> Foresight:
+def predict_everywhere(found: Survey) -> PredictedRows:
     """Needs the containers of the libraries."""
-    known, profile = architectures.current_capabilities(), profile_of(found)
+    known, profile = gpus.current_capabilities(), profile_of(found)
     follows, groups, cudas = _groups(found)
     beyond = Capability(known[-1].major + 1, 0)
     subjects = tuple(_subjects(found, cudas, follows))
-    return Foresight(
+    return PredictedRows(
         rows=tuple(row for each in known for row in _rows(subjects, each, follows)),
         newer_gpus=tuple(_rows(subjects, beyond, follows)),
         follows=follows,
@@ -186,7 +186,6 @@ def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
 # Where what `check` foresees of this machine and what happened there differ: one is wrong, and it is said first.
 
 RULE = "prediction-contradicted"
-_FIX = "please report it with this output: one of the two is wrong"
 # What the loader says of things that the rules of `check` are about.
 _LOADER = re.compile(
     r"([\w.+-]+\.so[\w.]*): cannot open shared object file|version `(G\w+_[\d.]+)' not found", re.ASCII
@@ -207,7 +206,9 @@ def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, 
     return found
 
 
-def contradicted_libraries(foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[Loaded]) -> Iterator[Finding]:
+def contradicted_libraries(
+    foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[LoadAttempt]
+) -> Iterator[Finding]:
     """Foreseen to fail, and loaded."""
     for each in loaded:
         if each.problem == "" and foreseen.get(each.path):
@@ -263,4 +264,4 @@ def _about_code(output: str) -> bool:
 
 
 def _contradiction(message: str, evidence: Sequence[str], severity: Severity = "error") -> Finding:
-    return Finding(rule=RULE, severity=severity, message=message, evidence=tuple(evidence[:5]), fix=_FIX)
+    return finding(RULE, message, evidence=tuple(evidence[:5]), severity=severity)

@@ -13,9 +13,9 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.machine.profile import each_string
 from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
-from cuwheel.proving.outcomes import Kind, Loaded, Outcome
+from cuwheel.proving.outcomes import CheckResult
 from cuwheel.support import codec, files, wording
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome as Predicted
 from cuwheel.wheel import record
@@ -68,25 +68,16 @@ class ProofPrediction(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
 
 
-class ProofCheck(Struct, frozen=True, kw_only=True):
-    name: str
-    kind: Kind
-    outcome: Outcome
+class ProofCheck(CheckResult, frozen=True, kw_only=True):
+    """`left`: processes that it left running."""
+
     gpu: bool
-    problem: str
-    seconds: float
-    status: int | None
-    signal: str
-    memory: int
-    output: str
-    output_bytes: int
     left: tuple[str, ...]
-    file: str
-    version: str
-    loaded: tuple[Loaded, ...] = ()
 
 
-class ProofFile(Struct, frozen=True, kw_only=True):
+class PackedFile(Struct, frozen=True, kw_only=True):
+    """`member`: its name in the kit."""
+
     file: str
     sha256: str
     size: int
@@ -110,7 +101,7 @@ class ProofWheel(Struct, frozen=True, kw_only=True):
     size: int
     name: str
     version: str
-    requirements: tuple[ProofFile, ...]
+    requirements: tuple[PackedFile, ...]
     problem: str
     frameworks: dict[str, tuple[str | None, str | None]]
     prediction: ProofPrediction | None
@@ -123,7 +114,7 @@ class ProofWheel(Struct, frozen=True, kw_only=True):
     @property
     def succeeded(self) -> bool:
         """A wheel that fails as predicted is not a success, nor is one that nothing was tried of."""
-        passed = bool(self.checks) and all(each.outcome in ("passed", "skipped") for each in self.checks)
+        passed = bool(self.checks) and all(each.good for each in self.checks)
         fails = self.prediction is not None and self.prediction.outcome == "fails"
         return not self.problem and passed and not fails and self.agreement != "contradicted"
 
@@ -149,7 +140,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 def read_proof(path: Path, wheels: Sequence[Path] = ()) -> Proof:
     """`wheels`: files that the proof is expected to be of."""
-    return _against(parse_proof(files.read(path, _LIMIT, "a proof"), str(path)), wheels)
+    return _against(parse_proof(files.read_limited(path, _LIMIT, "a proof"), str(path)), wheels)
 
 
 def parse_proof(data: bytes, name: str) -> Proof:
@@ -176,7 +167,15 @@ def parse_proof(data: bytes, name: str) -> Proof:
     forged = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
     proof = replace(proof, wheels=judged, findings=tuple(forged))
     if claimed is True and not proof.succeeded:
-        proof = replace(proof, findings=(*proof.findings, _claims()))
+        proof = replace(
+            proof,
+            findings=(
+                *proof.findings,
+                finding(
+                    "proof-inconsistent", "the proof says that everything passed, but its own checks say otherwise"
+                ),
+            ),
+        )
     return proof
 
 
@@ -207,22 +206,12 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
 def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
     """To claim more than the checks say is an error; less, and an earlier version may have judged it."""
     if before.agreement != now.agreement:
-        yield Finding(
-            rule="proof-inconsistent",
-            severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
-            message=f"{before.file}: the proof says the prediction is {before.agreement!r}, but its checks say "
+        yield finding(
+            "proof-inconsistent",
+            f"{before.file}: the proof says the prediction is {before.agreement!r}, but its checks say "
             f"{now.agreement!r}",
-            fix="run the kit again",
+            severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
         )
-
-
-def _claims() -> Finding:
-    return Finding(
-        rule="proof-inconsistent",
-        severity="error",
-        message="the proof says that everything passed, but its own checks say otherwise",
-        fix="run the kit again",
-    )
 
 
 def _against(proof: Proof, wheels: Sequence[Path]) -> Proof:
@@ -235,17 +224,13 @@ def _against(proof: Proof, wheels: Sequence[Path]) -> Proof:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         if digest not in proven:
-            problems.append(_of_another(path, digest, proof))
+            same = next((each for each in proof.wheels if each.file == path.name), None)
+            problems.append(
+                finding(
+                    "proof-of-another",
+                    f"the proof is not about {path.name}"
+                    + (": it is about another file with the same name" if same else ""),
+                    evidence=(f"here: sha256 {digest}", *([f"proven: sha256 {same.sha256}"] if same else [])),
+                )
+            )
     return replace(proof, findings=(*proof.findings, *problems))
-
-
-def _of_another(path: Path, digest: str, proof: Proof) -> Finding:
-    same = next((each for each in proof.wheels if each.file == path.name), None)
-    return Finding(
-        rule="proof-of-another",
-        severity="error",
-        message=f"the proof is not about {path.name}"
-        + (": it is about another file with the same name" if same else ""),
-        evidence=(f"here: sha256 {digest}", *([f"proven: sha256 {same.sha256}"] if same else [])),
-        fix="pack it and run the kit again",
-    )

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.support.request_fields import as_paths, freeze, must_be_positive, resolve_environment
-
-_CUDA = re.compile(r"\d{1,3}(\.\d{1,3}){0,2}", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +32,7 @@ class _Wheels:
     platform: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "wheels", as_paths(self.wheels))
-        freeze(self, "checks", "requires", "find_links")
+        normalise(self)
         must_be_positive(timeout=self.timeout)
         if not self.wheels:
             raise UsageError("no wheel to verify was given", hint="cuwheel verify dist/*.whl")
@@ -70,10 +66,9 @@ class VerifyRequest(_Wheels):
 
     def __post_init__(self) -> None:
         _Wheels.__post_init__(self)  # `super()` does not find its class where there are slots
-        freeze(self, "python", "requirements", "pass_env")
-        if self.cuda is not None and not _CUDA.fullmatch(self.cuda):
+        if self.cuda is not None and not re.fullmatch(r"\d{1,3}(\.\d{1,3}){0,2}", self.cuda, re.ASCII):
             raise UsageError(f"{self.cuda!r} is not a CUDA version", hint="such as --cuda 12.8")
-        if wrong := [each for each in self.pass_env if not _VARIABLE.fullmatch(each)]:
+        if wrong := [each for each in self.pass_env if not (each.isascii() and each.isidentifier())]:
             raise UsageError(f"{wrong[0]!r} is not a variable name", hint="--pass-env MODEL_FOLDER")
 
 
@@ -119,8 +114,7 @@ class BenchRequest:
     noise: float = 0.05
 
     def __post_init__(self) -> None:
-        freeze(self, "settings", "against", "at_once")
-        resolve_environment(self)
+        normalise(self)
         must_be_positive(calls=self.calls, seconds=self.seconds, blocks=self.blocks, timeout=self.timeout)
         if not self.what:
             raise UsageError("nothing to measure was given", hint="cuwheel bench work.py:call, or -- COMMAND")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.device_code import dynamic, elf, limits, pe
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.toolchains.stub import SONAME
+from cuwheel.toolchains.workplace import SONAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,7 +131,7 @@ def _linked_with(buffer: Buffer) -> tuple[str, ...]:
     return tuple(each.name for each in dynamic.symbols(file) if not each.defined)
 
 
-def write(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False) -> Path:
+def write_stub(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False) -> Path:
     if cpu not in _CODE:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,8 +155,15 @@ class _Layout(NamedTuple):
 
 def _library(names: Sequence[str], machine: int, code: bytes) -> bytes:
     """Two segments: what is read and run, and the dynamic table, which older loaders write to."""
-    strings, offsets = _strings(names)
-    hashes = _hash_table(names)
+    strings = b"\0" + SONAME.encode() + b"\0"
+    offsets = []
+    for name in names:
+        offsets.append(len(strings))
+        strings += name.encode() + b"\0"
+    # One bucket, one chain: a thousand names are searched faster than they are hashed.
+    count = len(names) + 1
+    chain = [0, *(number + 1 if number + 1 < count else 0 for number in range(1, count))]
+    hashes = struct.pack(f"<{3 + count}I", 1, count, 1 if names else 0, *chain)
     place = _layout(len(code), len(names), len(strings), len(hashes))
     symbols = bytes(_SYMBOL) + b"".join(
         struct.pack("<IBBHQQ", offset, 0x12, 0, 1, place.code, len(code)) for offset in offsets
@@ -190,15 +197,6 @@ def _program(kind: int, flags: int, offset: int, size: int, align: int) -> bytes
     return struct.pack("<IIQQQQQQ", kind, flags, offset, offset, offset, size, size, align)
 
 
-def _strings(names: Sequence[str]) -> tuple[bytes, list[int]]:
-    strings = b"\0" + SONAME.encode() + b"\0"
-    offsets = []
-    for name in names:
-        offsets.append(len(strings))
-        strings += name.encode() + b"\0"
-    return strings, offsets
-
-
 def _layout(code: int, count: int, strings: int, hashes: int) -> _Layout:
     at = _HEADER + 4 * _PROGRAM
     places = []
@@ -207,10 +205,3 @@ def _layout(code: int, count: int, strings: int, hashes: int) -> _Layout:
         at = -(-(at + size) // 16) * 16
     first, second, third, fourth = places
     return _Layout(first, second, third, fourth, at, -(-at // _PAGE) * _PAGE)
-
-
-def _hash_table(names: Sequence[str]) -> bytes:
-    """One bucket, one chain: a thousand names are searched faster than they are hashed."""
-    count = len(names) + 1
-    chain = [0, *(number + 1 if number + 1 < count else 0 for number in range(1, count))]
-    return struct.pack(f"<{3 + count}I", 1, count, 1 if names else 0, *chain)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import config as configuration
@@ -17,16 +16,16 @@ from cuwheel.device_code.survey import survey
 from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import packages, versions
-from cuwheel.machine import named, probe
+from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
-from cuwheel.proving import checks as choice
+from cuwheel.proving import checks as wheel_checks
 from cuwheel.proving import installation, kit, wheel_rules
-from cuwheel.proving.checks import Trial
-from cuwheel.proving.outcomes import Installation, Verified
+from cuwheel.proving.checks import VerifyPlan
+from cuwheel.proving.outcomes import Installation, Verified, Verify
 from cuwheel.support import codec
 from cuwheel.support.files import sha256
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.wheel_tags import WheelSubject
@@ -57,21 +56,15 @@ def findings_for_cuda(survey: Survey, cuda: str) -> Iterator[Finding]:
                 if there
                 else "none at all"
             )
-            yield Finding(
-                rule="no-library-for-cuda",
-                severity="error",
-                message=f"it has no library for CUDA {cuda}: {have}",
-                fix=_FIX_CUDA,
-            )
+            yield finding("no-library-for-cuda", f"it has no library for CUDA {cuda}: {have}", fix=_FIX_CUDA)
         return
     majors = {each.path: drivers.cuda_major(each) for each in survey.libraries}
     known = {path: major for path, major in majors.items() if major is not None}
     has = sorted(set(known.values()))
     if has and versions.major(cuda) not in has:
-        yield Finding(
-            rule="no-library-for-cuda",
-            severity="error",
-            message=f"its libraries are for CUDA {', '.join(map(str, has))}, and none for {cuda}",
+        yield finding(
+            "no-library-for-cuda",
+            f"its libraries are for CUDA {', '.join(map(str, has))}, and none for {cuda}",
             evidence=tuple(f"{path}: CUDA {major}" for path, major in list(known.items())[:5]),
             fix=_FIX_CUDA,
         )
@@ -80,80 +73,72 @@ def findings_for_cuda(survey: Survey, cuda: str) -> Iterator[Finding]:
 _UNSAFE = "not tried: unpacking it may do harm, see the errors above"
 
 
-class Proven(Struct, frozen=True, kw_only=True):
-    """`configuration`: the file that named checks, if there was one. `kit`: what was packed."""
-
-    wheels: tuple[Verified, ...]
-    configuration: Path | None
-    kit: kit.Packed | None = None
-
-
-def verify(request: VerifyRequest) -> Proven:
+def verify_wheels(request: VerifyRequest) -> Verify:
     """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
-    tried = [each for target in request.named for each in _with_pythons(target, request)]
-    here = functools.cache(
-        lambda: named.machines_here(probe.probe())[0]
-    )  # starts programs: not for a wheel as a file alone
-    found = [_verified(request, target, path, wanted, here) for target, path, wanted in tried]
+    tried = [each for target in request.named for each in _wheels_of(target, request)]
+    here = functools.cache(lambda: fleet.machines_here(probe.probe())[0])  # starts programs: not for a file alone
+    found = [_verify_one(request, target, path, wanted, here) for target, path, wanted in tried]
     used = next((where for _, where in found if where), None)
-    return Proven(wheels=tuple(each for each, _ in found), configuration=used)
+    return Verify(
+        wheels=tuple(each for each, _ in found), configuration=str(used) if used else None, dry_run=request.dry_run
+    )
 
 
-def _verified(
+def _verify_one(
     request: VerifyRequest, target: str | Path, path: Path, wanted: tuple[str, ...], here: Callable[[], Machine]
 ) -> tuple[Verified, Path | None]:
     """One wheel, with the Pythons `wanted`; and the configuration that its checks came from."""
     try:
         surveyed = survey(path, detail="containers")
     except MalformedError as error:
-        return _unread(str(target), path, error), None
-    table, where = _table(request.config, surveyed)
-    looked_at = _looked_at(str(target), path, surveyed, request.cuda)
+        return _unreadable(str(target), path, error), None
+    table, where = _verify_table(request.config, surveyed)
+    looked_at = _examined(str(target), path, surveyed, request.cuda)
     if request.static:
         return looked_at, where
     with limits.collected() as met:
-        checks = choice.checks_for(table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda)
-        trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
+        checks = wheel_checks.checks_for(
+            table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda
+        )
+        plan = VerifyPlan(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
         unsafe = wheel_rules.must_not_be_unpacked(looked_at.findings)
-        installations = tuple(_installations(trial, wanted, here(), unsafe=unsafe))
+        installations = tuple(_installations(plan, wanted, here(), unsafe=unsafe))
     return replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)), where
 
 
-def pack(request: PackRequest) -> Proven:
+def pack_wheels(request: PackRequest) -> Verify:
     """One file with the wheels, their checks and what they require."""
-    paths = [_find_wheel(target, request.platform, request.python) for target in request.named]
-    tables = {str(path): _table(request.config, survey(path)) for path in paths}
+    paths = [find_wheel(target, request.platform, request.python) for target in request.named]
+    tables = {str(path): _verify_table(request.config, survey(path)) for path in paths}
     extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
 
     def checks_of(surveyed: Survey) -> list[dict[str, object]]:
-        every = choice.checks_for(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
-        return [each.as_dict() for each in choice.select_checks(every, request.checks)]
+        every = wheel_checks.checks_for(
+            tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout
+        )
+        return [each.as_dict() for each in wheel_checks.select_checks(every, request.checks)]
 
     packed = kit.write_kit(request, paths, checks_of, tuple(dict.fromkeys(extra)))
     shown = (
-        _looked_at(str(target), path, survey(path, detail="containers"))
+        _examined(str(target), path, survey(path, detail="containers"))
         for target, path in zip(request.named, paths, strict=True)
     )
     used = next((where for _, where in tables.values() if where), None)
-    return Proven(wheels=tuple(shown), configuration=used, kit=packed)
+    return Verify(wheels=tuple(shown), configuration=str(used) if used else None, kit=packed)
 
 
-def wheel_on_disk(target: str | Path) -> Path:
-    """A wheel on the disk, or `name==version`."""
-    return _find_wheel(target, None)
-
-
-def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
+def _wheels_of(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
     """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
     asked = [venvs.minor(each) for each in request.python]
-    chosen = {each: _find_wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
+    chosen = {each: find_wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
     for path in dict.fromkeys(chosen.values()):
         yield target, path, tuple(each for each, its in chosen.items() if its == path)
     if not asked:
-        yield target, _find_wheel(target, request.platform), ()
+        yield target, find_wheel(target, request.platform), ()
 
 
-def _find_wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
+def find_wheel(target: str | Path, platform: str | None = None, python: str | None = None) -> Path:
+    """A wheel on the disk; `name==version` is downloaded."""
     path = Path(downloaded_if_pinned(target, platform, python))
     if path.suffix != ".whl":
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
@@ -162,22 +147,23 @@ def _find_wheel(target: str | Path, platform: str | None, python: str | None = N
     return path.absolute()
 
 
-def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
+def _verify_table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
     """The configuration that was named; else that of the project in this folder, if the wheel is its own."""
     if config is not None:
-        found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
+        found = (
+            configuration.find_configuration(config, None, {})
+            if config.is_dir()
+            else configuration.find_configuration(None, config, {})
+        )
         return found.table.verify, found.path
     if surveyed.distribution and is_of_project(Path.cwd(), surveyed.distribution.name):
-        found = configuration.find(Path.cwd(), None, {})
+        found = configuration.find_configuration(Path.cwd(), None, {})
         if "verify" in found.keys:
             return found.table.verify, found.path
     return VerifyTable(), None
 
 
-def _unread(target: str, path: Path, error: MalformedError) -> Verified:
-    finding = Finding(
-        rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
-    )
+def _unreadable(target: str, path: Path, error: MalformedError) -> Verified:
     return Verified(
         target=target,
         file=path.name,
@@ -185,12 +171,12 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
         version="",
         size=path.stat().st_size,
         sha256=sha256(path),
-        findings=(finding,),
+        findings=(finding("not-a-wheel", error.problem, fix=error.hint or None),),
         installations=(),
     )
 
 
-def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
+def _examined(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
     release = surveyed.distribution
     with WheelFile(path) as wheel:
@@ -207,18 +193,16 @@ def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = Non
     )
 
 
-def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
-    for chosen in installation.choose_pythons(trial.survey, wanted or trial.table.python, here):
+def _installations(plan: VerifyPlan, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
+    for chosen in installation.choose_pythons(plan.survey, wanted or plan.table.python, here):
         if chosen.python is None:
             yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
         elif unsafe:
             yield Installation(python=chosen.version, outcome="failed", problem=_UNSAFE)
-        elif trial.request.dry_run:
-            yield Installation(
-                python=chosen.version, outcome="planned", requirements=trial.listed, planned=trial.checks
-            )
+        elif plan.request.dry_run:
+            yield Installation(python=chosen.version, outcome="planned", requirements=plan.listed, planned=plan.checks)
         else:
-            yield installation.install_and_check(trial, chosen.python)
+            yield installation.install_and_check(plan, chosen.python)
 
 
 def is_of_project(folder: Path, name: str) -> bool:

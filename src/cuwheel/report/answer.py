@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from cuwheel.support import codec, masking
+
+if TYPE_CHECKING:
+    from cuwheel.report.document import Document
+
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 
@@ -36,9 +42,12 @@ def shown(answer: T) -> T:
     return masking.within(answer, masking.hiding(os.environ, random=False))
 
 
-def of_fields(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value
-    """What a stage found, as the answer that has the same fields and a schema."""
-    return answer(**{name: getattr(found, name) for name in found.__struct_fields__})
+def answer_type(named: str) -> type:
+    """The class that a row of the verbs' table names."""
+    place, _, name = named.rpartition(".")
+    module = import_module(f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}")
+    found: type = getattr(module, name)
+    return found
 
 
 def json_schema(answer_type: type) -> str:
@@ -60,3 +69,21 @@ def _tidy(schema: Any) -> Any:  # noqa: ANN401 - any JSON
             for key, value in schema.items()
         }
     return [_tidy(each) for each in schema] if isinstance(schema, list) else schema
+
+
+# From an answer to its document: one small function for each kind of answer.
+
+
+_APART = ("inspect",)  # JSON has no use for its document, which takes as long to import as the answer does
+
+
+def document_of(answer: Answer, *, verbose: bool) -> Document:
+    module = importlib.import_module(document_module(answer.schema))
+    document: Document = module.document(shown(answer), verbose=verbose)
+    return document
+
+
+def document_module(schema: str) -> str:
+    """`cuwheel.doctor/1` is described by `report.doctor.document`, or by that of a module apart."""
+    verb = schema.removeprefix("cuwheel.").split("/")[0]
+    return f"cuwheel.report.{verb}{'_document' if verb in _APART else ''}"

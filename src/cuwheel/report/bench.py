@@ -1,165 +1,21 @@
-"""`cuwheel bench`: the answer, its document, and the line to quote."""
+"""`cuwheel bench`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct
-
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.proving.measuring import samples
-from cuwheel.proving.measuring.bench import Level, Measured, Moment
-from cuwheel.proving.measuring.bench_side import FirstCall
-from cuwheel.proving.measuring.samples import Ratio
+from cuwheel.proving.measuring.bench import rate_in_words, time_in_words
 from cuwheel.report import chart
 from cuwheel.report.document import Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
-from cuwheel.support import codec, masking, quoting
-from cuwheel.support.wording import a_few, duration, size
-from cuwheel.version import __version__
+from cuwheel.support.wording import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.proving.measuring.bench import Bench as Result
-    from cuwheel.proving.request import BenchRequest
+    from cuwheel.proving.measuring.bench import Bench, Change, Difference, Level, Moment
     from cuwheel.report.document import Block
 
-SCHEMA = "cuwheel.bench/1"
-_MOST_BYTES = 64 << 20
 _SHORT = 10e-6  # seconds of a call
-
-
-class Difference(Struct, frozen=True, kw_only=True):
-    """Throughput of this side over the other's, at one level. `differs`: by more than chance does."""
-
-    concurrency: int
-    ratio: Ratio
-    differs: bool
-
-
-class Change(Struct, frozen=True, kw_only=True):
-    """Throughput over that of the earlier run. `worse`: by more than chance and `noise` together."""
-
-    concurrency: int
-    ratio: Ratio
-    worse: bool
-
-
-class Bench(Struct, frozen=True, kw_only=True):
-    """`levels`: so many at once, of this side. `against`: the other side, and `differences` between them.
-
-    `earlier`: level by level against a run that was kept. `line`: to quote. `moments`: of the GPUs, over time.
-    """
-
-    schema: Literal["cuwheel.bench/1"] = "cuwheel.bench/1"
-    what: str
-    by: Literal["threads", "processes"]
-    label: str
-    levels: tuple[Level, ...]
-    import_seconds: float
-    first_call: FirstCall
-    against: Measured | None = None
-    differences: tuple[Difference, ...] = ()
-    earlier: tuple[Change, ...] = ()
-    earlier_file: str | None = None
-    noise: float
-    gpus: tuple[str, ...]
-    driver: str | None
-    moments: tuple[Moment, ...]
-    seconds: float
-    tool: str
-    line: str
-
-    @property
-    def succeeded(self) -> bool:
-        sides = (*self.levels, *(self.against.levels if self.against else ()))
-        return not any(each.errors for each in sides) and not any(each.worse for each in self.earlier)
-
-
-def read(path: Path) -> Bench:
-    """An earlier run, as `--json` or `--save` wrote it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES)
-        codec.refuse_newer(codec.decode(data), SCHEMA, path)
-        return codec.decode(data, Bench)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    except msgspec.DecodeError as error:
-        raise MalformedError(
-            path, f"is not what bench wrote: {error}", hint="cuwheel bench … --save earlier.json"
-        ) from error
-
-
-def answer_of(request: BenchRequest, result: Result, earlier: Bench | None) -> Bench:
-    measured, other = result.measured, result.other
-    differences = tuple(_differences(measured, other)) if other else ()
-    return Bench(
-        what=request.what if isinstance(request.what, str) else quoting.here(masking.words(request.command)),
-        by=request.by,
-        label=measured.label,
-        levels=measured.levels,
-        import_seconds=measured.import_seconds,
-        first_call=measured.first_call,
-        against=other,
-        differences=differences,
-        earlier=tuple(_changes(measured.levels, earlier.levels, request.noise)) if earlier else (),
-        earlier_file=str(request.earlier) if request.earlier else None,
-        noise=request.noise,
-        gpus=result.gpus,
-        driver=result.driver,
-        moments=result.moments,
-        seconds=result.seconds,
-        tool=f"cuwheel {__version__}",
-        line=_line(measured, other, differences, result.gpus),
-    )
-
-
-def _differences(measured: Measured, other: Measured) -> Iterator[Difference]:
-    for one, two in zip(measured.levels, other.levels, strict=True):
-        if ratio := samples.paired_ratio(one.blocks, two.blocks):
-            yield Difference(concurrency=one.concurrency, ratio=ratio, differs=not ratio.low <= 1 <= ratio.high)
-
-
-def _changes(now: Sequence[Level], before: Sequence[Level], noise: float) -> Iterator[Change]:
-    known = {each.concurrency: each for each in before}
-    for each in now:
-        if each.concurrency in known and (ratio := samples.welch_ratio(each.blocks, known[each.concurrency].blocks)):
-            worse = ratio.high < 1 and ratio.value < 1 - noise
-            yield Change(concurrency=each.concurrency, ratio=ratio, worse=worse)
-
-
-def _line(measured: Measured, other: Measured | None, differences: Sequence[Difference], gpus: Sequence[str]) -> str:
-    """At the level with the highest throughput."""
-    best = max(measured.levels, key=lambda each: each.throughput)
-    where = f"; {a_few(gpus)}" if gpus else ""
-    at = f"{best.concurrency} at once"
-    figures = f"{_rate(best.throughput)}, median {_time(best.p50)}, 99 % within {_time(best.p99)}"
-    found = next((each for each in differences if each.concurrency == best.concurrency), None)
-    if other is None or found is None:
-        return f"{figures} at {at}{where}"
-    ratio = found.ratio
-    theirs = next(each for each in other.levels if each.concurrency == best.concurrency)
-    beside = f"{_rate(best.throughput)} against {_rate(theirs.throughput)}"
-    if not found.differs:
-        return f"{measured.label} and {other.label} do not differ by more than chance at {at}: {beside}{where}"
-    between = f"{ratio.low:.3g} to {ratio.high:.3g}"
-    return (
-        f"{measured.label} does {ratio.value:.3g} times the calls of {other.label} at {at} "
-        f"(95 %: {between}): {beside}, median {_time(best.p50)} against {_time(theirs.p50)}{where}"
-    )
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"  # noqa: PLR2004 - three digits
-
-
-def _time(value: float) -> str:
-    if value >= 1:
-        return f"{value:.3g} s"
-    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"  # noqa: PLR2004
 
 
 def document(answer: Bench, *, verbose: bool) -> Document:
@@ -182,8 +38,9 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
     yield from _errors(answer)
     if short := [each for each in answer.levels if each.p50 < _SHORT]:
         yield Paragraph(
-            f"warning: a call takes {_time(min(each.p50 for each in short))}: below {_time(_SHORT)} calling it, "
-            "and the clock, are a large part of what is measured. Let the function do its work many times over."
+            f"warning: a call takes {time_in_words(min(each.p50 for each in short))}: below {time_in_words(_SHORT)} "
+            "calling it, and the clock, are a large part of what is measured. Let the function do its work many times "
+            "over."
         )
     yield from _charts(answer)
     if verbose:
@@ -213,18 +70,17 @@ def _table(levels: Sequence[Level]) -> Table:
             (
                 str(each.concurrency),
                 f"{each.calls:,}",
-                _rate(each.throughput).removesuffix("/s"),
-                *("" if value is None else _time(value) for value in _latencies(each)),
+                rate_in_words(each.throughput).removesuffix("/s"),
+                *(
+                    "" if value is None else time_in_words(value)
+                    for value in (each.least, each.p50, each.mean, each.deviation, each.p95, each.p99)
+                ),
                 str(each.errors),
                 *_gpu(each, watched=watched),
             )
             for each in levels
         ),
     )
-
-
-def _latencies(level: Level) -> tuple[float | None, ...]:
-    return level.least, level.p50, level.mean, level.deviation, level.p95, level.p99
 
 
 def _gpu(level: Level, *, watched: bool) -> tuple[str, ...]:
@@ -257,7 +113,7 @@ def _first(answer: Bench) -> Facts:
         tuple(
             Row(
                 label,
-                f"import {_time(each.import_seconds)}, first call {_time(each.seconds)}"
+                f"import {time_in_words(each.import_seconds)}, first call {time_in_words(each.seconds)}"
                 + (f", of which the driver compiled for {each.jit_ms:.0f} ms" if each.jit_ms is not None else ""),
             )
             for label, each in sides

@@ -1,79 +1,17 @@
-"""`cuwheel trials bisect`: the answer and its document."""
+"""`cuwheel trials bisect`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.proving.measuring.sequential import Rates, Side
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import a_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from cuwheel.proving.measuring.bisection import Bisected, Span
+    from cuwheel.proving.measuring.bisection import Bisection
     from cuwheel.report.document import Block
-
-
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A version or commit that was decided, and by how many runs."""
-
-    name: str
-    side: Side
-    runs: int
-    failures: int
-
-
-class Bisection(Struct, frozen=True, kw_only=True):
-    """`first_bad`: the first that has the fault; None where there is no answer, and `problem` says why.
-
-    `error`: the chance that it is wrong, foretold. `rates`: of what counts as good and as bad.
-    """
-
-    schema: Literal["cuwheel.bisection/1"] = "cuwheel.bisection/1"
-    what: str
-    good: str
-    bad: str
-    candidates: tuple[str, ...]
-    decided: tuple[Candidate, ...]
-    last_good: str | None
-    first_bad: str | None
-    runs: int
-    foretold: int | None
-    error: float
-    rates: Rates | None
-    problem: str
-    folder: str
-
-    @property
-    def succeeded(self) -> bool:
-        return self.first_bad is not None
-
-
-def answer_of(made: Bisected, span: Span, folder: Path) -> Bisection:
-    found, names = made.found, made.names
-    first = found.first_bad
-    return Bisection(
-        what=span.package or str(span.source),
-        good=span.good,
-        bad=span.bad,
-        candidates=names,
-        decided=tuple(
-            Candidate(name=names[each.candidate], side=each.side, runs=each.runs, failures=each.failures)
-            for each in found.decisions
-        ),
-        last_good=names[first - 1] if first else None,
-        first_bad=names[first] if first is not None else None,
-        runs=found.runs,
-        foretold=found.foretold,
-        error=found.error,
-        rates=found.rates,
-        problem=found.problem,
-        folder=str(folder),
-    )
 
 
 def document(answer: Bisection, *, verbose: bool) -> Document:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support.wording import size
-from cuwheel.toolchains.kept import AGAIN, Held, Pruning, Thing
+from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,19 +1,15 @@
-"""`cuwheel catalogue`: the answer and its document."""
+"""`cuwheel catalogue`: the document of its answer."""
 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.delivery.catalogue_reach import Newest, ProjectReach
-from cuwheel.delivery.cataloguing import Filled, Row
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from cuwheel.delivery.catalogue_reach import Reached
+    from cuwheel.delivery.cataloguing import Catalogue, Newest, ProjectReach
     from cuwheel.report.document import Block, Cell
 
 _LEGEND = "'jit': compiled by the driver; 'partly': not all of it runs; 'no code': it has none that a GPU loads"
@@ -24,30 +20,6 @@ _RANGES = (
 )
 _COLUMNS = 4  # machines that have one each
 _HOW = {"native": "", "compatible": "", "jit": " jit", "partial": " partly", "unknown": " no code"}
-
-
-class Catalogue(Struct, frozen=True, kw_only=True):
-    """`rows`: what `add` did. `projects`: what `list` found. `wheels`: how many are held."""
-
-    schema: Literal["cuwheel.catalogue/1"] = "cuwheel.catalogue/1"
-    place: str
-    date: str | None
-    wheels: int
-    downloaded: int = 0
-    rows: tuple[Row, ...] = ()
-    projects: tuple[ProjectReach, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return not any(each.outcome in ("failed", "over-budget") for each in self.rows)
-
-
-def of_filled(place: str, filled: Filled) -> Catalogue:
-    return Catalogue(place=place, date=None, wheels=filled.wheels, downloaded=filled.downloaded, rows=filled.rows)
-
-
-def of_listed(found: Reached) -> Catalogue:
-    return Catalogue(place=found.place, date=found.date, wheels=found.wheels, projects=found.projects)
 
 
 def document(answer: Catalogue, *, verbose: bool) -> Document:

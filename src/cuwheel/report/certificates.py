@@ -1,35 +1,13 @@
-"""`cuwheel cluster init`: the answer and its document."""
+"""`cuwheel cluster init`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Document, Facts, Heading, Paragraph, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-
-class Certificates(Struct, frozen=True, kw_only=True):
-    """Each file but `authority` holds a key, its certificate and the authority's."""
-
-    schema: Literal["cuwheel.certificates/1"] = "cuwheel.certificates/1"
-    authority: str
-    client: str
-    scheduler: str
-    worker: str
-
-    @property
-    def succeeded(self) -> bool:
-        return True
-
-
-def of_made(made: Sequence[Path]) -> Certificates:
-    authority, client, scheduler, worker = map(str, made)
-    return Certificates(authority=authority, client=client, scheduler=scheduler, worker=worker)
+    from cuwheel.clusters.access import Certificates
 
 
 def document(answer: Certificates, *, verbose: bool) -> Document:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
-from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Mark, Matrix, Paragraph, Row, Table
+from cuwheel.report.document import (
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Mark,
+    MarkedLine,
+    Matrix,
+    Paragraph,
+    Row,
+    Table,
+)
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.verdict import Verdict
@@ -21,7 +35,6 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.predict import Outcome
     from cuwheel.verdicts.verdict import LibraryVerdict
 
-_EVIDENCE = 3
 _NAMES = 4
 _ROWS = 40  # machines in the table; where there are more, those alike are one row
 _SHORT = 40  # characters of a condition that stands in a cell
@@ -33,10 +46,19 @@ _LOOKS: dict[Outcome, Look] = {
     "unknown": "none",
     "fails": "bad",
 }
+_WORDS: dict[Outcome, str] = {
+    "native": "runs",
+    "compatible": "runs",
+    "jit": "runs",
+    "partial": "partly",
+    "unknown": "unknown",
+    "fails": "fails",
+}
+_JIT = "the driver compiles or links it at the first start"
 _MEANINGS = (
     ("native", "machine code made for exactly this GPU"),
     ("compatible", "machine code made for an earlier capability of the same major"),
-    ("jit", "runs, after the driver has compiled or linked it at first start"),
+    ("jit", f"it runs: {_JIT}"),
     ("partial", "some of it runs and some fails"),
     ("fails", "does not run"),
     ("unknown", "the device code or the GPU is not known"),
@@ -82,50 +104,168 @@ class Check(Struct, frozen=True, kw_only=True):
         """False where anything fails anywhere."""
         return all(verdict.outcome != "fails" for verdict in self.verdicts)
 
+    @property
+    def exit_status(self) -> int | None:
+        """One of its own where nothing fails and something is not known; without CUDA code there is nothing to know."""
+        undecided = any(each.outcome == "unknown" and not _has_no_code(each) for each in self.verdicts)
+        return EXIT_UNKNOWN if self.succeeded and undecided else None
+
+
+def _has_no_code(verdict: Verdict) -> bool:
+    return any(each.rule == "no-device-code" for each in verdict.findings)
+
 
 def document(answer: Check, *, verbose: bool) -> Document:
+    """The verdict first, a line a machine; then what it depends on, and what to do. Evidence is for `verbose`."""
+    answer = _without_repetitions(answer)
+    one = answer.targets[0].name if len(answer.targets) == 1 else ""
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
-    blocks: list[Block] = [Heading(title), _matrix(answer)]
-    shown = {verdict.outcome for verdict in answer.verdicts}
-    blocks.append(Facts(tuple(Row(word, meaning) for word, meaning in _MEANINGS if word in shown)))
-    if parts := tuple(_in_part(answer)):
-        blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), parts)]
-    if conditions := tuple(_conditions(answer)):
+    blocks: list[Block] = [Heading(_verdict_sentence(answer, one) if one else title), _matrix(answer, one)]
+    if not one and (told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))):
+        blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
+    by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if _is_by_tag(each)}
+    if by_tag and one and not verbose:
+        blocks.append(Facts(tuple(Row("needs", each.rpartition(" (tag")[0]) for each in sorted(by_tag))))
+    in_line: set[str] = set()
+    in_table: set[str] = set()
+    for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
+        found = _conditions_beyond_tag(verdict)
+        (in_line if [f"if {each}" for each in found] == [_condition_in_short(verdict)] else in_table).update(found)
+    without = by_tag | (in_line - in_table) if one and not verbose else set()
+    left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
+    if conditions := tuple(_once(answer, left)):
         columns = (Column("on"), Column("the verdict holds only if"))
         blocks += [Heading("Conditions"), Table(columns, conditions)]
-    if findings := tuple(_findings(answer, verbose=verbose)):
-        blocks += [Heading("Reasons"), Findings(findings)]
     if verbose:
+        if findings := tuple(_findings(answer, verbose=True)):
+            blocks += [Heading("Reasons"), Findings(findings)]
         for verdict in answer.verdicts:
             blocks += _libraries(verdict, answer)
+        return Document(f"cuwheel check {title}", tuple(blocks))
+    # Where one package is asked about, the lines of the machines say what stands against it.
+    said = [each for each in answer.verdicts if one and each.outcome in ("fails", "unknown")]
+    obstacles = [
+        (each, finding)
+        for each in said
+        for finding in each.findings
+        if finding.severity == "error" or each.outcome == "unknown"
+    ]
+    if fixes := tuple(_once(answer, ((each, finding.fix) for each, finding in obstacles if finding.fix))):
+        blocks += [Heading("Fix"), Table((Column("on"), Column("what helps")), fixes)]
+    if findings := tuple(_findings(answer, verbose=False, without=obstacles)):
+        blocks += [Heading("Also" if one else "Reasons"), Findings(findings)]
+    if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
+        blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
 
 
-def _matrix(answer: Check) -> Matrix:
+def _without_repetitions(answer: Check) -> Check:
+    """Packages of which the same is to be said on every machine, as one."""
+    several = len(answer.machines)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for index in range(len(answer.targets)):
+        verdicts = answer.verdicts[index * several : (index + 1) * several]
+        said = (
+            (each.outcome, each.summary, each.conditions, [one.message for one in each.findings]) for each in verdicts
+        )
+        alike.setdefault(tuple(map(repr, said)), []).append(index)
+    if len(alike) == len(answer.targets):
+        return answer
+    names = [" and ".join(answer.targets[index].name for index in each) for each in alike.values()]
+    kept = [each[0] for each in alike.values()]
+    return replace(
+        answer,
+        targets=tuple(replace(answer.targets[index], name=name) for index, name in zip(kept, names, strict=True)),
+        verdicts=tuple(each for index in kept for each in answer.verdicts[index * several : (index + 1) * several]),
+    )
+
+
+def _verdict_sentence(answer: Check, name: str) -> str:
+    """`torch 2.11.0: runs on 1 of 4 machines (16 of 164 GPUs)`."""
+    if all(map(_has_no_code, answer.verdicts)) and answer.succeeded:
+        return f"{name}: no CUDA code, nothing to check"
+    if len(answer.verdicts) == 1:
+        verdict = answer.verdicts[0]
+        said = {"runs": "runs on", "partly": "runs in part on", "fails": "does not run on"}
+        word = _WORDS[verdict.outcome]
+        return (
+            f"{name} {said[word]} {verdict.machine}"
+            if word in said
+            else f"{name}: cannot tell whether it runs on {verdict.machine}"
+        )
+    counts = dict.fromkeys(_WORDS.values(), 0)
+    gpus = 0
+    for machine, verdict in zip(answer.machines, answer.verdicts, strict=True):
+        word = _WORDS[verdict.outcome]
+        counts[word] += 1
+        gpus += machine.count if word == "runs" else 0
+    every = sum(each.count for each in answer.machines)
+    sentence = f"{name}: runs on {counts['runs']} of {len(answer.machines)} machines"
+    sentence += f" ({gpus} of {every} GPUs)" if every > len(answer.machines) else ""
+    sentence += f", in part on {counts['partly']}" if counts["partly"] else ""
+    return sentence + (f"; not known of {counts['unknown']}" if counts["unknown"] else "")
+
+
+def _matrix(answer: Check, one: str) -> Matrix:
     several = len(answer.machines)
     rows: dict[tuple[str, tuple[Mark, ...]], list[Machine]] = {}
+    brief: dict[tuple[str, tuple[Mark, ...]], MarkedLine] = {}
     for index, machine in enumerate(answer.machines):
         name = machine.name if several <= _ROWS else ""  # many are told by what they are
-        marks = tuple(map(_mark, answer.verdicts[index::several]))
-        rows.setdefault((f"{name}\n{_described(machine)}", marks), []).append(machine)
+        verdicts = answer.verdicts[index::several]
+        key = (f"{name}\n{_described(machine)}", tuple(map(_mark, verdicts)))
+        rows.setdefault(key, []).append(machine)
+        if one:
+            mark = Mark(text=_WORDS[verdicts[0].outcome], look=_LOOKS[verdicts[0].outcome])
+            named = a_few([each.name for each in rows[key]], 1)
+            brief[key] = MarkedLine(
+                mark=mark, name=named, value=_described(machine, driver=not name), why=_why(verdicts[0])
+            )
+    shown = {verdict.outcome for verdict in answer.verdicts}
     return Matrix(
         caption="Machines and packages",
         columns=tuple(target.name for target in answer.targets),
         rows=tuple(Row(a_few([each.name for each in alike], 1), _described(alike[0])) for alike in rows.values()),
         cells=tuple(marks for _, marks in rows),
+        meanings=tuple(Row(word, meaning) for word, meaning in _MEANINGS if word in shown),
+        brief=tuple(brief.values()),
     )
+
+
+def _why(verdict: Verdict) -> str:
+    """In the line of a machine: how it runs, or everything that stands against it."""
+    if verdict.outcome == "partial":
+        return verdict.summary
+    if verdict.outcome in ("fails", "unknown"):
+        worth = ("error",) if verdict.outcome == "fails" else ("error", "warning", "note")
+        told = [each.message.removeprefix("it ") for each in verdict.findings if each.severity in worth]
+        without_names = [re.sub(r" \(cudaError\w+\)", "", each) for each in dict.fromkeys(told)]
+        return "\n".join(without_names) or dict(_MEANINGS)[verdict.outcome]
+    meanings = {"compatible": "compatible (code for an earlier GPU of its major)", "jit": f"jit ({_JIT})"}
+    return " ".join(filter(None, (meanings.get(verdict.outcome, verdict.outcome), _condition_in_short(verdict))))
 
 
 def _mark(verdict: Verdict) -> Mark:
     error = verdict.predicted_error
-    note = f"error {error.code}" if error else _if(verdict.conditions)
+    note = f"error {error.code}" if error else _condition_in_short(verdict)
     if verdict.summary:
         note = ": ".join(filter(None, (verdict.summary.partition(":")[0], note)))
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
 
 
-def _if(conditions: tuple[str, ...]) -> str:
-    """What the verdict rests on, in the few words that a cell has room for; all of it stands under Conditions."""
+def _is_by_tag(condition: str) -> bool:
+    """The tag of the wheel states it already: whoever has the wheel knows."""
+    return " (tag " in condition
+
+
+def _conditions_beyond_tag(verdict: Verdict) -> list[str]:
+    """The conditions that the wheel's tag does not state."""
+    return [each for each in verdict.conditions if not _is_by_tag(each)]
+
+
+def _condition_in_short(verdict: Verdict) -> str:
+    """What it rests on, in the few words that a cell has room for; all of it stands under Conditions."""
+    conditions = _conditions_beyond_tag(verdict)
     if not conditions:
         return ""
     if len(conditions) > 1:
@@ -133,24 +273,16 @@ def _if(conditions: tuple[str, ...]) -> str:
     return f"if {conditions[0]}" if len(conditions[0]) <= _SHORT else "on one condition (below)"
 
 
-def _described(machine: Machine) -> str:
+def _described(machine: Machine, *, driver: bool = True) -> str:
     gpu = machine.gpu if machine.gpu and machine.gpu.lower() != machine.name.lower() else ""
     capability = machine.capability if machine.capability != machine.name else ""
-    driver = f"driver {machine.driver}" if machine.driver else ""
+    said = f"driver {machine.driver}" if machine.driver and driver else ""
     count = f"{machine.count} ×" if machine.count > 1 else ""
-    return " ".join(filter(None, (count, gpu, capability, driver)))
-
-
-def _conditions(answer: Check) -> Iterator[tuple[str, str]]:
-    """Each condition once, with all that it is a condition of."""
-    return _once(answer, ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions))
-
-
-def _in_part(answer: Check) -> Iterator[tuple[str, str]]:
-    return _once(answer, ((verdict, verdict.summary) for verdict in answer.verdicts if verdict.summary))
+    return " ".join(filter(None, (count, gpu, capability, said)))
 
 
 def _once(answer: Check, told: Iterable[tuple[Verdict, str]]) -> Iterator[tuple[str, str]]:
+    """Each text once, behind all that it is said of."""
     alike: dict[str, list[Verdict]] = {}
     for verdict, text in told:
         alike.setdefault(text, []).append(verdict)
@@ -169,11 +301,14 @@ def _where(answer: Check, verdicts: list[Verdict]) -> str:
     return a_few(machines, _NAMES) + of
 
 
-def _findings(answer: Check, *, verbose: bool) -> Iterator[Finding]:
+def _findings(answer: Check, *, verbose: bool, without: Sequence[tuple[Verdict, Finding]] = ()) -> Iterator[Finding]:
     """Each finding once, the gravest first, with the machines it was found for."""
     alike: dict[tuple[str, str, str], list[tuple[Verdict, Finding]]] = {}
+    apart = {(id(verdict), id(finding)) for verdict, finding in without}
     for verdict in answer.verdicts:
         for finding in verdict.findings:
+            if (id(verdict), id(finding)) in apart:
+                continue
             alike.setdefault((finding.rule, finding.severity, finding.message), []).append((verdict, finding))
     for found in sorted(alike.values(), key=lambda each: SEVERITIES.index(each[0][1].severity)):
         first = found[0][1]
@@ -182,14 +317,8 @@ def _findings(answer: Check, *, verbose: bool) -> Iterator[Finding]:
         yield replace(
             first,
             message=f"{where}: {first.message}" if where else first.message,
-            evidence=evidence if verbose else _shortened(evidence),
+            evidence=evidence if verbose else (),
         )
-
-
-def _shortened(evidence: tuple[str, ...]) -> tuple[str, ...]:
-    if len(evidence) <= _EVIDENCE:
-        return evidence
-    return (*evidence[: _EVIDENCE - 1], f"{evidence[_EVIDENCE - 1]}, and {len(evidence) - _EVIDENCE} more (--verbose)")
 
 
 def _libraries(verdict: Verdict, answer: Check) -> Iterator[Block]:
@@ -208,14 +337,10 @@ def _library(library: LibraryVerdict) -> tuple[str, ...]:
     counts = (("native", counted.native), ("compatible", counted.compatible), ("jit", counted.jit))
     counted_words = [f"{count} {how}" for how, count in (*counts, ("none", counted.none)) if count]
     error = f" {library.predicted_error.code}" if library.predicted_error else ""
+    taken = [f"{each.arch} × {each.count}" for each in library.rests_on]
     return (
         file_name(library.path) + loaded,
         library.outcome + error,
         ", ".join(counted_words),
-        _some(f"{each.arch} × {each.count}" for each in library.rests_on),
+        ", ".join(taken[:_NAMES]) + (" …" if len(taken) > _NAMES else ""),
     )
-
-
-def _some(texts: Iterable[str]) -> str:
-    listed = list(texts)
-    return ", ".join(listed[:_NAMES]) + (" …" if len(listed) > _NAMES else "")

@@ -1,20 +1,15 @@
-"""`cuwheel ci`: the answer and its document."""
+"""`cuwheel ci`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.delivery.workflows.rendering import Row
-from cuwheel.delivery.workflows.watching import Watched
-from cuwheel.delivery.workflows.writing import BlockState, Workflow
 from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table, Verbatim
-from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from cuwheel.delivery.workflows.writing import Ci
     from cuwheel.report.document import Block
 
 _STATES = {
@@ -24,51 +19,6 @@ _STATES = {
     "removed": "removed: nothing asks for it any more",
     "edited": "changed by hand, left so",
 }
-
-
-class Ci(Struct, frozen=True, kw_only=True):
-    """`action`: `write` (`written` says whether the file was), `check`, `matrix` or `watch`.
-
-    `text`: the file as it is to be. `blocks`: what is cuwheel's of it. `rows`: the jobs of a matrix. `upstream`: what
-    was found of the project that is watched.
-    """
-
-    schema: Literal["cuwheel.ci/1"] = "cuwheel.ci/1"
-    action: Literal["write", "check", "matrix", "watch"]
-    service: str = ""
-    file: str = ""
-    text: str = ""
-    blocks: tuple[BlockState, ...] = ()
-    changed: bool = False
-    written: bool = False
-    rows: tuple[Row, ...] = ()
-    upstream: Watched | None = None
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return not any(each.severity == "error" for each in self.findings)
-
-
-def of_workflow(made: Workflow, action: Literal["write", "check"]) -> Ci:
-    return Ci(
-        action=action,
-        service=made.service,
-        file=made.file,
-        text=made.text,
-        blocks=made.blocks,
-        changed=made.changed,
-        written=made.written,
-        findings=made.findings,
-    )
-
-
-def of_rows(rows: Sequence[Row]) -> Ci:
-    return Ci(action="matrix", rows=tuple(rows))
-
-
-def of_watched(found: Watched) -> Ci:
-    return Ci(action="watch", upstream=found)
 
 
 def document(answer: Ci, *, verbose: bool) -> Document:

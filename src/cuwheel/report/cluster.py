@@ -1,37 +1,17 @@
-"""`cuwheel cluster status`, `stop`, `worker` and `scheduler`: the answer and its document."""
+"""`cuwheel cluster status`, `stop`, `worker` and `scheduler`: the document of their answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.clusters.overview import WorkerState
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from cuwheel.clusters.roster import Cluster
     from cuwheel.report.document import Block
-
-
-class Cluster(Struct, frozen=True, kw_only=True):
-    """`stopped`: it was ended, and these were its workers."""
-
-    schema: Literal["cuwheel.cluster/1"] = "cuwheel.cluster/1"
-    address: str
-    workers: tuple[WorkerState, ...]
-    stopped: bool = False
-
-    @property
-    def succeeded(self) -> bool:
-        """False where there is nobody to work."""
-        return self.stopped or any(not each.problem for each in self.workers)
-
-
-def of_overview(address: str, workers: Sequence[WorkerState], *, stopped: bool = False) -> Cluster:
-    return Cluster(address=address, workers=tuple(workers), stopped=stopped)
 
 
 def document(answer: Cluster, *, verbose: bool) -> Document:

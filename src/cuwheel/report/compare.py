@@ -1,39 +1,19 @@
-"""`cuwheel compare`: the answer and its document."""
+"""`cuwheel compare`: its document."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.device_code.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cuwheel.device_code.compare import Compare, KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
     from cuwheel.report.document import Block
 
 _SHOWN = 8
-
-
-class Compare(Struct, frozen=True, kw_only=True):
-    """`kernels` is null where they were not read."""
-
-    schema: Literal["cuwheel.compare/1"] = "cuwheel.compare/1"
-    before: str
-    after: str
-    size: SizeChange
-    parts: tuple[PartChange, ...]
-    architectures: SetChange
-    needed: SetChange
-    libraries: tuple[LibraryComparison, ...]
-    kernels: tuple[KernelChange, ...] | None
-
-    @property
-    def succeeded(self) -> bool:
-        return True
 
 
 def document(answer: Compare, *, verbose: bool) -> Document:

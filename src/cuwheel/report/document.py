@@ -85,13 +85,27 @@ class Mark(Struct, frozen=True):
     note: str = ""
 
 
+class MarkedLine(Struct, frozen=True):
+    """What one line of a terminal says: how it is, of what, and why."""
+
+    mark: Mark
+    name: str
+    value: str
+    why: str
+
+
 class Matrix(Struct, frozen=True):
-    """Rows against columns, each cell a mark that can be read across a room."""
+    """Rows against columns, each cell a mark that can be read across a room. A terminal shows `brief`, if there is one.
+
+    `meanings`: of the words in the marks.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     cells: tuple[tuple[Mark, ...], ...]
+    meanings: tuple[Row, ...] = ()
+    brief: tuple[MarkedLine, ...] = ()
 
 
 class Bar(Struct, frozen=True):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.diagnosis.case import RecordedCall
+from cuwheel.diagnosis.case import RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
-from cuwheel.diagnosis.diagnosis import Cause, Evidence, WayOut
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support import quoting, wording
+from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 _CAUSES = 3
+_EVIDENCE = 2  # lines of the log that prove a cause; --verbose shows all
 _SHOWN_LINES = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
@@ -109,8 +110,11 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         return _listing(answer, verbose=verbose)
     blocks: list[Block] = []
     for cause in _shown_causes(answer, verbose=verbose):
-        blocks += [Heading(f"{cause.id}  {cause.confidence:.0%}"), Paragraph(f"  {cause.title}")]
-        blocks.append(Facts(tuple(_rows(cause))))
+        lines = cause.evidence if verbose else cause.evidence[:_EVIDENCE]
+        proof = [Row(f"line {each.line}", each.text) for each in lines]
+        fixes = [Row("or" if index else "fix", fix) for index, fix in enumerate(cause.fix)]
+        name = Row("cause", f"{cause.id} ({cause.confidence:.0%})")
+        blocks += [Heading(cause.title[:1].upper() + cause.title[1:]), Facts((*proof, *fixes, name))]
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
     if answer.similar:
@@ -122,7 +126,10 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         blocks += [Heading(f"Call {answer.call.number} of {answer.call.record}"), Facts(tuple(_of_call(answer.call)))]
     if answer.unread:
         blocks.append(Paragraph(_partly_read(answer)))
-    if answer.ways_out:
+    stock = answer.causes and answer.causes[0].fix and not answer.verdicts  # what helps here stands above
+    if answer.ways_out and stock and not verbose:
+        blocks.append(Paragraph("  What to do instead of fixing it: --verbose"))
+    elif answer.ways_out:
         blocks += [Heading("Ways out"), Facts(tuple(Row(way.title, way.text) for way in answer.ways_out))]
     if verbose and answer.versions:
         rows = tuple(Row(each.name, each.value, f"line {each.line}" if each.line else "") for each in answer.versions)
@@ -136,13 +143,6 @@ def _shown_causes(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
         return answer.causes
     least = answer.causes[0].confidence * _LESS_LIKELY
     return tuple(cause for cause in answer.causes[:_CAUSES] if cause.confidence >= least)
-
-
-def _rows(cause: Cause) -> Iterator[Row]:
-    for index, each in enumerate(cause.evidence):
-        yield Row("because" if index == 0 else "", f"line {each.line}: {each.text}")
-    for index, fix in enumerate(cause.fix):
-        yield Row("fix" if index == 0 else "or", fix)
 
 
 def _of_call(call: RecordedCall) -> Iterator[Row]:

@@ -1,23 +1,21 @@
-"""`cuwheel find`: the answer and its document."""
+"""`cuwheel find`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from packaging.version import Version
 
-from cuwheel.machine.fleet import Machine
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.support import quoting
 from cuwheel.support.wording import size
 from cuwheel.verdicts import library_sources
-from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.delivery.best_candidate import Found
-    from cuwheel.delivery.judging import Ruling
+    from cuwheel.delivery.best_candidate import Find, FoundFile
+    from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block
 
 _GROUPS = 12  # reasons
@@ -26,81 +24,19 @@ _REASONS = 2
 _CONDITIONS = 6
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A file of an index. `known_from`: a `facts file`, the `cache`, the `wheel`; null where nobody looked into it.
-
-    `reasons`: of what fails, why; of what runs, the code that it takes. `chosen`: the one that is best.
-    `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with.
-    """
-
-    file: str
-    version: str
-    url: str
-    sha256: str | None
-    size: int | None
-    kind: Literal["wheel", "source"]
-    index: str
-    outcome: Outcome
-    chosen: bool
-    reasons: tuple[str, ...]
-    conditions: tuple[str, ...]
-    predicted_error: CudaError | None
-    known_from: str | None
-    torch: tuple[str, ...] | None
-
-
-class Find(Struct, frozen=True, kw_only=True):
-    """Candidates, the best first. `downloaded`: bytes of wheels that had to be read."""
-
-    schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
-    name: str
-    machines: tuple[Machine, ...]
-    candidates: tuple[Candidate, ...]
-    downloaded: int
-
-    @property
-    def succeeded(self) -> bool:
-        """False where there is none to take."""
-        return any(each.chosen for each in self.candidates)
-
-
-def answer_of(found: Found) -> Find:
-    return Find(
-        name=found.name,
-        machines=found.machines,
-        candidates=tuple(_candidate(each, chosen=each is found.chosen) for each in found.rulings),
-        downloaded=found.downloaded,
-    )
-
-
-def _candidate(ruling: Ruling, *, chosen: bool) -> Candidate:
-    listing = ruling.candidate.listing
-    return Candidate(
-        file=listing.file,
-        version=str(ruling.candidate.version),
-        url=listing.url,
-        sha256=listing.sha256,
-        size=listing.size,
-        kind="wheel" if ruling.candidate.wheel else "source",
-        index=ruling.candidate.index,
-        outcome=ruling.outcome,
-        chosen=chosen,
-        reasons=ruling.reasons,
-        conditions=ruling.conditions,
-        predicted_error=ruling.predicted_error,
-        known_from=ruling.origin,
-        torch=ruling.torch,
-    )
-
-
 def document(answer: Find, *, verbose: bool) -> Document:
     where = ", ".join(_machine(each) for each in answer.machines)
-    blocks: list[Block] = [Heading(f"{answer.name} on {where}")]
     chosen = next((each for each in answer.candidates if each.chosen), None)
     if chosen is None:
-        blocks.append(Paragraph("  no release runs there"))
+        blocks: list[Block] = [Heading(f"No release of {answer.name} runs on {where}")]
     else:
-        blocks += _chosen(chosen)
+        newest = max((each.version for each in answer.candidates), key=Version)
+        other = f" (the newest is {newest})" if newest != chosen.version else ""
+        runs = {"partial": "runs in part on", "unknown": "may run on"}.get(chosen.outcome, "runs on")
+        blocks = [Heading(f"{answer.name} {chosen.version} {runs} {where}{other}")]
+        blocks += _chosen(
+            chosen, quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}"]), verbose=verbose
+        )
     others = [each for each in answer.candidates if not each.chosen]
     releases = others if verbose else _once_a_release(answer.candidates)
     if releases:
@@ -121,16 +57,16 @@ def _machine(machine: Machine) -> str:
     return f"{named}, driver {machine.driver}" if machine.driver else named
 
 
-def _chosen(chosen: Candidate) -> Iterator[Block]:
-    rows = [
-        Row("take", chosen.version, origin=chosen.file),
-        Row("outcome", chosen.outcome, origin="; ".join(chosen.reasons[:_REASONS])),
-        Row("from", chosen.url),
-    ]
-    rows += [Row("size", size(chosen.size))] if chosen.size else []
+def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block]:
+    yield Verbatim((f"  {command}",))
+    by = ": ".join(filter(None, (chosen.outcome, "; ".join(chosen.reasons[:_REASONS]))))
+    needs = [each.partition(" (tag ")[0] for each in chosen.conditions[:_CONDITIONS]]
+    rows = [Row("how", by)]
+    rows += [Row("needs", "\n".join(needs))] if needs else []
     rows += [Row("torch", _torch(chosen.torch))] if chosen.torch is not None else []
-    rows += [Row("only if", "\n".join(chosen.conditions[:_CONDITIONS]))] if chosen.conditions else []
+    rows += [Row("size", size(chosen.size))] if chosen.size else []
     yield Facts(tuple(rows))
+    yield Verbatim((f"  file   {chosen.file}", *([f"  from   {chosen.url}"] if verbose else [])))
 
 
 def _torch(releases: Sequence[str]) -> str:
@@ -139,11 +75,11 @@ def _torch(releases: Sequence[str]) -> str:
     )
 
 
-def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _once_a_release(candidates: Sequence[FoundFile]) -> list[FoundFile]:
     """Of each release but the chosen one the best file that was looked into, else the best: most others are for other
     systems and Pythons.
     """
-    best: dict[str, Candidate] = {}
+    best: dict[str, FoundFile] = {}
     for each in candidates:
         known = best.setdefault(each.version, each)
         if each.known_from and not known.known_from and not known.chosen:
@@ -151,18 +87,18 @@ def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [each for each in best.values() if not each.chosen]
 
 
-def _row(each: Candidate) -> tuple[str, ...]:
+def _row(each: FoundFile) -> tuple[str, ...]:
     torch = [f"torch: {_torch(each.torch)}"] if each.torch is not None else []
     return each.file, _outcome(each), "\n".join([*each.reasons, *torch])
 
 
-def _outcome(each: Candidate) -> str:
+def _outcome(each: FoundFile) -> str:
     return f"{each.outcome} {each.predicted_error.code}" if each.predicted_error else each.outcome
 
 
-def _brief(others: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
+def _brief(others: Sequence[FoundFile]) -> Iterator[tuple[str, ...]]:
     """Fifty releases on a screen: those that share outcome and reason in one line."""
-    groups: dict[tuple[str, str], list[Candidate]] = {}
+    groups: dict[tuple[str, str], list[FoundFile]] = {}
     for each in others:
         reason = "; ".join(each.reasons[:_REASONS])
         groups.setdefault((_outcome(each), reason), []).append(each)
@@ -173,7 +109,7 @@ def _brief(others: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
         yield _releases(rest), "", "for other reasons: --verbose has them all"
 
 
-def _releases(alike: Sequence[Candidate]) -> str:
+def _releases(alike: Sequence[FoundFile]) -> str:
     versions = list(dict.fromkeys(each.version for each in alike))
     if len(versions) <= _LISTED:
         return ", ".join(versions)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.facts import architectures
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.gpus import driver_support
+from cuwheel.facts.gpus import driver_support, find_architecture
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
@@ -64,7 +63,7 @@ def _gpu(gpu: Gpu) -> GpuRow:
         name=gpu.name,
         capability=gpu.capability,
         arch=Arch(gpu.capability),
-        generation=architectures.find_architecture(gpu.capability).generation,
+        generation=find_architecture(gpu.capability).generation,
         product=gpu.product,
         tegra=gpu.tegra is not None,
         cuda_first=fitting[0].version if fitting else None,

@@ -1,79 +1,20 @@
-"""`cuwheel graft`: the answer and its document."""
+"""The document of `cuwheel graft`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.changes.graft.outcome import AddedCode, GraftedLibrary, WheelSize
-from cuwheel.changes.graft.proof import Proof, weakest
+from cuwheel.changes.graft.answer import Graft
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from cuwheel.changes.graft.outcome import Outcome
+    from cuwheel.changes.graft.answer import Proof
     from cuwheel.report.document import Block
 
-
-class Graft(Struct, frozen=True, kw_only=True):
-    """`added`: over all libraries. `proof`: what holds for each of them; null where nothing was added.
-
-    `outputs`: what was written, or in a dry run would be. `action`: `split` makes a wheel per architecture.
-    """
-
-    schema: Literal["cuwheel.graft/1"] = "cuwheel.graft/1"
-    action: Literal["graft", "split"] = "graft"
-    base: str
-    donors: tuple[str, ...]
-    added: tuple[AddedCode, ...]
-    proof: Proof | None
-    libraries: tuple[GraftedLibrary, ...]
-    dry_run: bool
-    written: bool
-    refused: bool
-    outputs: tuple[str, ...]
-    wheel: WheelSize | None
-    findings: tuple[Finding, ...]
-
-    @property
-    def succeeded(self) -> bool:
-        return not self.refused
-
-
-def answer_of(made: Outcome, *, dry_run: bool, split: bool) -> Graft:
-    return Graft(
-        action="split" if split else "graft",
-        base=made.base,
-        donors=made.donors,
-        added=_together([row for each in made.libraries for row in each.added]),
-        proof=weakest([each.proof for each in made.libraries if each.proof]),
-        libraries=made.libraries,
-        dry_run=dry_run,
-        written=made.written,
-        refused=made.refused,
-        outputs=made.outputs,
-        wheel=made.wheel,
-        findings=made.findings,
-    )
-
-
-def _together(rows: Sequence[AddedCode]) -> tuple[AddedCode, ...]:
-    sums: dict[tuple[str, str], list[AddedCode]] = {}
-    for each in rows:
-        sums.setdefault((each.kind, each.arch), []).append(each)
-    return tuple(
-        AddedCode(
-            kind=same[0].kind,
-            arch=same[0].arch,
-            count=sum(each.count for each in same),
-            bytes=sum(each.bytes for each in same),
-        )
-        for same in sums.values()
-    )
+__all__ = ["Graft", "document"]
 
 
 def document(answer: Graft, *, verbose: bool) -> Document:

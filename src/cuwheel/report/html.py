@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cuwheel.report import chart, documents
+from cuwheel.report import chart
+from cuwheel.report.answer import document_of
 from cuwheel.report.document import (
     Chart,
     Facts,
@@ -21,7 +22,7 @@ from cuwheel.report.document import (
     Timeline,
     Verbatim,
 )
-from cuwheel.support import files, html_templates, wording
+from cuwheel.support import files, wording
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
     from cuwheel.report.document import Block, Document
 
-_TEMPLATES = html_templates.environment(Path(__file__).with_name("templates"))
+_TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))
 
 
 _WORTH_LISTING = 3  # headings: fewer are seen at once
 
 
 def save(answer: Answer, path: Path) -> None:
-    files.write(path, wording.printable_text(page(documents.of(answer, verbose=True))))
+    files.write(path, wording.printable_text(page(document_of(answer, verbose=True))))
 
 
 def blocks(document: Document) -> list[Markup]:

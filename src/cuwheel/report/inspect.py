@@ -16,8 +16,6 @@ from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.device_code.libraries import Survey
 
 
@@ -46,8 +44,8 @@ class Inspect(Struct, frozen=True, kw_only=True):
         return all(finding.severity != "error" for finding in everything)
 
 
-def answer_of(found: Survey, described: Description | None, unclear: Sequence[Finding], *, entries: bool) -> Inspect:
-    """`entries`: with every container. `unclear`: what is wrong with the description."""
+def answer_of(found: Survey, *, entries: bool) -> Inspect:
+    """`entries`: with every container."""
     reaches = [(library, predict.coverage_of(library)) for library in found.libraries]
     return Inspect(
         target=found.target,
@@ -71,7 +69,7 @@ def answer_of(found: Survey, described: Description | None, unclear: Sequence[Fi
             for library, reach in reaches
             if reach
         ),
-        findings=(*found.findings, *unclear),
-        description=described,
+        findings=found.findings,
+        description=found.description,
         variant=found.variant,
     )

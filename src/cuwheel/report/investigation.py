@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.machine import profile
-from cuwheel.machine.variables import VARIABLE_NAMES
+from cuwheel.machine.system import VARIABLE_NAMES
 from cuwheel.support import files, quoting, wording
 from cuwheel.support.quoting import is_of_windows
 from cuwheel.support.wording import in_markdown
@@ -138,9 +138,9 @@ def _machine(answer: Explain) -> Iterator[str]:
     known = {each.name for each in answer.versions}
     systems = [each for each in answer.situations if each in _SYSTEMS]
     if "system" not in known:
-        yield f"- system: {', '.join(systems) or 'not known (run explain --here on that machine)'}"
+        yield f"- system: {', '.join(systems) or 'not known (run explain --on this on that machine)'}"
     if "gpu" not in known:
-        yield "- gpu: not known (explain --gpu NAME, or --here)"
+        yield "- gpu: not known (explain --on NAME, or --on this)"
     yield from (f"- {each.name}: {in_markdown(each.value)}" for each in answer.versions)
     yield f"- cuwheel: {__version__}"
 

@@ -1,39 +1,19 @@
-"""`cuwheel kernels`: the answer and its document."""
+"""`cuwheel kernels`: its document."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.device_code.kernels import CodeKernels, Presence
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.device_code.kernels import CodeKernels, Kernels, Presence
     from cuwheel.report.document import Block, Cell
 
 _SHOWN = 12
-
-
-class Kernels(Struct, frozen=True, kw_only=True):
-    schema: Literal["cuwheel.kernels/1"] = "cuwheel.kernels/1"
-    target: str
-    pattern: str | None
-    code: tuple[CodeKernels, ...]
-    presence: tuple[Presence, ...]
-    absent_from: tuple[str, ...]
-    unread: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def succeeded(self) -> bool:
-        """False where what was asked for is nowhere, or something could not be read."""
-        unreadable = any(finding.severity == "error" for finding in self.findings)
-        return not unreadable and bool(self.presence or not self.pattern)
 
 
 def document(answer: Kernels, *, verbose: bool) -> Document:

@@ -3,151 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
-
-from cuwheel.building.recording import matrix, replays
-from cuwheel.building.recording.matrix import Run
-from cuwheel.diagnosis.diagnosis import Cause
-from cuwheel.errors import CuwheelError, UnreadableError, UsageError
+from cuwheel.building.recording.matrix import STATE_FILE, Cell, Matrix
 from cuwheel.machine import profile
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.support import codec, files, quoting, wording
+from cuwheel.support import files, quoting, wording
 from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from cuwheel.building.recording.matrix import Plan
     from cuwheel.report.document import Block
 
-_STATE, _TABLE = "matrix.json", "matrix.md"
 _MINUTE = 60.0
 
 
-class Cell(Struct, frozen=True, kw_only=True):
-    """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again.
-
-    `compare`: the command that finds what makes it fail, against the nearest configuration that works, or else this
-    environment; `difference`: what that found, in a sentence.
-    """
-
-    choices: dict[str, str]
-    command: tuple[str, ...]
-    run: Run | None = None
-    causes: tuple[Cause, ...] = ()
-    error: str = ""
-    again: str = ""
-    compare: str = ""
-    difference: str = ""
-
-
-class Matrix(Struct, frozen=True, kw_only=True):
-    """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
-
-    schema: Literal["cuwheel.matrix/1"] = "cuwheel.matrix/1"
-    file: str
-    folder: str
-    axes: tuple[str, ...]
-    cells: tuple[Cell, ...]
-
-    @property
-    def succeeded(self) -> bool:
-        return all(cell.run is None or cell.run.result == "succeeded" for cell in self.cells)
-
-
-def to_do(plan: Plan, file: str, folder: Path) -> Matrix:
-    """Before anything was run."""
-    cells = (Cell(choices=each.choices, command=each.command) for each in plan.configurations)
-    return Matrix(file=file, folder=str(folder), axes=plan.axes, cells=tuple(cells))
-
-
-def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], error: str) -> Matrix:
-    """`index`: of the cell. `causes`, `error`: why it failed, if it did."""
-    again = quoting.here(["cuwheel", "replay", _near(run.record)]) if run.failed_calls else ""
-    cells = list(answer.cells)
-    cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
-    # One that comes later may be nearer to one that failed before.
-    return replace(answer, cells=tuple(replace(each, compare=_compare(each, cells)) for each in cells))
-
-
-def _compare(cell: Cell, cells: Sequence[Cell]) -> str:
-    if not cell.run or not cell.run.failed_calls:
-        return ""
-    good = _nearest(cell, cells)
-    words = ["cuwheel", "replay", _near(cell.run.record), "--diff"]
-    return quoting.here([*words, _near(good.record)] if good else words)
-
-
-def _nearest(cell: Cell, cells: Sequence[Cell]) -> Run | None:
-    """The run that worked and differs in the fewest choices; None where nothing worked."""
-    worked = [(each, each.run) for each in cells if each.run and each.run.result == "succeeded" and each.run.calls]
-    found = min(worked, key=lambda pair: len(pair[0].choices.items() ^ cell.choices.items()), default=None)
-    return found[1] if found else None
-
-
-def with_comparisons(answer: Matrix) -> Matrix:
-    """What makes each failed, tried out. One that cannot be compared does not stop the others."""
-    return replace(answer, cells=tuple(_with_comparison(each, answer.cells) for each in answer.cells))
-
-
-def _with_comparison(cell: Cell, cells: Sequence[Cell]) -> Cell:
-    if not cell.run or not cell.compare:
-        return cell
-    good = _nearest(cell, cells)
-    try:
-        made = replays.compare_environments(cell.run.record, good.record if good else None)
-    except CuwheelError as error:
-        return replace(cell, difference=f"cannot be compared: {error.message}")
-    if made.blame and made.blame.verdict in ("found", "unfinished"):
-        return replace(cell, difference=made.blame.answer)
-    sentence = made.blame.answer if made.blame else "Program, folder, arguments and environment are the same."
-    return replace(cell, difference=" ".join((sentence, *(f"{note}." for note in made.chosen.notes))))
-
-
-def _near(path: str) -> str:
-    """From where we are, if that is below."""
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
-
-
-def begun(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
-    """With what an earlier run has finished already. Makes the folder."""
-    earlier = _earlier(Path(answer.folder), resume=resume)
-    cells = zip(plan.configurations, answer.cells, strict=True)
-    return replace(answer, cells=tuple(earlier.get(matrix.fingerprint(plan, each), cell) for each, cell in cells))
-
-
-def finished(answer: Matrix) -> frozenset[str]:
-    """Fingerprints of what need not be run."""
-    return frozenset(each.run.fingerprint for each in answer.cells if each.run)
-
-
-def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
-    """By fingerprint; none in a new folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not any(folder.iterdir()):
-            return {}
-        if not resume:
-            raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
-        state = folder / _STATE
-        before = codec.decode(state.read_bytes(), Matrix) if state.is_file() else None
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder) from error
-    except msgspec.DecodeError:
-        before = None  # cut short, or of another kind: everything is run again
-    cells = before.cells if before else ()
-    return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}
-
-
 def save(answer: Matrix) -> None:
-    for name, text in ((_STATE, to_json(answer)), (_TABLE, wording.printable_text(markdown(answer)))):
+    for name, text in ((STATE_FILE, to_json(answer)), ("matrix.md", wording.printable_text(markdown(answer)))):
         files.write(Path(answer.folder, name), text)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.facts.spellings import table
+from cuwheel.facts import spellings
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, size
 from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Reading, Served
@@ -56,8 +56,7 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
     if job.coverage:
         yield _coverage(job.coverage, verbose=verbose)
         yield from _provisos(job.coverage)
-    spellings = job.spellings
-    spelt = [getattr(spellings, name) for name in table.NAMES]
+    spelt = [getattr(job.spellings, name) for name in spellings.NAMES]
     if job.archs or job.ptx:
         yield Paragraph("The same list in the spelling of each build system:")
         yield Facts(tuple(_flag(flag) for flag in spelt))

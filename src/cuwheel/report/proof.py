@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.proving.proof import Proof
 from cuwheel.proving.runner import loaded
 from cuwheel.report.document import (
     Column,
@@ -23,10 +22,8 @@ from cuwheel.support.wording import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.proving.proof import ProofMachine, ProofPrediction, ProofWheel
+    from cuwheel.proving.proof import Proof, ProofMachine, ProofPrediction, ProofWheel
     from cuwheel.report.document import Block
-
-__all__ = ["Proof", "document"]
 
 _LINES = 12
 _AGREEMENTS = {
@@ -88,14 +85,14 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
     if wheel.checks:
         yield _checks(wheel)
     for each in wheel.checks:
-        if each.output and (verbose or each.outcome not in ("passed", "skipped")):
+        if each.output and (verbose or not each.good):
             yield Paragraph(f"{each.name} printed:")
             yield last_lines(each.output, None if verbose else _LINES)
 
 
 def _loaded(wheel: ProofWheel) -> list[str]:
     """What its checks really loaded on the GPU, all together."""
-    return loaded.as_lines(loaded.united({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
+    return loaded.loaded_in_words(loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
 
 
 def _prediction(prediction: ProofPrediction) -> str:

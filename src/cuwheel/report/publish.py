@@ -1,79 +1,21 @@
-"""`cuwheel publish`: the answer and its document."""
+"""`cuwheel publish`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.delivery.publishing import Change, PublishedWheel
-from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.delivery.checking import Checked
-    from cuwheel.delivery.publishing import Published
-    from cuwheel.delivery.upload import Uploaded
+    from cuwheel.delivery.publishing import Publish, PublishedWheel
     from cuwheel.report.document import Block
 
 _SHOWN = 20
-
-
-class Publish(Struct, frozen=True, kw_only=True):
-    """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
-    folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
-    "check", `wheels` are those of the index, each sound or wrong.
-    """
-
-    schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
-    action: Literal["publish", "check", "upload"] = "publish"
-    place: str
-    dry_run: bool = False
-    wheels: tuple[PublishedWheel, ...]
-    channels: tuple[str, ...]
-    variants: tuple[PublishedVariant, ...] = ()
-    removed: tuple[str, ...] = ()
-    yanked: tuple[str, ...] = ()
-    unyanked: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return not any(each.severity == "error" for each in self.findings)
-
-
-def answer_of(published: Published, to: Path, *, dry_run: bool) -> Publish:
-    return Publish(
-        place=str(to),
-        dry_run=dry_run,
-        wheels=published.wheels,
-        channels=published.channels,
-        variants=published.variants,
-        removed=published.removed,
-        yanked=published.yanked,
-        unyanked=published.unyanked,
-        changes=published.changes,
-        findings=published.findings,
-    )
-
-
-def checked(found: Checked) -> Publish:
-    return Publish(
-        action="check", place=found.place, wheels=found.wheels, channels=found.channels, findings=found.findings
-    )
-
-
-def uploaded(sent: Uploaded, *, dry_run: bool) -> Publish:
-    return Publish(
-        action="upload", place=sent.place, dry_run=dry_run, wheels=sent.wheels, channels=(), findings=sent.findings
-    )
 
 
 def document(answer: Publish, *, verbose: bool) -> Document:
@@ -81,7 +23,7 @@ def document(answer: Publish, *, verbose: bool) -> Document:
 
 
 def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"Index {'at' if '://' in answer.place else 'in'} {answer.place}")
+    yield Heading(f"{answer.place}: {_sum(answer)}")
     shown = [each for each in answer.wheels if verbose or answer.action != "check" or each.outcome == "wrong"]
     if shown:
         yield _wheels(shown if verbose else shown[:_SHOWN])
@@ -95,22 +37,28 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
     if answer.findings:
         yield Heading("Findings")
         yield Findings(answer.findings)
-    if verbose or answer.dry_run:
-        yield from _changes(answer)
-    yield Paragraph(_sum(answer))
-
-
-def _wheels(shown: Sequence[PublishedWheel]) -> Table:
-    columns = (Column("wheel"), Column("outcome", wrap=False), Column("size", numeric=True), Column("channels"))
-    rows = ((each.file, each.outcome, Amount(size(each.size), each.size), " ".join(each.channels)) for each in shown)
-    return Table(columns, tuple(rows))
-
-
-def _changes(answer: Publish) -> Iterator[Block]:
-    if answer.changes:
+    if answer.changes and (verbose or answer.dry_run):
         yield Heading("Files that would change" if answer.dry_run else "Files that changed")
         rows = ((each.path, each.action, size(each.size) if each.size is not None else "") for each in answer.changes)
         yield Table((Column("file"), Column("", wrap=False), Column("size", numeric=True)), tuple(rows))
+
+
+def _wheels(shown: Sequence[PublishedWheel]) -> Table:
+    """A name is told in the parts that people read; one that is no wheel's stands as it is."""
+    columns = (
+        Column("wheel", wrap=False),
+        Column("for", wrap=False),
+        Column("", wrap=False),
+        Column("size", numeric=True),
+        Column("channels"),
+    )
+    rows = []
+    for each in shown:
+        name = WheelName.parse(each.file)
+        what = f"{name.name} {name.version}{f' build {name.build}' if name.build else ''}" if name else each.file
+        tag = "-".join(filter(None, (name.python, name.abi, name.platform, name.variant))) if name else ""
+        rows.append((what, tag, each.outcome, Amount(size(each.size), each.size), " ".join(each.channels)))
+    return Table(columns, tuple(rows))
 
 
 def _sum(answer: Publish) -> str:

@@ -1,203 +1,35 @@
-"""`cuwheel record`: the answer and its document. It goes to stderr, beside the command's own output."""
+"""The document of `cuwheel record`. It goes to stderr, beside the command's own output."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from cuwheel.building.recording import reader, replays
-from cuwheel.building.recording.calls import (
-    REPORT_FILE,
-    CallState,
-    CallSummary,
-    FileTime,
-    Share,
-    Summary,
-    parse_call,
-    summarize,
-)
-from cuwheel.building.recording.words import readable
-from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.building.recording.calls import REPORT_FILE, status_words
+from cuwheel.building.recording.command import Recorded
+from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.report.replay import Replay
-from cuwheel.support import files, log, quoting
+from cuwheel.support import files, log
 from cuwheel.support.wording import a_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.building.recording.calls import Call
-    from cuwheel.building.recording.command import Ended
-    from cuwheel.diagnosis.diagnosis import Cause
-    from cuwheel.diagnosis.failed_run import Stop
+    from cuwheel.building.recording.calls import CallSummary, FileTime, Share, Summary
+    from cuwheel.building.recording.command import Failure, LastWords, Reason
     from cuwheel.report.document import Block
+
+__all__ = ["Recorded", "document"]
 
 _ROWS = 10
 _LINES = 25
-_LAST = 10  # lines, where none of them says why
 _MINUTE = 60.0
 _WAYS = {
     "watch": "watching every process of the command",
     "path": "stand-ins on PATH and in CUDA's variables: calls by other paths were not seen",
 }
-
-
-class Reason(Struct, frozen=True, kw_only=True):
-    """A cause that `explain` found, in few words: records of builds that succeed need not know all of explain."""
-
-    id: str
-    confidence: float
-    title: str
-    evidence: tuple[str, ...]
-    fix: tuple[str, ...]
-
-
-class Failure(Struct, frozen=True, kw_only=True):
-    """The first call that failed and mattered. `archs`: what it was to make code for; `output`: what it printed."""
-
-    number: int
-    command: str
-    cwd: str
-    state: CallState
-    status: int | None
-    signal: str | None
-    problem: str
-    files: tuple[str, ...]
-    archs: tuple[str, ...]
-    output: str
-    causes: tuple[Reason, ...]
-    replay: str
-    inside: tuple[str, ...] = ()  # programs that it ran itself and that failed, and how
-    compare: str = ""  # the command that finds what makes it fail in the build alone
-
-
-class LastWords(Struct, frozen=True, kw_only=True):
-    """What the command itself said when it gave up. `what`: in a line; empty where nothing in it says why.
-
-    `lines`: all of that, or the last of what it printed. `causes`: where no call is to blame.
-    """
-
-    what: str
-    lines: tuple[str, ...]
-    causes: tuple[Reason, ...]
-
-
-class Recorded(Struct, frozen=True, kw_only=True):
-    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it.
-
-    `failure`: the call that made it stop; None where none did. `last_words`: of a command that failed and printed any.
-    """
-
-    aside: ClassVar[bool] = True  # stdout is the command's
-
-    schema: Literal["cuwheel.record/1"] = "cuwheel.record/1"
-    folder: str
-    command: tuple[str, ...]
-    status: int
-    exit_status: int
-    masked: bool
-    damaged: int
-    summary: Summary
-    failure: Failure | None
-    last_words: LastWords | None = None
-    written: tuple[str, ...] = ()
-    way: str = ""  # how calls were seen: `preload`, `watch` or `path`
-    comparison: Replay | None = None  # of the call that failed with this environment, where --diff asked for it
-
-    @property
-    def succeeded(self) -> bool:
-        return self.exit_status == 0
-
-
-def answer_of(ended: Ended, stop: Stop | None, written: tuple[str, ...]) -> Recorded:
-    """`stop`: what made it stop, or what failed and did not. `written`: the exports."""
-    found, status = ended.record, ended.status
-    return Recorded(
-        folder=readable(str(ended.folder)),
-        command=tuple(map(readable, found.command)),
-        status=status,
-        exit_status=replays.shell_status(status),
-        masked=found.masked,
-        damaged=found.damaged,
-        summary=summarize(found),
-        failure=_failed(ended, stop.call, stop) if stop and stop.call else None,
-        last_words=_last_words(ended, stop) if stop else None,
-        written=written,
-        way=found.way,
-    )
-
-
-def _last_words(ended: Ended, stop: Stop) -> LastWords | None:
-    """Nothing where they only say that the call failed, which is shown."""
-    causes = () if stop.call else tuple(map(_reason, stop.causes))
-    if stop.words:
-        return (
-            None
-            if stop.call and stop.words.of_call
-            else LastWords(what=stop.words.what, lines=stop.words.lines, causes=causes)
-        )
-    lines = tuple(line for line in ended.tail.splitlines() if line.strip())[-_LAST:]
-    return LastWords(what="", lines=lines, causes=causes) if lines and not stop.call else None
-
-
-def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
-    parsed = parse_call(call)
-    folder = ended.record.folder
-    place = _short(folder)
-    return Failure(
-        number=call.number,
-        command=readable(quoting.shown((call.program, *(call.ran or call.words)))),
-        inside=tuple(_inside(call)),
-        cwd=readable(call.cwd),
-        state=call.state,
-        status=call.status,
-        signal=reader.signal_name(call.signal) if call.signal is not None else None,
-        problem=call.problem,
-        files=tuple(map(readable, parsed.inputs)),
-        archs=tuple(map(readable, parsed.archs)),
-        output=stop.printed,
-        causes=tuple(map(_reason, stop.causes)),
-        replay=readable(quoting.here(("cuwheel", "replay", f"{place}:{call.number}"))),
-        compare=readable(quoting.here(("cuwheel", "replay", f"{place}:{call.number}", "--diff"))),
-    )
-
-
-def _short(folder: str) -> str:
-    """As seen from here, where that is shorter; on Windows another drive is not."""
-    try:
-        return min(os.path.relpath(folder), folder, key=len)
-    except ValueError:
-        return folder
-
-
-def _inside(call: Call) -> Iterator[str]:
-    for each in call.inner:
-        if each.status:
-            yield readable(f"{each.name} ended with {replays.status_words(each.status)}")
-
-
-def _reason(cause: Cause) -> Reason:
-    evidence = tuple(each.text for each in cause.evidence)
-    return Reason(id=cause.id, confidence=cause.confidence, title=cause.title, evidence=evidence, fix=cause.fix)
-
-
-def with_comparison(answer: Recorded, folder: Path) -> Recorded:
-    """What makes the call fail that did: run again, in the build's environment and in this one."""
-    if answer.failure is None:
-        return answer
-    try:
-        return replace(
-            answer, comparison=replay.compared(replays.compare_environments(f"{folder}:{answer.failure.number}"))
-        )
-    except CuwheelError as error:
-        log.warning("call %d cannot be compared: %s", answer.failure.number, error.message)
-        return answer
 
 
 def save(answer: Recorded, folder: Path) -> Recorded:
@@ -214,7 +46,7 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     if answer.failure:
         blocks += _failure(answer, answer.failure, verbose=verbose)
     elif answer.exit_status:
-        ended = replays.status_words(answer.status) if answer.status > 0 else answer.exit_status
+        ended = status_words(answer.status) if answer.status > 0 else answer.exit_status
         culprit = "no compiler call made it stop" if answer.summary.failed else "no compiler call failed"
         blocks.append(Heading(f"The command ended with {ended}, and {culprit}"))
     if answer.last_words:
@@ -272,11 +104,7 @@ def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterato
 def _end(failure: Failure) -> str:
     if failure.state == "not-started":
         return f"could not start: {failure.problem}"
-    return (
-        f"was ended by {failure.signal}"
-        if failure.signal
-        else f"failed with status {replays.status_words(failure.status)}"
-    )
+    return f"was ended by {failure.signal}" if failure.signal else f"failed with status {status_words(failure.status)}"
 
 
 def _first_error(lines: list[str]) -> int:

@@ -1,12 +1,10 @@
-"""`cuwheel repair`: the answer and its document."""
+"""The document of `cuwheel repair`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.changes.repair.decision import Fact, SearchPath
+from cuwheel.changes.repair.answer import Repair, RepairedWheel
 from cuwheel.report.document import (
     Amount,
     Column,
@@ -20,17 +18,15 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
-from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.changes.repair.decision import Decision, Repaired
+    from cuwheel.changes.repair.answer import Fact, SearchPath
     from cuwheel.report.document import Block
 
-Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]
+__all__ = ["Repair", "RepairedWheel", "document"]
 _SHOWN = 12
 _FATES = {
     "kept-out": "kept out",
@@ -40,72 +36,6 @@ _FATES = {
     "removed": "removed",
     "missing": "missing",
 }
-
-
-class RepairedWheel(Struct, frozen=True, kw_only=True):
-    """One wheel. `tags`: its platforms afterwards; `because`: what keeps them from being lower.
-
-    `bundled`: what NVIDIA's libraries that were found would have added, unpacked. `output`: null where nothing is
-    written. `grafted`: the files that are new in it.
-    """
-
-    wheel: str
-    outcome: Outcome
-    machine: str | None
-    policy: str | None
-    because: tuple[str, ...]
-    tags: tuple[str, ...]
-    output: str | None
-    bytes_before: int
-    bytes_after: int | None
-    bundled: int
-    changes: tuple[str, ...]
-    grafted: tuple[str, ...]
-    requires: tuple[str, ...]
-    libraries: tuple[Fact, ...]
-    paths: tuple[SearchPath, ...]
-    findings: tuple[Finding, ...]
-
-
-class Repair(Struct, frozen=True, kw_only=True):
-    """With `dry_run` nothing was written, and the outcomes are those that would be."""
-
-    schema: Literal["cuwheel.repair/1"] = "cuwheel.repair/1"
-    dry_run: bool
-    wheels: tuple[RepairedWheel, ...]
-
-    @property
-    def succeeded(self) -> bool:
-        return all(each.outcome != "refused" for each in self.wheels)
-
-
-def answer_of(done: Sequence[tuple[Decision, Repaired | None]], folder: Path, *, dry_run: bool) -> Repair:
-    planned = str(folder) if dry_run else None
-    return Repair(dry_run=dry_run, wheels=tuple(wheel_of(each, made, planned) for each, made in done))
-
-
-def wheel_of(decision: Decision, made: Repaired | None = None, folder: str | None = None) -> RepairedWheel:
-    """`made`: None where it was refused, or only decided; `folder`: where it would be written."""
-    outcome: Outcome = "refused" if decision.refused else "repaired" if decision.changes else "unchanged"
-    planned = f"{folder}/{decision.file_name}" if folder and not decision.refused else None
-    return RepairedWheel(
-        wheel=str(decision.wheel),
-        outcome=outcome,
-        machine=decision.machine,
-        policy=decision.policy,
-        because=decision.because,
-        tags=decision.platforms,
-        output=str(made.path) if made else planned,
-        bytes_before=decision.bytes_before,
-        bytes_after=made.bytes_after if made else None,
-        bundled=decision.bundled,
-        changes=decision.changes,
-        grafted=made.grafted if made else (),
-        requires=decision.requires,
-        libraries=decision.libraries,
-        paths=decision.paths,
-        findings=(*decision.findings, *(made.findings if made else ())),
-    )
 
 
 def document(answer: Repair, *, verbose: bool) -> Document:

@@ -1,132 +1,26 @@
-"""`cuwheel replay`: the answer and its document."""
+"""The document of `cuwheel replay`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from cuwheel.building.recording import replays, words
-from cuwheel.building.recording.calls import CallState
-from cuwheel.building.recording.culprits import Blame
-from cuwheel.building.recording.differences import Differences, VariableDifference
-from cuwheel.building.recording.rerun import Masked
+from cuwheel.building.recording.calls import status_words
+from cuwheel.building.recording.replays import Replay
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.recording.calls import Call, Record
-    from cuwheel.building.recording.replays import Chosen, Compared, Ran
+    from cuwheel.building.recording.culprits import Explanation
+    from cuwheel.building.recording.differences import Differences, VariableDifference
+    from cuwheel.building.recording.replays import CallLine
     from cuwheel.report.document import Block
 
-Action: TypeAlias = Literal["run", "print", "list", "diff"]
+__all__ = ["Replay", "document"]
+
 _SHOWN = 4  # elements of a list, without --verbose
 _NAMED = 8  # variables by their names alone
 _NARROW = 100  # of a value, without --verbose
-
-
-class CallLine(Struct, frozen=True, kw_only=True):
-    """A call in a line; `what`: the program and what it was given, shortly."""
-
-    number: int
-    what: str
-    state: CallState
-    status: int | None
-    seconds: float | None
-
-
-class Written(Struct, frozen=True, kw_only=True):
-    """`path`: as the call names it, `now`: where it went; the same but for --scratch."""
-
-    path: str
-    now: str
-
-
-class Replay(Struct, frozen=True, kw_only=True):
-    """`exit_status`: the call's own, as a shell has it; None where nothing was run.
-
-    `stdout`, `stderr`: what it printed, where that was not passed on. `lines`: to paste. `written`: what it writes.
-    `masked`: variables whose values the record does not hold. `restored`: response files taken from the record.
-    """
-
-    schema: Literal["cuwheel.replay/1"] = "cuwheel.replay/1"
-    action: Action
-    record: str
-    calls: tuple[CallLine, ...] = ()
-    call: int | None = None
-    command: tuple[str, ...] = ()
-    directory: str = ""
-    lines: tuple[str, ...] = ()
-    masked: tuple[Masked, ...] = ()
-    restored: tuple[str, ...] = ()
-    written: tuple[Written, ...] = ()
-    notes: tuple[str, ...] = ()
-    exit_status: int | None = None
-    seconds: float | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-    differences: Differences | None = None
-    blame: Blame | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """With --diff: whether something is found to make the difference, or without runs to differ."""
-        if self.action == "diff":
-            found = self.blame.verdict in ("found", "unfinished") if self.blame else None
-            return bool(self.differences and self.differences.any) if found is None else found
-        return not self.exit_status
-
-
-def listed(record: Record) -> Replay:
-    return Replay(action="list", record=record.folder, calls=tuple(map(_line, record.calls)))
-
-
-def printed(chosen: Chosen, lines: tuple[str, ...]) -> Replay:
-    return replace(_about(chosen), action="print", lines=lines)
-
-
-def ran(made: Ran) -> Replay:
-    return replace(
-        _about(made.chosen),
-        command=made.command,
-        restored=made.restored,
-        written=tuple(Written(path=path, now=now) for path, now in made.written),
-        exit_status=replays.shell_status(made.status),
-        seconds=made.seconds,
-        stdout=made.stdout,
-        stderr=made.stderr,
-    )
-
-
-def compared(made: Compared) -> Replay:
-    return replace(_about(made.chosen), action="diff", differences=made.differences, blame=made.blame)
-
-
-def _about(chosen: Chosen) -> Replay:
-    situation = chosen.prepared.situation
-    return Replay(
-        action="run",
-        record=chosen.record.folder,
-        call=chosen.call.number,
-        calls=(_line(chosen.call),),
-        command=(situation.program, *situation.words),
-        directory=situation.cwd,
-        masked=chosen.prepared.masked,
-        notes=chosen.notes,
-    )
-
-
-def _line(call: Call) -> CallLine:
-    seconds = round(call.ended - call.began, 3) if call.ended is not None else None
-    return CallLine(
-        number=call.number,
-        what=words.label(call.name, call.words),
-        state=call.state,
-        status=call.status,
-        seconds=seconds,
-    )
 
 
 def document(answer: Replay, *, verbose: bool) -> Document:
@@ -152,7 +46,7 @@ def _list(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
 
 
 def _row(line: CallLine) -> tuple[str, str, str, str]:
-    ended = f"status {replays.status_words(line.status)}" if line.state == "failed" else line.state
+    ended = f"status {status_words(line.status)}" if line.state == "failed" else line.state
     return f":{line.number}", ended, f"{line.seconds:.1f}" if line.seconds is not None else "", line.what
 
 
@@ -178,13 +72,13 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
     yield from (Paragraph(f"  {note}") for note in answer.notes)
 
 
-def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
+def _blamed(blame: Explanation, found: Differences | None) -> Iterator[Row]:
     for each in blame.culprits:
         if each.origin:
             yield Row(each.name, f"is set by {each.origin}")
     names = (found.left, found.right) if found else ("left", "right")
     for name, outcome in zip(names, (blame.left, blame.right), strict=True):
-        status = "out of time" if outcome.status is None else f"status {replays.status_words(outcome.status)}"
+        status = "out of time" if outcome.status is None else f"status {status_words(outcome.status)}"
         yield Row(name, "works" if outcome.works else f"fails: {outcome.error or status}")
     yield Row("runs", str(blame.runs))
 

@@ -1,52 +1,17 @@
-"""`cuwheel trials install-service` and `remove-service`: the answer and its document."""
+"""`cuwheel trials install-service` and `remove-service`: the document of their answer."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.proving.measuring.service import Kind, Service
 from cuwheel.report.document import Document, Heading, Paragraph, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.proving.measuring.service import ServiceChange
     from cuwheel.report.document import Block
-
-
-class ServiceChange(Struct, frozen=True, kw_only=True):
-    """`path`: the unit's file; None for cron. `done`: it was written, or removed."""
-
-    schema: Literal["cuwheel.service/1"] = "cuwheel.service/1"
-    kind: Kind
-    name: str
-    path: str | None
-    text: str
-    commands: tuple[tuple[str, ...], ...]
-    removing: bool
-    done: bool
-    dry_run: bool
-    note: str = ""
-
-    @property
-    def succeeded(self) -> bool:
-        return self.done or self.dry_run
-
-
-def answer_of(service: Service, *, removing: bool, done: bool, dry_run: bool) -> ServiceChange:
-    return ServiceChange(
-        kind=service.kind,
-        name=service.name,
-        path=service.path,
-        text=service.text,
-        commands=service.commands,
-        removing=removing,
-        done=done,
-        dry_run=dry_run,
-        note=service.note,
-    )
 
 
 def document(answer: ServiceChange, *, verbose: bool) -> Document:

@@ -1,127 +1,29 @@
-"""`cuwheel slim`: the answer and its document."""
+"""The document of `cuwheel slim`."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from cuwheel.changes.slim.note import names_of
-from cuwheel.changes.slim.outcome import FileChange, Heavy, Remaining, Size
-from cuwheel.changes.slim.targets import Kind
-from cuwheel.changes.slim.use import Kept
+from cuwheel.changes.slim.answer import Slim
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
 from cuwheel.report.inspect_document import arch_order
-from cuwheel.support import quoting
-from cuwheel.support.finding import Finding
-from cuwheel.support.quoting import is_of_windows
 from cuwheel.support.wording import file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.changes.slim.outcome import Outcome
-    from cuwheel.changes.slim.targets import Slimmed
-    from cuwheel.machine.fleet import Machine
+    from cuwheel.changes.binaries.plan import FileChange
+    from cuwheel.changes.slim.answer import Size
     from cuwheel.report.document import Block
+    from cuwheel.support.finding import Finding
 
 _SHOWN = 12
 _ARCHS = 6
 _NAME_WIDTH = 34
 
-
-class Slim(Struct, frozen=True, kw_only=True):
-    """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
-
-    `total` is of the libraries with device code. `container`: the line for a Dockerfile. `workload`: what was traced,
-    where it was cut by use; `kept`: what that left of each library.
-    """
-
-    schema: Literal["cuwheel.slim/1"] = "cuwheel.slim/1"
-    target: str
-    kind: Kind
-    action: Literal["slim", "undo", "commit"] = "slim"
-    targets: tuple[str, ...]
-    dry_run: bool
-    written: bool
-    refused: bool
-    output: str | None
-    files: tuple[FileChange, ...]
-    total: Size
-    wheel: Size | None
-    remaining: tuple[Remaining, ...]
-    heavy: tuple[Heavy, ...]
-    undo: str | None
-    container: str | None
-    findings: tuple[Finding, ...]
-    workload: tuple[str, ...] | None = None
-    kept: tuple[Kept, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return not self.refused and not (
-            self.action == "undo" and any(each.severity == "error" for each in self.findings)
-        )
-
-
-def answer_of(slimmed: Slimmed, *, dry_run: bool) -> Slim:
-    made, kind, target = slimmed.outcome, slimmed.kind, slimmed.target
-    return Slim(
-        target=target,
-        kind=kind,
-        targets=names_of(slimmed.machines),
-        dry_run=dry_run,
-        written=made.written,
-        refused=made.refused,
-        output=made.output,
-        files=made.files,
-        total=made.total,
-        wheel=made.wheel,
-        remaining=made.remaining,
-        heavy=made.heavy,
-        undo=made.undo,
-        container=None if slimmed.workload else _container_line(kind, slimmed.machines, target, made),
-        workload=slimmed.workload,
-        kept=made.kept,
-        findings=made.findings,
-    )
-
-
-def settled(made: Outcome, root: Path, action: Literal["undo", "commit"]) -> Slim:
-    """What undoing, or giving up the originals, came to."""
-    return Slim(
-        target=str(root),
-        kind="environment",
-        action=action,
-        targets=(),
-        dry_run=False,
-        written=made.written,
-        refused=False,
-        output=made.output,
-        files=made.files,
-        total=made.total,
-        wheel=None,
-        remaining=(),
-        heavy=(),
-        undo=None,
-        container=None,
-        findings=made.findings,
-    )
-
-
-def _container_line(kind: Kind, machines: Sequence[Machine] | None, target: str, made: Outcome) -> str | None:
-    """What a Dockerfile has to say. A build machine has no GPU: so capabilities, never `this`."""
-    if not any(each.fate != "unchanged" for each in made.files):
-        return None
-    if kind == "wheel" and made.output:
-        folder = PurePath(made.output).parent.name or "."
-        return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
-    if kind != "environment" or is_of_windows(target):  # images are of Linux
-        return None
-    names = ",".join(dict.fromkeys(each.capability or each.name for each in machines)) if machines else "all"
-    return f"RUN pip install … && cuwheel slim --env {quoting.posix([target])} --for {names} --commit"
+__all__ = ["Slim", "document"]
 
 
 def document(answer: Slim, *, verbose: bool) -> Document:
@@ -133,24 +35,31 @@ def document(answer: Slim, *, verbose: bool) -> Document:
     return Document(
         title,
         (
-            Heading(f"{file_name(answer.target)} for {', '.join(answer.targets) or '?'}"),
+            Heading(_heading(answer, changed)),
             Paragraph(_sums(answer, changed)),
             *_files(answer.files if verbose else changed, verbose=verbose),
-            *_lost(answer, verbose=verbose),
-            *_rest(answer, verbose=verbose),
-            *([Heading("Findings"), Findings(merged(answer.findings, verbose=verbose))] if answer.findings else ()),
-            *_next(answer),
+            *_cut_by_use(answer, verbose=verbose),
+            *_what_remains(answer, verbose=verbose),
+            *([Heading("Findings"), Findings(_merged(answer.findings, verbose=verbose))] if answer.findings else ()),
+            *_next_steps(answer),
         ),
     )
+
+
+def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
+    """Of a wheel its own size, which is what is downloaded and kept."""
+    name = " ".join(file_name(answer.target).split("-")[:2]) if answer.wheel else file_name(answer.target)
+    asked = f"{name} for {', '.join(answer.targets) or '?'}"
+    return f"{asked}: {_change(answer.wheel or answer.total)}" if changed else asked
 
 
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
         return "no library with device code, nothing to slim"
-    of = f"{len(changed)} of {len(answer.files)} libraries with device code"
-    lines = [f"{_change(answer.total)}, {of}" if changed else f"nothing to remove in {len(answer.files)} libraries"]
-    if answer.wheel and changed:
-        lines.append(f"the wheel: {_change(answer.wheel)}")
+    count = "1 library" if len(answer.files) == 1 else f"{len(answer.files)} libraries"
+    lines = [f"nothing to remove in {count}"]
+    if changed:
+        lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]
     if answer.refused:
         lines.append("refused: nothing was written (see the findings)")
     elif answer.dry_run:
@@ -161,11 +70,9 @@ def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
 
 
 def _change(total: Size) -> str:
-    return f"{size(total.bytes_before)} → {size(total.bytes_after)}{_percent(total.bytes_before, total.bytes_after)}"
-
-
-def _percent(before: int, after: int) -> str:
-    return f" ({100 * (after - before) / before:+.0f} %)" if before else ""
+    before, after = total.bytes_before, total.bytes_after
+    percent = f" ({100 * (after - before) / before:+.0f} %)" if before else ""
+    return f"{size(before)} → {size(after)}{percent}"
 
 
 def _files(files: Iterable[FileChange], *, verbose: bool) -> Iterator[Block]:
@@ -194,11 +101,11 @@ def _row(each: FileChange, *, verbose: bool) -> tuple[str | Amount, ...]:
         Amount(size(each.bytes_before), each.bytes_before),
         Amount(size(each.bytes_after) if each.fate != "removed" else "", each.bytes_after),
         Amount(f"{100 * saved:+.0f} %", saved),
-        _left_out(each, verbose=verbose),
+        _removed_in_words(each, verbose=verbose),
     )
 
 
-def _left_out(each: FileChange, *, verbose: bool) -> str:
+def _removed_in_words(each: FileChange, *, verbose: bool) -> str:
     if each.fate == "removed":
         return "all of it"
     archs = sorted({row.arch for row in each.dropped}, key=arch_order)
@@ -213,7 +120,7 @@ def _left_out(each: FileChange, *, verbose: bool) -> str:
     return "; ".join(parts)
 
 
-def _lost(answer: Slim, *, verbose: bool) -> Iterator[Block]:
+def _cut_by_use(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     """What will no longer work."""
     if answer.workload is None:
         return
@@ -237,7 +144,7 @@ def _lost(answer: Slim, *, verbose: bool) -> Iterator[Block]:
         yield Table(columns, tuple(rows))
 
 
-def _rest(answer: Slim, *, verbose: bool) -> Iterator[Block]:
+def _what_remains(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     if answer.remaining:
         rows = [Row("what remains", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
         if answer.heavy:
@@ -247,23 +154,21 @@ def _rest(answer: Slim, *, verbose: bool) -> Iterator[Block]:
         yield Facts(tuple(rows))
 
 
-def merged(findings: Sequence[Finding], *, verbose: bool) -> tuple[Finding, ...]:
+def _merged(findings: Sequence[Finding], *, verbose: bool) -> tuple[Finding, ...]:
     """What a rule has to say of many libraries, said once."""
     if verbose:
         return tuple(findings)
     by_rule: dict[str, list[Finding]] = {}
     for each in findings:
         by_rule.setdefault(each.rule, []).append(each)
-    return tuple(found[0] if len(found) == 1 else _together(found) for found in by_rule.values())
+    merged = []
+    for first, *others in by_rule.values():
+        messages = first_few([each.message for each in others], 2, more="more like it (--verbose)")
+        merged.append(replace(first, evidence=messages) if others else first)
+    return tuple(merged)
 
 
-def _together(found: list[Finding]) -> Finding:
-    first = found[0]
-    others = first_few([each.message for each in found[1:]], 2, more="more like it (--verbose)")
-    return Finding(rule=first.rule, severity=first.severity, message=first.message, evidence=others, fix=first.fix)
-
-
-def _next(answer: Slim) -> Iterator[Block]:
+def _next_steps(answer: Slim) -> Iterator[Block]:
     rows = []
     if answer.undo:
         rows.append(Row("undo", answer.undo))

@@ -6,7 +6,8 @@ from collections import Counter
 from functools import singledispatch
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 12
 _MANY_COLUMNS = 8
 _FIGURE_WIDTH = 7  # "26.5 MB"
+_LEAST_WIDTH = 10  # of a column that folds, where its words are longer
 _MOST_OF_A_RULE = 20  # a wheel may have thousands of broken libraries
 _LONGEST_TEXT = 4000  # and a name of a megabyte in it
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -87,19 +89,53 @@ def _facts(block: Facts) -> RenderableType:
 
 @render.register
 def _table(block: Table) -> RenderableType:
-    gap = 1 if len(block.columns) > _MANY_COLUMNS else 2
-    table = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    for index, column in enumerate(block.columns):
-        barred = any(_has_bar(row[index]) for row in block.rows)
-        table.add_column(
-            column.title.rjust(_FIGURE_WIDTH) if barred else column.title,
-            justify="right" if column.numeric and not barred else "left",
-            no_wrap=column.numeric or not column.wrap,
-            overflow="fold",
-        )
-    for row in block.rows:
-        table.add_row(*(_cell(cell) for cell in row))
-    return Padding(table, (0, 0, 0, 2))
+    return Padding(_FittedTable(block), (0, 0, 0, 2))
+
+
+class _FittedTable:
+    """Columns that stay on one line do so where there is room; elsewhere they fold, and nothing is cut off."""
+
+    def __init__(self, block: Table) -> None:
+        self._block = block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns, rows = self._block.columns, [[_cell(cell) for cell in row] for row in self._block.rows]
+        gap = 1 if len(columns) > _MANY_COLUMNS else 2
+        table = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+        whole, least, by_title, barred = [], [], [], []
+        for index, column in enumerate(columns):
+            barred.append(any(_has_bar(row[index]) for row in self._block.rows))
+            title = column.title.rjust(_FIGURE_WIDTH) if barred[index] else column.title
+            measured = [
+                Measurement.get(console, options, each) for each in (Text(title), *(row[index] for row in rows))
+            ]
+            by_title.append(all(each.maximum < measured[0].maximum for each in measured[1:]))
+            whole.append(max(each.maximum for each in measured))
+            longest_word = max(each.minimum for each in measured)
+            least.append(longest_word if column.numeric else min(longest_word, _LEAST_WIDTH))
+            table.add_column(
+                title,
+                justify="right" if column.numeric and not barred[index] else "left",
+                no_wrap=column.numeric or not column.wrap,
+                overflow="fold",
+            )
+        room = options.max_width - gap * (len(columns) - 1)
+        # The widest of the texts first; then titles of two words over short figures; figures and their units last.
+        # A bar may be cut.
+        stiff = [index for index, column in enumerate(table.columns) if column.no_wrap and not barred[index]]
+        stiff.sort(key=lambda index: (columns[index].numeric, not by_title[index], -whole[index]), reverse=True)
+        needed = [w if column.no_wrap else n for w, n, column in zip(whole, least, table.columns, strict=True)]
+        while stiff and sum(needed) > room:
+            index = stiff.pop()
+            if columns[index].numeric:  # between words alone: half a number is another number
+                needed[index] = max(least[index], whole[index] - (sum(needed) - room))
+                table.columns[index].width = needed[index]
+            else:
+                needed[index] = least[index]
+            table.columns[index].no_wrap = False
+        for row in rows:
+            table.add_row(*row)
+        yield table
 
 
 def _has_bar(cell: Cell) -> bool:
@@ -137,6 +173,14 @@ def _chart(block: Chart) -> RenderableType:  # noqa: ARG001 - the same
 
 @render.register
 def _matrix(block: Matrix) -> RenderableType:
+    if block.brief:
+        lines = RichTable.grid(padding=(0, 2, 0, 0))
+        for overflow in (False, False, True, True):
+            lines.add_column(overflow="fold", no_wrap=not overflow)
+        for line in block.brief:
+            mark = Text(f"  {wording.printable_line(line.mark.text)}", style=_LOOK_STYLE[line.mark.look])
+            lines.add_row(mark, *(Text(wording.printable_text(each)) for each in (line.name, line.value, line.why)))
+        return lines
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
@@ -154,7 +198,7 @@ def _matrix(block: Matrix) -> RenderableType:
                 for mark in marks
             ),
         )
-    return Padding(table, (0, 0, 0, 2))
+    return Group(Padding(table, (0, 0, 0, 2)), _facts(Facts(block.meanings)))
 
 
 @render.register
@@ -176,7 +220,9 @@ def _finding(item: Finding) -> RenderableType:
         "  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {wording.printable_line(item.rule)}"
     )
     lines = [Text(wording.printable_text(_shortened(item.message)))]
-    lines += [Text(f"because {wording.printable_text(_shortened(each))}", style="dim") for each in item.evidence]
+    for each in item.evidence:
+        because = "" if each.startswith("and ") else "because "  # `and 2 more`
+        lines.append(Text(because + wording.printable_text(_shortened(each)), style="dim"))
     if item.fix:
         lines.append(Text.assemble(("fix: ", "bold green"), wording.printable_text(item.fix)))
     return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))

@@ -13,8 +13,8 @@ from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
 from cuwheel.toolchains import lock, toolchain
+from cuwheel.toolchains.provide import Verification
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
-from cuwheel.toolchains.verify import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

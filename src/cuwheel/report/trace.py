@@ -1,12 +1,10 @@
-"""`cuwheel trace`: the answer and its document. It goes to stderr, beside the command's own output."""
+"""`cuwheel trace`: the document of its answer. It goes to stderr, beside the command's own output."""
 
 from __future__ import annotations
 
 import json
 from itertools import chain, groupby, islice, repeat
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from cuwheel.report.document import (
     Amount,
@@ -22,14 +20,13 @@ from cuwheel.report.document import (
     hidden,
     ticks,
 )
-from cuwheel.support import masking
 from cuwheel.support.wording import duration, file_name, size
-from cuwheel.tracing.traced import Failure, KernelTime, LibraryUse, Load, Process, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.report.document import Block, Cell
+    from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Traced
 
 _FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS, _ROWS, _TIMES = 5, 12, 6, 5, 3, 40, 10
 _NAME = 160
@@ -41,42 +38,6 @@ _HOW = {
     "none": "nothing that fits",
     "unknown": "not known",
 }
-
-
-class Traced(Struct, frozen=True, kw_only=True):
-    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it."""
-
-    aside: ClassVar[bool] = True  # stdout is the command's
-
-    schema: Literal["cuwheel.trace/1"] = "cuwheel.trace/1"
-    command: tuple[str, ...]
-    status: int | None
-    exit_status: int
-    processes: tuple[Process, ...]
-    libraries: tuple[LibraryUse, ...]
-    loads: tuple[Load, ...]
-    failures: tuple[Failure, ...]
-    unread: int
-    times: tuple[KernelTime, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return self.exit_status == 0
-
-
-def answer_of(command: Sequence[str], status: int | None, found: Trace) -> Traced:
-    """`status` None: of a trace that is read again."""
-    return Traced(
-        command=tuple(masking.words(command)),
-        status=status,
-        exit_status=0 if status is None else status if status >= 0 else 128 - status,
-        processes=found.processes,
-        libraries=found.libraries,
-        loads=found.loads,
-        failures=found.failures,
-        unread=found.unread,
-        times=found.times,
-    )
 
 
 def document(answer: Traced, *, verbose: bool) -> Document:
@@ -192,9 +153,7 @@ def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
         yield Heading("Device code by library")
         found = sorted(answer.libraries, key=lambda each: -each.loaded_bytes)
         yield _libraries(found if verbose else found[:_LIBRARIES])
-    if answer.times:
-        yield Heading("Time on the GPU by kernel")
-        yield _times(answer.times if verbose else answer.times[:_TIMES], verbose=verbose)
+    yield from _kernels(answer, verbose=verbose)
     if answer.loads:
         yield _timeline(answer)
 
@@ -283,18 +242,49 @@ def _libraries(found: Sequence[LibraryUse]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def _times(found: Sequence[KernelTime], *, verbose: bool) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            _short(each.demangled or each.kernel, verbose=verbose),
-            f"{each.launches:,}",
-            f"{each.seconds * 1e3:,.3f} ms",
-            f"{each.seconds * 1e6 / max(each.launches, 1):,.1f} µs",
+def _kernels(answer: Traced, *, verbose: bool) -> Iterator[Block]:
+    """Each over all processes; those that ran longest first, where CUPTI told, then those that were launched most."""
+    where: dict[tuple[str, str], int] = {}
+    for each in answer.kernels:
+        key = each.demangled or each.kernel, _where(each.library, each.package) if each.library else ""
+        where[key] = where.get(key, 0) + (each.launches or 0)
+    timed: dict[str, tuple[int, float]] = {}
+    for time in answer.times:
+        launches, seconds = timed.get(time.demangled or time.kernel, (0, 0.0))
+        timed[time.demangled or time.kernel] = launches + time.launches, seconds + time.seconds
+    named = {name for name, _ in where}
+    where |= {(name, ""): 0 for name in timed if name not in named}  # of CUDA graphs
+    if not where:
+        return
+    # CUPTI tells kernels apart by name alone: one that two libraries have is told its time once.
+    first = dict(reversed(where))
+    rows: list[tuple[float, int, tuple[Cell, ...]]] = []
+    for (name, place), counted in where.items():
+        launches, seconds = timed.get(name, (0, 0.0)) if first[name] == place else (0, 0.0)
+        count = max(counted, launches)
+        cells: tuple[Cell, ...] = (
+            _short(name, verbose=verbose),
+            place,
+            Amount(f"{count:,}", count) if count else "not told",
         )
-        for each in found
-    ]
-    columns = (Column("kernel"), *(Column(name, numeric=True) for name in ("launches", "together", "each")))
-    return Table(columns, tuple(rows))
+        if timed:
+            cells += (
+                (
+                    Amount(f"{seconds * 1e3:,.3f} ms", seconds),
+                    Amount(f"{seconds * 1e6 / max(launches, 1):,.1f} µs", seconds / max(launches, 1)),
+                )
+                if launches
+                else ("", "")
+            )
+        rows.append((seconds, count, cells))
+    rows.sort(key=lambda row: (-row[0], -row[1]))
+    shown = rows if verbose else rows[:_TIMES]
+    titles = ("launches", "together", "each") if timed else ("launches",)
+    yield Heading("Kernels")
+    columns = (Column("kernel"), Column("library"), *(Column(title, numeric=True) for title in titles))
+    yield Table(columns, tuple(cells for _, _, cells in shown))
+    if len(shown) < len(rows):
+        yield hidden(len(rows) - len(shown), "kernels")
 
 
 def _timeline(answer: Traced) -> Timeline:
@@ -304,16 +294,35 @@ def _timeline(answer: Traced) -> Timeline:
         loads.setdefault(each.process, []).append(each)
     longest = sorted(loads, key=lambda number: -sum(each.seconds for each in loads[number]))[:_ROWS]
     shown = [number for number in loads if number in longest]
+    rows: list[tuple[Bar, ...]] = []
+    labels: list[str] = []
+    for number in shown:
+        lanes = _lanes([_bar(answer, each) for each in loads[number]])
+        rows += lanes
+        labels += [_process_name(answer.processes[number]), *[""] * (len(lanes) - 1)]
     end = max((each.began + each.seconds for each in answer.processes), default=0.0) or 1.0
     return Timeline(
         caption="Loads over time, a row for each process"
         + (f"; the {len(shown)} that loaded longest, of {len(loads)}" if len(shown) < len(loads) else ""),
         seconds=end,
-        rows=tuple(tuple(_bar(answer, each) for each in loads[number]) for number in shown),
+        rows=tuple(rows),
         legend=tuple((kind, _HOW[kind]) for kind in dict.fromkeys(each.how for each in answer.loads)),
         ticks=ticks(end),
-        labels=tuple(_process_name(answer.processes[number]) for number in shown),
+        labels=tuple(labels),
     )
+
+
+def _lanes(bars: Sequence[Bar]) -> list[tuple[Bar, ...]]:
+    """What threads loaded at the same time, one below the other."""
+    lanes: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda each: each.began):
+        free = (each for each in lanes if each[-1].began + each[-1].seconds <= bar.began)
+        lane = next(free, None)
+        if lane is None:
+            lanes.append([bar])
+        else:
+            lane.append(bar)
+    return [tuple(each) for each in lanes]
 
 
 def _bar(answer: Traced, load: Load) -> Bar:

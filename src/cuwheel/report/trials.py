@@ -1,14 +1,9 @@
-"""`cuwheel trials`: the answer of `run` and `report`, and its document."""
+"""`cuwheel trials`: the document of what `run` and `report` answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.proving.measuring.analysis import Analysis, Failed, Group, Kernel
-from cuwheel.proving.measuring.axis_effects import Effect, Side
-from cuwheel.proving.measuring.journal import GpuUse, Package
 from cuwheel.report.document import (
     Chart,
     Column,
@@ -22,117 +17,18 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.support import masking, quoting
+from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from cuwheel.proving.measuring.trials_file import Plan
+    from cuwheel.proving.measuring.analysis import Group, Side, Trials
+    from cuwheel.proving.measuring.journal import GpuUse
     from cuwheel.report.document import Block
 
 _FAILURES, _OUTPUT_LINES, _KERNELS, _LABEL = 3, 6, 5, 14
 _PERCENT = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-class PlannedCondition(Struct, frozen=True, kw_only=True):
-    axes: dict[str, str]
-    command: tuple[str, ...]
-
-
-class Warmings(Struct, frozen=True, kw_only=True):
-    """Runs that warm up before a warm trial, and are counted nowhere else."""
-
-    runs: int
-    failures: int
-
-
-class Trials(Struct, frozen=True, kw_only=True):
-    """`groups`: by condition. `effects`: by axis. `unknown`: what is not known yet, in sentences.
-
-    `planned`: with --dry-run alone, what would be run. `without_result`: killed or interrupted, and run again.
-    `look`: 1 for the first plan, one more for each with which somebody went on; p values are corrected for it.
-    """
-
-    schema: Literal["cuwheel.trials/1"] = "cuwheel.trials/1"
-    file: str
-    folder: str
-    seed: int | None = None
-    repeats: int
-    only: dict[str, str] = {}
-    axes: dict[str, tuple[str, ...]]
-    look: int = 1
-    done: bool = False
-    running: bool = False
-    runs: int = 0
-    failures: int = 0
-    groups: tuple[Group, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    unknown: tuple[str, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    without_result: int = 0
-    warm_ups: Warmings | None = None
-    boots: int = 0
-    cold: dict[str, int] = {}
-    traced: bool = False
-    driver: str | None = None
-    gpus: tuple[str, ...] = ()
-    gpu_use: tuple[GpuUse, ...] = ()
-    packages: tuple[tuple[Package, ...], ...] = ()
-    tool: str = ""
-    planned: tuple[PlannedCondition, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        return self.failures == 0
-
-
-def of_plan(plan: Plan, folder: Path) -> Trials:
-    """What would be run."""
-    return Trials(
-        file=plan.file,
-        folder=str(folder),
-        seed=plan.seed,
-        repeats=plan.repeats,
-        axes=plan.axes,
-        planned=tuple(
-            PlannedCondition(axes=each.choices, command=tuple(masking.words(each.words))) for each in plan.conditions
-        ),
-    )
-
-
-def of_analysis(found: Analysis, folder: Path) -> Trials:
-    header = found.header
-    return Trials(
-        file=header.file,
-        folder=str(folder),
-        seed=header.seed,
-        repeats=header.repeats,
-        only=header.only,
-        axes=header.axes,
-        look=found.look,
-        done=found.done,
-        running=found.running,
-        runs=found.runs,
-        failures=found.failures,
-        groups=found.groups,
-        effects=found.effects,
-        unknown=found.unknown,
-        kernels=found.kernels,
-        failed=found.failed,
-        without_result=found.without_result,
-        warm_ups=Warmings(runs=found.uncounted.runs, failures=found.uncounted.failures),
-        boots=found.boots,
-        cold=found.cold,
-        traced=header.traced,
-        driver=header.driver,
-        gpus=header.gpus,
-        gpu_use=found.gpus,
-        packages=found.packages,
-        tool=header.tool,
-    )
 
 
 def document(answer: Trials, *, verbose: bool) -> Document:
@@ -151,8 +47,17 @@ def _planned(answer: Trials) -> Iterator[Block]:
 
 def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
     yield Heading(_headline(answer))
-    yield _groups(answer)
-    yield from _charts(answer)
+    columns = [Column(axis) for axis in answer.axes]
+    columns += [Column("failed", wrap=False), Column("rate", numeric=True), Column("95 %", wrap=False), Column("how")]
+    if any(each.seconds for each in answer.groups):
+        columns.append(Column("mean", numeric=True))
+    yield Table(tuple(columns), tuple(_row(answer, each, timed=columns[-1].title == "mean") for each in answer.groups))
+    # The rates with their intervals: of every condition, and of every value of every axis.
+    conditions = [(" ".join(each.axes.values()) or "all", each) for each in answer.groups]
+    values = [(f"{effect.axis} {side.value}", side) for effect in answer.effects for side in effect.sides]
+    yield _chart("Failure rate by condition, with its 95 % interval", conditions)
+    if values:
+        yield _chart("Failure rate by each value of each axis", values)
     if answer.effects:
         yield Heading("Axis by axis")
         yield _effects(answer)
@@ -162,7 +67,11 @@ def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
             f"p is corrected for {axes}look {answer.look}: a difference is claimed by chance in at most 5 of 100 "
             "campaigns, however often somebody goes on."
         )
-    yield from _preventing(answer)
+    # Which axes alone were enough.
+    found = [each for each in answer.effects if each.prevented_by]
+    if found:
+        listed = "; ".join(f"{each.axis} = {' or '.join(each.prevented_by)}" for each in found)
+        yield Paragraph(f"Each of these alone went without a failure: {listed}.")
     if answer.unknown:
         yield Heading("Not known yet")
         yield Facts(tuple(Row("-", each) for each in answer.unknown))
@@ -187,14 +96,6 @@ def _headline(answer: Trials) -> str:
     return f"{failed}{state}"
 
 
-def _groups(answer: Trials) -> Table:
-    columns = [Column(axis) for axis in answer.axes]
-    columns += [Column("failed", wrap=False), Column("rate", numeric=True), Column("95 %", wrap=False), Column("how")]
-    if any(each.seconds for each in answer.groups):
-        columns.append(Column("mean", numeric=True))
-    return Table(tuple(columns), tuple(_row(answer, each, timed=columns[-1].title == "mean") for each in answer.groups))
-
-
 def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
     how = [f"{count} × {kind}" for kind, count in each.kinds.items()]
     how += [f"{each.ignored} ignored"] if each.ignored else []
@@ -202,23 +103,10 @@ def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
         *(each.axes.get(axis, "") for axis in answer.axes),
         f"{each.failures} of {each.runs}",
         "" if each.rate is None else f"{each.rate:.0%}",
-        _interval(each.interval),
+        f"{each.interval[0]:.0%} to {each.interval[1]:.0%}",
         ", ".join(how),
         *([duration(each.seconds) if each.seconds else ""] if timed else []),
     )
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:.0%} to {interval[1]:.0%}"
-
-
-def _charts(answer: Trials) -> Iterator[Chart]:
-    """The rates with their intervals: of every condition, and of every value of every axis."""
-    conditions = [(" ".join(each.axes.values()) or "all", each) for each in answer.groups]
-    values = [(f"{effect.axis} {side.value}", side) for effect in answer.effects for side in effect.sides]
-    yield _chart("Failure rate by condition, with its 95 % interval", conditions)
-    if values:
-        yield _chart("Failure rate by each value of each axis", values)
 
 
 def _chart(caption: str, rows: Sequence[tuple[str, Group | Side]]) -> Chart:
@@ -250,14 +138,6 @@ def _effects(answer: Trials) -> Table:
             for each in answer.effects
         ),
     )
-
-
-def _preventing(answer: Trials) -> Iterator[Block]:
-    """Which axes alone were enough."""
-    found = [each for each in answer.effects if each.prevented_by]
-    if found:
-        listed = "; ".join(f"{each.axis} = {' or '.join(each.prevented_by)}" for each in found)
-        yield Paragraph(f"Each of these alone went without a failure: {listed}.")
 
 
 def _kernels(answer: Trials) -> Iterator[Block]:

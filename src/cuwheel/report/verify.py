@@ -1,13 +1,11 @@
-"""`cuwheel verify`: the answer and its document."""
+"""`cuwheel verify`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.proving.outcomes import Verified
 from cuwheel.proving.runner import loaded
 from cuwheel.report.document import (
     Column,
@@ -28,51 +26,13 @@ from cuwheel.support.wording import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.proving.outcomes import Installation, Result
-    from cuwheel.proving.wheels import Proven
+    from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
     from cuwheel.report.document import Block
     from cuwheel.verdicts.verdict import Verdict
 
 _LINES = 12
 _EVIDENCE = 3
 _WORST = ("crashed", "timeout", "memory", "failed", "skipped", "passed")
-
-
-class Kit(Struct, frozen=True, kw_only=True):
-    """What was written to be carried elsewhere."""
-
-    path: str
-    size: int
-    sha256: str
-    checks: int
-
-
-class Verify(Struct, frozen=True, kw_only=True):
-    """Each wheel with what is wrong with the file, and what came of each environment.
-
-    `configuration`: the file that named checks, if there was one.
-    """
-
-    schema: Literal["cuwheel.verify/1"] = "cuwheel.verify/1"
-    wheels: tuple[Verified, ...]
-    configuration: str | None = None
-    dry_run: bool = False
-    kit: Kit | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """False if anything failed. Skipped checks are reported and do not fail."""
-        return all(each.succeeded for each in self.wheels)
-
-
-def answer_of(proven: Proven, *, dry_run: bool = False) -> Verify:
-    packed = proven.kit
-    kit = None
-    if packed:
-        count = sum(len(each.checks) for each in packed.wheels)
-        kit = Kit(path=packed.path, size=packed.size, sha256=packed.sha256, checks=count)
-    used = str(proven.configuration) if proven.configuration else None
-    return Verify(wheels=proven.wheels, configuration=used, dry_run=dry_run, kit=kit)
 
 
 def document(answer: Verify, *, verbose: bool) -> Document:
@@ -124,7 +84,9 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
     if tried.checks:
         yield _table(tried)
-    if lines := loaded.as_lines(loaded.united({"loaded": codec.builtins(each.loaded)} for each in tried.checks)):
+    if lines := loaded.loaded_in_words(
+        loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in tried.checks)
+    ):
         yield Facts(tuple(Row("loaded" if not number else "", line) for number, line in enumerate(lines)))
     for each in tried.checks:
         if each.output and (verbose or not each.good):

@@ -1,16 +1,21 @@
-"""What any stage reports to people: the same value for all of them."""
+"""What any stage reports to people: findings, each of a rule that has a row in `finding_rules.toml`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from cuwheel.support import codec
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the gravest first
+RULES_FILE = Path(__file__).with_name("finding_rules.toml")
+Subject = TypeVar("Subject")
+Check: TypeAlias = Callable[[Subject], Iterator["Finding"]]  # what looks for the findings of one rule
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -23,6 +28,72 @@ class Finding(Struct, frozen=True, kw_only=True):
     fix: str = ""
 
 
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of `finding_rules.toml`. `severity` is the usual one; `fix`: what helps in general."""
+
+    id: str
+    severity: Severity
+    why: str
+    source: str
+    fix: str = ""
+
+
+def finding(
+    rule: str,
+    message: str,
+    *,
+    evidence: tuple[str, ...] = (),
+    fix: str | None = None,
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding of the rule with this id; `fix` and `severity` where this one knows better than the rule's row."""
+    row = find_rule(rule)
+    return Finding(
+        rule=rule,
+        severity=severity or row.severity,
+        message=message,
+        evidence=evidence,
+        fix=row.fix if fix is None else fix,
+    )
+
+
+@cache
+def find_rule(rule: str) -> Rule:
+    """Its row alone is parsed: the file is long, an answer has few kinds of findings, and it has to come fast."""
+    _, found, rest = _rules_text().partition(f'\nid = "{rule}"\n')
+    if not found:
+        raise KeyError(rule)
+    lines = (line.partition(" = ") for line in rest.partition("\n\n")[0].splitlines())
+    return Rule(id=rule, **{key: codec.decode(value) for key, _, value in lines})  # TOML's basic strings are JSON's
+
+
+@cache
+def _rules_text() -> str:
+    return RULES_FILE.read_text(encoding="utf-8")
+
+
+def examine(checks: Iterable[Check[Subject]], subject: Subject) -> tuple[Finding, ...]:
+    """What all checks find, the gravest first, otherwise in the order of the checks."""
+    return gravest_first(each for check in checks for each in check(subject))
+
+
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Errors before warnings before notes; those of the same severity stay in their order."""
     return tuple(sorted(findings, key=lambda each: SEVERITIES.index(each.severity)))
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """A line of the log, without colours, times and CI prefixes; `line` counts from 1."""
+
+    line: int
+    text: str
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """`id`: stable, the name of its page in docs/reference/causes. `fix`: the most specific first."""
+
+    id: str
+    confidence: float
+    title: str
+    evidence: tuple[Evidence, ...]
+    fix: tuple[str, ...]

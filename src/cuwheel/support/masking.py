@@ -13,6 +13,8 @@ import functools
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .patterns import lazy_pattern
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -112,8 +114,8 @@ TOKENS = {
 _QUOTED = r"\\{0,3}\"[^\"\n]{0,2048}\"|'[^'\n]{0,2048}'"
 _VALUE = rf"(?:{_QUOTED}|[^\s\"';]{{1,2048}})"
 # A password may have an @ in it: the login goes to the last one before the path.
-_LOGIN = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)(?P<login>[^\s/\"'<>]{1,512})@")
-_SHAPES = re.compile(
+_LOGIN = lazy_pattern(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)(?P<login>[^\s/\"'<>]{1,512})@")
+_SHAPES = lazy_pattern(
     r"\b(?:"
     + "|".join(
         rf"{re.escape(head)}{'[A-Za-z0-9]' if plain else '[A-Za-z0-9_-]'}{{{least},2048}}"
@@ -122,73 +124,79 @@ _SHAPES = re.compile(
     + r"|eyJ[\w-]{10,4096}\.[\w-]{10,4096}(?:\.[\w-]{0,4096}){0,3})(?![\w-])",
     re.ASCII,
 )
-_BLOCK = re.compile(
+_HEADS = (*TOKENS, "eyJ")
+_BLOCK = lazy_pattern(
     r"(?P<head>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----END)){1,65536}(?P<end>-----END)?",
     re.ASCII,
 )
-_HOOKS = re.compile(
+_HOOK_HOSTS = ("hooks.slack.com/", "discord", "webhook.office.com/", "api.telegram.org/")
+_HOOKS = lazy_pattern(
     r"(?P<head>\b(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks"
     r"|webhook\.office\.com/webhookb2|api\.telegram\.org)/)[^\s\"'<>]{1,2048}",
     re.ASCII,
 )
 # In the query of an address; the rest of it stays readable.
-_QUERY = re.compile(r"(?P<head>[?&;](?P<name>[A-Za-z][\w.-]{1,80})=)(?P<value>[^\s&#;\"'<>]{1,4096})", re.ASCII)
+_QUERY = lazy_pattern(r"(?P<head>[?&;](?P<name>[A-Za-z][\w.-]{1,80})=)(?P<value>[^\s&#;\"'<>]{1,4096})", re.ASCII)
 _SIGNATURES = ("SIG", "SIGNATURE", "CREDENTIAL", "HMAC", "AWSACCESSKEYID", "GOOGLEACCESSID")
 # `Basic structures` are words.
-_BEARER = re.compile(
+_BEARER = lazy_pattern(
     r"(?P<head>\b(?:Bearer|Basic)\s{1,4})(?=[\w.-]{0,2048}(?:[\d=~+/]|\.\w))[\w.~+/=-]{8,4096}",
     re.IGNORECASE | re.ASCII,
 )
-_HEADER = re.compile(
+_HEADER = lazy_pattern(
     r"(?P<head>\b(?:(?:Proxy-)?Authorization|(?:Set-)?Cookie)\s{0,4}:\s{0,4}(?:(?:Bearer|Basic|Digest|Token|Negotiate)\s{1,4})?)"
     r"[^\s\"'][^\n\"']{0,4095}",
     re.IGNORECASE | re.ASCII,
 )
-_ASSIGNED = re.compile(rf"(?P<define>(?<![\w-])[-/]D|\b)(?P<name>[A-Za-z_][\w-]{{1,80}})=(?P<value>{_VALUE})", re.ASCII)
+_ASSIGNED = lazy_pattern(
+    rf"(?P<define>(?<![\w-])[-/]D|\b)(?P<name>[A-Za-z_][\w-]{{1,80}})=(?P<value>{_VALUE})", re.ASCII
+)
 # JSON's and YAML's quoted names, and headers of HTTP.
-_FIELD = re.compile(
+_FIELD = lazy_pattern(
     rf"(?P<head>(?:(?P<quote>[\"'])(?P<name>[A-Za-z_][\w-]{{1,80}})\\{{0,3}}(?P=quote)|\b(?P<header>[A-Za-z]{{1,40}}(?:-[A-Za-z]{{1,40}}){{1,4}}))"
     rf"\s{{0,4}}:\s{{0,4}})(?P<value>{_VALUE})",
     re.ASCII,
 )
 # `password: X`. A bare `token:` or `key:` is a compiler's word for other things, unless something random follows.
-_SAID = re.compile(
+_SAID = lazy_pattern(
     rf"(?P<head>(?<![\w.\"'/-])(?<!::)(?P<name>[A-Za-z_][\w-]{{1,80}})[ \t]?:\\{{0,2}}[ \t]{{1,4}})(?P<value>{_VALUE})",
     re.ASCII,
 )
 _CERTAIN = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL", "_TOKEN", *INSIDE)
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     r"(?:str|bytes|string|Optional|None|null|int|bool|[Tt]rue|[Ff]alse|Any)(?![\w+/=.@!#$%^&*-])", re.ASCII
 )
 # Words that may be random: neither part of a longer name or path, nor the digest of a hash that is named before it.
-_WORD = re.compile(
+_WORD = lazy_pattern(
     r"(?<![\w+/=.~\\$@%-])(?<!sha1[-=:])(?<!sha\d\d\d[-=:])(?<!SHA\d\d\d[-=:])(?<!md5[-=:])(?<!blake2b[-=:])"
     r"(?P<word>[A-Za-z0-9][\w+/-]{19,511})(?P<end>={0,2})(?![\w+/\\.@$-])",
     re.ASCII,
 )
-_LETTERS = re.compile("[A-Za-z0-9]+")
-_FOLDER = re.compile("[a-z]{4,}")  # then it is a path
-_TYPE_NAME = re.compile("[0-9][a-z]{4,}.*E_?$")  # of C++, mangled without what tells so
-_HEX = re.compile("[0-9a-fA-F]{32,}")
-_PIECE = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a name that is written InThisWay
+_LETTERS = lazy_pattern("[A-Za-z0-9]+")
+_FOLDER = lazy_pattern("[a-z]{4,}")  # then it is a path
+_TYPE_NAME = lazy_pattern("[0-9][a-z]{4,}.*E_?$")  # of C++, mangled without what tells so
+_HEX = lazy_pattern("[0-9a-fA-F]{32,}")
+_PIECE = lazy_pattern("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a name that is written InThisWay
 _LEAST_RANDOM = 20
 _LEAST_PIECES = 0.3  # for each letter: at random there are 0.45, in names 0.2
 _LONGEST_WORD = 6  # with its first letter: longer ones are hardly ever there by chance
 # `--password X`; of a single dash compilers have too many.
-_OPTION = re.compile(r"--(?P<name>[A-Za-z][\w-]{1,80})", re.ASCII)
-_SPACED = re.compile(
-    rf"(?<![\w-])(?P<head>{_OPTION.pattern}[ \t]{{1,4}})(?:{_QUOTED}|[^\s\"'-][^\s\"']{{0,2047}})", re.ASCII
+_OPTION_WORD = r"--(?P<name>[A-Za-z][\w-]{1,80})"
+_OPTION = lazy_pattern(_OPTION_WORD, re.ASCII)
+_SPACED = lazy_pattern(
+    rf"(?<![\w-])(?P<head>{_OPTION_WORD}[ \t]{{1,4}})(?:{_QUOTED}|[^\s\"'-][^\s\"']{{0,2047}})", re.ASCII
 )
 _EXE = r"(?:\.(?:exe|EXE))?\"?"  # as Windows names programs, and quotes those with blanks in their path
-_PROGRAM = re.compile(
+_PROGRAM = lazy_pattern(
     rf"(?<![\w.-])(?P<program>{'|'.join(each.replace(' ', f'{_EXE} ') for each in SHORT_OPTIONS)})"
     rf"(?P<end>{_EXE})(?P<rest>[ \t](?:\"[^\"\n]{{0,2048}}\"|'[^'\n]{{0,2048}}'|[^\n|;]){{1,8192}})",
     re.ASCII,
 )
+_PROGRAMS = tuple({each.partition(" ")[0] for each in SHORT_OPTIONS})
 # As a shell takes them apart; a quote that nothing closes stands alone.
-_SHELL_WORDS = re.compile(r"[ \t]+|(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])+|.", re.DOTALL)
-_CURL_FLAGS = re.compile(r"-[a-zA-Z#0-9]{1,20}[uU]")  # `-sSu`
-_VERB = re.compile(rf"{_EXE} ")
+_SHELL_WORDS = lazy_pattern(r"[ \t]+|(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])+|.", re.DOTALL)
+_CURL_FLAGS = lazy_pattern(r"-[a-zA-Z#0-9]{1,20}[uU]")  # `-sSu`
+_VERB = lazy_pattern(rf"{_EXE} ")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -222,11 +230,12 @@ def text(value: str, *, random: bool = True) -> str:
         if "PRIVATE KEY" in value
         else value
     )
-    value = _SHAPES.sub(_of_shape, value)
-    if ":" in value or " " in value:
+    value = _without_shapes(value)
+    if (":" in value or " " in value) and _has_one(value.lower(), ("bearer", "basic", "authorization", "cookie")):
         value = _BEARER.sub(rf"\g<head>{MASK}", _HEADER.sub(rf"\g<head>{MASK}", value))
     if " " in value or "\t" in value:
-        value = _PROGRAM.sub(_without_short, value)
+        value = _PROGRAM.sub(_without_short, value) if _has_one(value, _PROGRAMS) else value
+    if "--" in value:
         value = _SPACED.sub(lambda match: match["head"] + MASK if is_secret(match["name"]) else match[0], value)
     if ":" in value:
         value = _FIELD.sub(
@@ -238,7 +247,7 @@ def text(value: str, *, random: bool = True) -> str:
             value,
         )
         value = _SAID.sub(lambda match: match["head"] + _masked(match["value"]) if _tells(match) else match[0], value)
-    if "/" in value:
+    if _has_one(value, _HOOK_HOSTS):
         value = _HOOKS.sub(rf"\g<head>{MASK}", value)
     if "=" in value:
         value = _QUERY.sub(lambda match: match["head"] + MASK if _signs(match["name"]) else match[0], value)
@@ -354,8 +363,17 @@ def secrets(environ: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in environ.items()
         if len(value) >= _SHORTEST
-        and (is_secret(name) or MASK in (_SHAPES.sub(_of_shape, value), _WORD.sub(_of_chance, value)))
+        and (is_secret(name) or MASK in (_without_shapes(value), _WORD.sub(_of_chance, value)))
     }
+
+
+def _has_one(value: str, parts: Sequence[str]) -> bool:
+    """Whether a pattern that begins with one of these is worth compiling and trying: mostly it is not."""
+    return any(each in value for each in parts)
+
+
+def _without_shapes(value: str) -> str:
+    return _SHAPES.sub(_of_shape, value) if _has_one(value, _HEADS) else value
 
 
 def _of_shape(match: re.Match[str]) -> str:

@@ -13,17 +13,17 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import PurePath
-from typing import IO, TYPE_CHECKING
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from cuwheel.errors import ToolError, ToolTimeoutError
+from cuwheel.errors import MissingExtraError, ToolError, ToolTimeoutError
 from cuwheel.support import log, masking, process_groups, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+
 
 # A program's output is untrusted: what it prints beyond this is dropped, not kept in memory.
 MAX_OUTPUT = 16 * 1024 * 1024
@@ -252,7 +252,7 @@ def _in_foreground() -> bool:
 
 
 @contextlib.contextmanager
-def beside(
+def background_process(
     command: Sequence[str | Path], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Iterator[int]:
     """A program that runs while the block does (a server), and is ended with it; its process id."""
@@ -407,3 +407,129 @@ class _Tail:
         self._kept.write(line.encode("utf-8", "surrogateescape") + end)
         if self._on_line:
             self._on_line(line.encode("utf-8", "surrogateescape").decode(errors="replace"))
+
+
+# What only some verbs need is not installed with cuwheel itself but with an extra; one error says with which.
+
+
+def find_program(name: str, path: str | None = None) -> str | None:
+    """That of cuwheel's own environment, else the one on PATH (or on `path`)."""
+    folder = Path(sys.executable).parent
+    places = (folder, folder / "Scripts") if os.name == "nt" else (folder,)  # an installed Python has them below it
+    beside = shutil.which(name, path=os.pathsep.join(map(str, places)))
+    return beside or shutil.which(name, path=path)
+
+
+def needed_program(name: str, purpose: str, extra: str = "build") -> str:
+    """The program, or an error that names the extra. `purpose`: what needs it, such as `building a wheel`."""
+    found = find_program(name)
+    if found is None:
+        raise MissingExtraError([name], purpose, extra)
+    return found
+
+
+def require_extra(
+    purpose: str, *, modules: Sequence[str] = (), programs: Sequence[str] = (), extra: str = "build"
+) -> None:
+    """Raises an error that names all that is missing."""
+    missing = [name for name in modules if not _is_there(name)]
+    missing += [name for name in programs if find_program(name) is None]
+    if missing:
+        raise MissingExtraError(missing, purpose, extra)
+
+
+def _is_there(module: str) -> bool:
+    """A folder of that name, such as `build` where somebody works, is none: it has no file of its own to import."""
+    import importlib.util  # noqa: PLC0415 - few look for extras
+
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # of `ruamel.yaml` it is `ruamel` that is imported to look into it
+        return False
+    return spec is not None and spec.origin is not None
+
+
+# Work that Python cannot do beside itself, divided among copies of this process.
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+_MOST_COPIES = 8  # beyond that they wait for the disk
+_NUMBER = 4
+_MANY = 1 << 12  # numbers of items, as many as surely fit a pipe
+
+
+def map_in_copies(work: Callable[[Item], Result], items: Sequence[Item], prepare: Callable[[], None]) -> list[Result]:
+    """`work` of every item, in their order. Give the longest first.
+
+    Results are small: they travel between processes. One after the other where there is one processor, and where
+    other threads live, which a copy would not have. `prepare` is called in each copy first. What a copy could not
+    do, because it was killed or failed, is done again here, where its error is met.
+    """
+    workers = min(len(items), _processors(), _MOST_COPIES)
+    alone = workers <= 1 or sys.platform != "linux" or threading.active_count() > 1 or len(items) > _MANY
+    done = {} if alone else _divided(work, items, workers, prepare)
+    return [done[number] if number in done else work(item) for number, item in enumerate(items)]
+
+
+def _divided(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int, prepare: Callable[[], None]
+) -> dict[int, Result]:
+    """Plain forks and pipes: the pools of Python's library wait for ever for some copies that die."""
+    waiting, numbers = os.pipe()
+    for number in range(len(items)):
+        os.write(numbers, number.to_bytes(_NUMBER, "little"))
+    os.close(numbers)
+    copies = []
+    for _ in range(workers):
+        results, sink = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(results)
+            _work(work, items, prepare, waiting, sink)
+        os.close(sink)
+        copies.append((child, results))
+    os.close(waiting)
+    return _collected(copies)
+
+
+def _work(
+    work: Callable[[Item], Result], items: Sequence[Item], prepare: Callable[[], None], waiting: int, sink: int
+) -> None:
+    """In a copy: the next item that nobody has taken, until there are none. It never returns."""
+    import pickle  # noqa: PLC0415 - few work in copies
+
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the first process, for all of them
+        prepare()
+        with os.fdopen(sink, "wb") as results:
+            while taken := os.read(waiting, _NUMBER):
+                number = int.from_bytes(taken, "little")
+                pickle.dump((number, work(items[number])), results)
+                results.flush()
+    finally:
+        os._exit(0)
+
+
+def _collected(copies: Sequence[tuple[int, int]]) -> dict[int, Result]:
+    import pickle  # noqa: PLC0415 - few work in copies
+
+    found: dict[int, Result] = {}
+    try:
+        for _, results in copies:
+            with os.fdopen(results, "rb") as stream, contextlib.suppress(EOFError, pickle.UnpicklingError):
+                while True:
+                    number, result = pickle.load(stream)  # noqa: S301 - from a copy of ourselves
+                    found[number] = result
+    except BaseException:
+        for child, _ in copies:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        for child, _ in copies:
+            os.waitpid(child, 0)
+    return found
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
 from cuwheel.support import process_groups
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 # Paths that a record or a log names: of the machine where it was made, which may be Windows while this is Linux.
 
-_OF_WINDOWS = re.compile(r"[A-Za-z]:(?:[\\/]|$)|\\\\[^\\]|//[?.]/|~\\")
+_OF_WINDOWS = lazy_pattern(r"[A-Za-z]:(?:[\\/]|$)|\\\\[^\\]|//[?.]/|~\\")
 
 
 def is_of_windows(path: str) -> bool:
@@ -46,21 +47,21 @@ Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
 CMD_LONGEST = 8191  # characters of a line, Microsoft: "Command prompt line string limitation"
 
 # What a terminal, or a report, would not show or would obey; and bytes that were no text.
-_UNPRINTABLE = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\udc80-\udcff]+")
-_NEEDS_QUOTES = re.compile(r'[ \t\n\v"]')
+_UNPRINTABLE = lazy_pattern(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\udc80-\udcff]+")
+_NEEDS_QUOTES = lazy_pattern(r'[ \t\n\v"]')
 _CMD_META = frozenset('()!^"<>&|')
-_POWERSHELL_BARE = re.compile(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)
-_POWERSHELL_QUOTE = re.compile("['\u2018\u2019\u201a\u201b]")  # it takes typographic ones for single quotes too
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_POSIX_SPECIAL = re.compile(r'[\\"$`]')
-_HOME = re.compile(r"(?<![^\s:])~(?=[/\\])")  # as a machine profile has it
+_POWERSHELL_BARE = lazy_pattern(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)
+_POWERSHELL_QUOTE = lazy_pattern("['\u2018\u2019\u201a\u201b]")  # it takes typographic ones for single quotes too
+_PLAIN_NAME = lazy_pattern(r"[A-Za-z_]\w*", re.ASCII)
+_POSIX_SPECIAL = lazy_pattern(r'[\\"$`]')
+_HOME = lazy_pattern(r"(?<![^\s:])~(?=[/\\])")  # as a machine profile has it
 # Programs of Windows that people type into.
 _SHELLS: dict[str, Shell] = {
     "cmd.exe": "cmd",
     **dict.fromkeys(("powershell.exe", "pwsh.exe", "powershell_ise.exe"), "powershell"),
     **dict.fromkeys(("bash.exe", "sh.exe", "zsh.exe"), "posix"),
 }
-_MODULES = re.compile(r"[\\/](?:Windows)?PowerShell[\\/]Modules[\\/]?", re.IGNORECASE)
+_MODULES = lazy_pattern(r"[\\/](?:Windows)?PowerShell[\\/]Modules[\\/]?", re.IGNORECASE)
 _OWN_NAME = "cuwheel"
 
 

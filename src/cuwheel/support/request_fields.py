@@ -12,16 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-# What the requests of all verbs have in common: lists become tuples, and what cannot be is refused at once.
+def normalise(request: Any) -> None:  # noqa: ANN401 - a request: any dataclass
+    """Its fields by their kind, as they are annotated: lists become tuples, one file or several a tuple of them.
 
-
-def freeze(request: object, *names: str) -> None:
-    """Fields that callers give as lists, as tuples. A lone text would be taken apart into its letters."""
-    for name in names:
+    A lone text where a list belongs would be taken apart into its letters. `env` is the folder itself.
+    """
+    for name, each in request.__dataclass_fields__.items():
         value = getattr(request, name)
-        if isinstance(value, (str, bytes)):
-            raise UsageError(f"{name} must be a list of strings, not the string {value!r}", hint=f"{name}=[{value!r}]")
-        object.__setattr__(request, name, tuple(value))
+        if name == "env":
+            object.__setattr__(request, name, environment_folder(value))
+        elif each.type == "str | Path | Sequence[str | Path]":
+            object.__setattr__(request, name, as_paths(value))
+        elif each.type.startswith("Sequence"):
+            if isinstance(value, (str, bytes)):
+                hint = f"{name}=[{value!r}]"
+                raise UsageError(f"{name} must be a list of strings, not the string {value!r}", hint=hint)
+            object.__setattr__(request, name, tuple(value))
 
 
 def must_be_positive(**given: float | None) -> None:
@@ -48,11 +54,6 @@ def environment_folder(env: str | Path | None) -> Path | None:
         return Path(env).expanduser().resolve()
     except (OSError, RuntimeError):
         return Path(env)
-
-
-def resolve_environment(request: object) -> None:
-    """The field `env` of a request."""
-    object.__setattr__(request, "env", environment_folder(getattr(request, "env")))  # noqa: B009 - any request
 
 
 # Functions that are called with a request, or with what the request is made of.
@@ -98,6 +99,7 @@ def takes_request(make: Callable[P, Request]) -> Callable[[Callable[[Request], A
 
         answer = inspect.signature(act).return_annotation
         verb.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
+        verb.request = make  # type: ignore[attr-defined] # for the page of the API
         return verb
 
     return decorate

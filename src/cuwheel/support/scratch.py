@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +29,8 @@ def folder(
     Its lock stands beside it and is taken before the folder is made: at whatever moment a run is killed, what it
     leaves has a lock that nobody holds.
     """
+    import shutil  # noqa: PLC0415 - with all the compressions that it knows 2 ms; who reads a file needs no scratch folder
+
     beside.mkdir(parents=True, exist_ok=True)
     for old in beside.glob(f"{prefix}*{_LOCK_SUFFIX}"):
         _clear(old, on_leftover)
@@ -59,6 +59,8 @@ def still_there(handle: int, path: Path) -> bool:
 
 
 def _new_lock(beside: Path, prefix: str) -> tuple[int, Path]:
+    import tempfile  # noqa: PLC0415 - it imports shutil
+
     while True:
         handle, name = tempfile.mkstemp(prefix=prefix, suffix=_LOCK_SUFFIX, dir=beside)
         path = Path(name)
@@ -69,6 +71,8 @@ def _new_lock(beside: Path, prefix: str) -> tuple[int, Path]:
 
 def _clear(lock: Path, on_leftover: Callable[[str], object] | None) -> None:
     """Unless its owner lives, or is another user."""
+    import shutil  # noqa: PLC0415 - see above
+
     with contextlib.suppress(OSError):
         handle = system_calls.open_file(lock, os.O_RDWR | system_calls.NOT_A_LINK | system_calls.AT_ONCE)
         try:

@@ -1,19 +1,18 @@
 """The verbs: one row each drives help, completion, the API, the schemas and README's list.
 
-A new verb is a row here, `cli/cmd_<verb>.py`, a function of the API and its answer in `report/`; where one of them is
-missing, tests/unit/support/test_verbs.py says so.
+A new verb is a row here, a `Command` in `cli/cmd_<verb>.py`, a function of the API and its answer in `report/`; where
+one of them is missing, tests/unit/support/test_verbs.py says so.
 """
 
-from __future__ import annotations
-
+# Without postponed annotations: NamedTuple compiles each of those, and every command reads this.
 from typing import NamedTuple
 
 
 class Verb(NamedTuple):
     """Functions are `module.function` of `cuwheel.api`, the first one named like the verb.
 
-    Answers are `module.Class` of `cuwheel.report`, each with a schema named after the module. A request is
-    `room.Class`, in the room's `request.py`.
+    Answers are `module.Class` of `cuwheel.report`, or `room.module.Class` of the stage that makes it; each has a
+    schema. A request is `room.Class`, in the room's `request.py`.
     """
 
     name: str
@@ -29,42 +28,42 @@ _ROWS = (
         "doctor",
         "describe this machine, what is wrong with it and how to fix it",
         "",
-        ("machines.doctor",),
+        ("reading.doctor",),
         ("doctor.Doctor",),
     ),
     Verb(
         "inspect",
         "show a file's device code: for which GPUs, how big, what it needs",
         "TARGET",
-        ("binaries.inspect",),
+        ("reading.inspect",),
         ("inspect.Inspect",),
     ),
     Verb(
         "kernels",
         "show which kernels are in which cubin, and where one is missing",
         "TARGET [NAME]",
-        ("binaries.kernels",),
-        ("kernels.Kernels",),
+        ("reading.kernels",),
+        ("device_code.kernels.Kernels",),
     ),
     Verb(
         "compare",
         "show what an architecture, or a change, costs in bytes",
         "A B",
-        ("binaries.compare",),
-        ("compare.Compare",),
+        ("reading.compare",),
+        ("device_code.compare.Compare",),
     ),
     Verb(
         "check",
         "predict whether it runs on a machine; if not, which error and why",
         "TARGET --on …",
-        ("fleets.check",),
+        ("reading.check",),
         ("check.Check",),
     ),
     Verb(
         "plan",
         "find the smallest architecture list for a fleet, in every spelling",
         "--for …",
-        ("fleets.plan", "fleets.plan_sizes", "fleets.read_list"),
+        ("reading.plan", "reading.plan_sizes", "reading.read_list"),
         ("plan.Plan",),
     ),
     Verb(
@@ -72,12 +71,12 @@ _ROWS = (
         "install nvcc and a host compiler it accepts, without root",
         "install VERSION",
         (
-            "toolkit_store.toolchain",
-            "toolkit_store.toolchain_env",
-            "toolkit_store.toolchain_fetch",
-            "toolkit_store.toolchain_remove",
-            "toolkit_store.toolchain_verify",
-            "toolkit_store.toolchains",
+            "wheels.toolchain",
+            "wheels.toolchain_env",
+            "wheels.toolchain_fetch",
+            "wheels.toolchain_list",
+            "wheels.toolchain_remove",
+            "wheels.toolchain_verify",
         ),
         ("toolchain.Toolchain",),
         "toolchains.ToolchainRequest",
@@ -87,7 +86,7 @@ _ROWS = (
         "build wheels from source and check them against the plan",
         "SOURCE --for …",
         ("wheels.build", "wheels.build_editable"),
-        ("build.Build", "install.Install"),
+        ("building.answer.Build", "delivery.install_answer.Install"),
         "building.BuildRequest",
     ),
     Verb(
@@ -95,7 +94,7 @@ _ROWS = (
         "make a wheel portable, without NVIDIA's libraries inside",
         "WHEEL",
         ("wheels.repair",),
-        ("repair.Repair",),
+        ("changes.repair.answer.Repair",),
         "changes.repair.RepairRequest",
     ),
     Verb(
@@ -103,7 +102,7 @@ _ROWS = (
         "prove that a wheel works: install it alone, import it, test it",
         "WHEEL",
         ("wheels.verify", "wheels.verify_pack", "wheels.verify_read"),
-        ("verify.Verify", "proof.Proof"),
+        ("proving.outcomes.Verify", "proving.proof.Proof"),
         "proving.VerifyRequest",
     ),
     Verb(
@@ -111,23 +110,23 @@ _ROWS = (
         "make a package index of wheels, or check one that was made",
         "WHEELS --to FOLDER",
         ("delivery.publish", "delivery.publish_check", "delivery.publish_upload"),
-        ("publish.Publish",),
+        ("delivery.publishing.Publish",),
         "delivery.PublishRequest",
     ),
     Verb(
         "ci",
         "write the workflow that builds, proves and publishes in CI",
         "github --write",
-        ("workflows.ci", "workflows.ci_check", "workflows.ci_matrix", "workflows.ci_watch"),
-        ("ci.Ci",),
-        "delivery.workflows.CiRequest",
+        ("delivery.ci", "delivery.ci_check", "delivery.ci_matrix", "delivery.ci_watch"),
+        ("delivery.workflows.writing.Ci",),
+        "delivery.CiRequest",
     ),
     Verb(
         "slim",
         "remove the device code that your GPUs never load",
         "TARGET --for …",
         ("wheels.slim", "wheels.slim_commit", "wheels.slim_undo"),
-        ("slim.Slim",),
+        ("changes.slim.answer.Slim",),
         "changes.slim.SlimRequest",
     ),
     Verb(
@@ -135,22 +134,22 @@ _ROWS = (
         "add architectures to a finished wheel, proven to fit",
         "BASE DONOR… -o OUT",
         ("wheels.graft",),
-        ("graft.Graft",),
+        ("changes.graft.answer.Graft",),
         "changes.graft.GraftRequest",
     ),
     Verb(
         "trace",
         "see which device code a program loads, and which kernel failed",
         "-- COMMAND",
-        ("records.trace", "records.read_trace", "records.save_trace"),
-        ("trace.Traced",),
+        ("running.trace", "running.read_trace", "running.save_trace"),
+        ("tracing.traced.Traced",),
     ),
     Verb(
         "find",
         "find the wheel that runs on a machine, or why there is none",
         "NAME --on …",
         ("delivery.find",),
-        ("find.Find",),
+        ("delivery.best_candidate.Find",),
         "delivery.FindRequest",
     ),
     Verb(
@@ -158,7 +157,7 @@ _ROWS = (
         "install the wheel that runs here; put everything back if it fails",
         "NAME",
         ("delivery.install", "delivery.install_undo"),
-        ("install.Install",),
+        ("delivery.install_answer.Install",),
         "delivery.InstallRequest",
     ),
     Verb(
@@ -166,28 +165,28 @@ _ROWS = (
         "collect which release of which package has code for which GPU",
         "add NAME --to FOLDER",
         ("delivery.catalogue", "delivery.catalogue_list"),
-        ("catalogue.Catalogue",),
+        ("delivery.cataloguing.Catalogue",),
         "delivery.CatalogueRequest",
     ),
     Verb(
         "record",
         "record every compiler call of a build, and why it failed",
         "-- COMMAND",
-        ("records.record", "records.record_matrix"),
-        ("record.Recorded", "matrix.Matrix"),
+        ("running.record", "running.record_matrix"),
+        ("building.recording.command.Recorded", "building.recording.matrix.Matrix"),
     ),
     Verb(
         "replay",
         "rerun a recorded compiler call, and find why it fails only there",
         "RECORD:N",
-        ("records.replay", "records.replay_diff", "records.replay_list", "records.replay_print"),
-        ("replay.Replay",),
+        ("running.replay", "running.replay_diff", "running.replay_list", "running.replay_print"),
+        ("building.recording.replays.Replay",),
     ),
     Verb(
         "explain",
         "explain a failure from its log: cause, evidence, fix, ways out",
         "LOG",
-        ("diagnosis.explain", "diagnosis.causes"),
+        ("reading.explain", "reading.causes"),
         ("explain.Explain",),
     ),
     Verb(
@@ -195,19 +194,23 @@ _ROWS = (
         "find how often a program fails, and under which condition",
         "run TRIALS.toml",
         (
-            "measurements.trials",
-            "measurements.trials_bisect",
-            "measurements.trials_report",
-            "measurements.trials_service",
+            "running.trials",
+            "running.trials_bisect",
+            "running.trials_report",
+            "running.trials_service",
         ),
-        ("trials.Trials", "bisection.Bisection", "service.ServiceChange"),
+        (
+            "proving.measuring.analysis.Trials",
+            "proving.measuring.bisection.Bisection",
+            "proving.measuring.service.ServiceChange",
+        ),
     ),
     Verb(
         "bench",
         "measure a function or command under load, and against another",
         "FILE:NAME",
-        ("measurements.bench",),
-        ("bench.Bench",),
+        ("running.bench",),
+        ("proving.measuring.bench.Bench",),
         "proving.BenchRequest",
     ),
     Verb(
@@ -215,19 +218,19 @@ _ROWS = (
         "workers for build, check, catalogue and trials on many machines",
         "status ADDRESS",
         (
-            "clusters.cluster",
-            "clusters.cluster_init",
-            "clusters.cluster_scheduler",
-            "clusters.cluster_stop",
-            "clusters.cluster_worker",
+            "running.cluster",
+            "running.cluster_init",
+            "running.cluster_scheduler",
+            "running.cluster_stop",
+            "running.cluster_worker",
         ),
-        ("cluster.Cluster", "certificates.Certificates"),
+        ("clusters.roster.Cluster", "clusters.access.Certificates"),
     ),
     Verb(
         "cache",
         "show what is kept on this machine, and remove what is old",
         "[--prune]",
-        ("toolkit_store.cache",),
+        ("wheels.cache",),
         ("cache.Cache",),
         "toolchains.CacheRequest",
     ),
@@ -235,15 +238,100 @@ _ROWS = (
         "gpus",
         "look up GPUs and their compute capability",
         "[NAME]",
-        ("machines.gpus",),
+        ("reading.gpus",),
         ("gpus.Gpus",),
     ),
     Verb(
         "toolkits",
         "look up CUDA versions: compilers, architectures, driver",
         "[VERSION]",
-        ("machines.toolkits",),
+        ("reading.toolkits",),
         ("toolkits.Toolkits",),
     ),
 )
 VERBS = {row.name: row for row in _ROWS}
+
+# What people name beside the verbs, their requests and their answers: module → names.
+OTHER_NAMES = {
+    "cuwheel.building.recording.shims": ("RecordOptions",),
+    "cuwheel.building.request": ("BuildSettings", "Fit"),
+    "cuwheel.clusters.service": ("WorkerOptions",),
+    "cuwheel.device_code.libraries": ("Library",),
+    "cuwheel.errors": (
+        "AmbiguousNameError",
+        "ConfigurationError",
+        "CuwheelError",
+        "FactsError",
+        "MalformedError",
+        "MissingExtraError",
+        "NetworkError",
+        "NewerSchemaError",
+        "NoHostCompilerError",
+        "ToolError",
+        "ToolTimeoutError",
+        "UnavailableError",
+        "UnknownNameError",
+        "UnreadableError",
+        "UnsafeWheelError",
+        "UsageError",
+    ),
+    "cuwheel.facts.arch": ("Arch", "Capability"),
+    "cuwheel.machine.fleet": ("Machine", "Refinement"),
+    "cuwheel.machine.profile": ("MachineProfile",),
+    "cuwheel.proving.measuring.bisection": ("Odds", "Span"),
+    "cuwheel.proving.request": ("PackRequest",),
+    "cuwheel.support.finding": ("Cause", "Finding"),
+    "cuwheel.verdicts.verdict": ("Verdict",),
+}
+
+
+def public_names() -> dict[str, str]:
+    """Every name that `import cuwheel` gives → the module that has it."""
+    found = {name: module for module, names in OTHER_NAMES.items() for name in names}
+    for verb in VERBS.values():
+        found |= {each.partition(".")[2]: "cuwheel.api" for each in verb.functions}
+        for each in verb.answers:
+            place, _, name = each.rpartition(".")
+            found[name] = f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}"
+        if verb.request:
+            room, _, name = verb.request.rpartition(".")
+            found[name] = f"cuwheel.{room}.request"
+    return found
+
+
+class Family(NamedTuple):
+    """A word of the command line whose next word is a command of its own. `commands`: that word → the command."""
+
+    line: str
+    takes: str
+    commands: dict[str, str]
+
+
+FAMILIES = {
+    "lookup": Family(
+        "look up GPUs and their capability, CUDA versions and what they need",
+        "gpu [NAME]",
+        {"gpu": "gpus", "cuda": "toolkits"},
+    ),
+    "record": Family(
+        VERBS["record"].line,
+        "-- COMMAND",
+        {"run": "record", "replay": "replay", "diff": "record_diff", "matrix": "record_matrix"},
+    ),
+    "lab": Family(
+        "find how often a program fails, and measure it under load",
+        "trials run FILE",
+        {"trials": "trials", "bench": "bench"},
+    ),
+}
+# As help shows them, of the last section their names alone. A verb that is in none is an old spelling: it still works.
+SECTIONS = {
+    "something fails": ("doctor", "explain", "check", "trace"),
+    "look inside": ("inspect", "lookup"),
+    "make": ("plan", "build", "repair", "slim", "graft", "verify"),
+    "ship": ("find", "install", "publish", "ci"),
+    "more": ("toolchain", "record", "lab", "cluster", "catalogue", "cache"),
+}
+SHOWN: dict[str, Verb | Family] = {
+    name: FAMILIES.get(name) or VERBS[name] for names in SECTIONS.values() for name in names
+}

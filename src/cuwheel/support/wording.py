@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    import jinja2
 
 
 # What strangers wrote (names in wheels and records, what servers and programs say) as text that steers no terminal.
 #
 # Everything that is shown to people goes through here where it is shown: messages, errors, progress, reports.
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
+_MARKUP = lazy_pattern(r"([\\`*_{}\[\]<>#|])")
 _MARK = "\N{REPLACEMENT CHARACTER}"
 # Of what a terminal acts on, line ends and tabs are left. Marks of direction would show a line as another one, tags and
 # other letters without a width hide in it, and half a pair of surrogates cannot be written at all.
-_UNPRINTABLE = re.compile(
+_UNPRINTABLE = lazy_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -50,8 +55,8 @@ Thing = TypeVar("Thing")
 _MINUTE = 60
 _TEN = 10.0
 _STEPS = ("B", "kB", "MB", "GB", "TB")
-_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
-_WRITTEN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+_COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
+_WRITTEN = lazy_pattern(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def uncoloured(text: str) -> str:
@@ -130,33 +135,16 @@ def a_few(names: Sequence[str], most: int = 5) -> str:
 
 # Which name somebody meant who mistyped it.
 
-_SWAPPED = 0.5  # two neighbours exchanged: the commonest slip in numbers
-_LOOK_ALIKE = 0.25
-_ALIKE = tuple(frozenset(pair) for pair in ("0o", "1l", "1i", "5s", "8b", "2z", "-_", "_ ", "- "))
 _LONGEST_WORD = 64  # nobody mistypes more, and the work grows with the square
 
 
-def distance(one: str, other: str) -> float:
-    """How many slips of the hand lie between two words."""
-    one, other = one[:_LONGEST_WORD], other[:_LONGEST_WORD]
-    before: list[float] = []
-    last: list[float] = [float(column) for column in range(len(other) + 1)]
-    for row, left in enumerate(one, 1):
-        line = [float(row)]
-        for column, right in enumerate(other, 1):
-            cost = 0.0 if left == right else _LOOK_ALIKE if frozenset(left + right) in _ALIKE else 1.0
-            best = min(last[column] + 1, line[-1] + 1, last[column - 1] + cost)
-            if min(row, column) > 1 and left == other[column - 2] and right == one[row - 2] and left != right:
-                best = min(best, before[column - 2] + _SWAPPED)
-            line.append(best)
-        before, last = last, line
-    return last[-1]
-
-
 def nearest_name(word: str, names: Iterable[str]) -> str | None:
-    """The name that is at most a third of its letters away."""
-    ranked = min(((distance(word.lower(), name.lower()), name) for name in names), default=None)
-    return ranked[1] if ranked and ranked[0] <= max(len(ranked[1]) / 3, 1) else None
+    """The name that somebody nearly wrote: nearly all of its letters are in it, in their order."""
+    import difflib  # noqa: PLC0415 - only where a name is not known
+
+    known = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word[:_LONGEST_WORD].lower(), known, n=1, cutoff=0.7)
+    return known[near[0]] if near else None
 
 
 def similar_names(word: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -164,3 +152,21 @@ def similar_names(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     import difflib  # noqa: PLC0415 - only where a name is not known
 
     return difflib.get_close_matches(word, list(known), n=most)
+
+
+# Templates of HTML: everything is escaped, since names in it come from untrusted files.
+
+SHARED_TEMPLATES = Path(__file__).with_name("templates")  # the style that all pages have
+
+
+def html_templates(folder: Path) -> jinja2.Environment:
+    """Of a room's own templates, with the shared ones."""
+    import jinja2  # noqa: PLC0415 - takes long, and most answers are no pages
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, SHARED_TEMPLATES]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, locking, system_calls
+from cuwheel.support import codec, files, system_calls
 from cuwheel.toolchains.archives import join_address, text_of
 from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
 
@@ -131,7 +131,7 @@ def _alone(folder: Path) -> Iterator[None]:
     handle = system_calls.open_file(place, flags)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
-            locking.wait(handle)
+            files.wait_for_lock(handle)
         yield
     finally:
         os.close(handle)

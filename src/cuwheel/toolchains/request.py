@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.network import addresses
-from cuwheel.support.request_fields import freeze, resolve_environment
+from cuwheel.support.request_fields import normalise
 
 TWO_LOCKS = "--from and --locked cannot be used together: the folder has its own lock"
 
@@ -35,7 +35,7 @@ class ToolkitSources:
     image: str | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "providers")
+        normalise(self)
         for name in ("fetched", "redist_url"):
             address = getattr(self, name)
             object.__setattr__(self, name, address and addresses.plain(address))
@@ -52,17 +52,14 @@ class ToolchainRequest(ToolkitSources):
     upgrade: bool = False
     dry_run: bool = False
 
-    def __post_init__(self) -> None:
-        ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
-        freeze(self, "components")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest:
     """What is kept on this machine; with `prune` less of it.
 
-    `older_than`: seconds since a thing was last used. `most`: bytes that may be left; the oldest go first. `env`: an
-    environment, to show also what its journals keep to undo.
+    `older_than`: seconds since a thing was last used. `most`: bytes that may be left; the oldest go first. Without
+    either, `cache-limit` of the configuration is the most. `env`: an environment, to show also what its journals keep
+    to undo.
     """
 
     cache: Path | None = None
@@ -73,12 +70,10 @@ class CacheRequest:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        resolve_environment(self)
+        normalise(self)
         limits = self.older_than is not None or self.most is not None
-        hint = "cuwheel cache --prune --older-than 30d"
-        if self.prune and not limits:
-            raise UsageError("--prune needs --older-than or --most", hint=hint)
         if not self.prune and (limits or self.dry_run):
+            hint = "cuwheel cache --prune --older-than 30d"
             raise UsageError("--older-than, --most and --dry-run belong to --prune", hint=hint)
 
 

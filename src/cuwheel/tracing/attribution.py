@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from cuwheel.device_code.demangle import demangled
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
+from cuwheel.support import masking
 from cuwheel.tracing import reasons
 from cuwheel.tracing.events import DriverLog, Event, text
 from cuwheel.tracing.reasons import Files, Image, choice_of_driver, image_of
-from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
+from cuwheel.tracing.traced import Failure, Gpu, KernelTime, KernelUse, LibraryUse, Load, Process, Traced
 from cuwheel.verdicts.choice import CudaError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class _Story:
     _kernels: dict[str, tuple[_Loaded | None, str]] = field(default_factory=dict)
     launched: set[str] = field(default_factory=set)
     _files: dict[str, str] = field(default_factory=dict)  # by the name of a kernel that was launched
+    counts: dict[tuple[str, str | None], int] = field(default_factory=dict)  # launches, by kernel and library
     first_launch: int | None = None
     _log: DriverLog = field(default_factory=DriverLog)
 
@@ -88,6 +90,10 @@ class _Story:
             self._take_handle(event)
         elif event.event == "launch":
             self._take_launch(event)
+        elif event.event == "count":
+            launched_from, name = self._kernels.get(event.kernel, (None, event.name))
+            key = name or event.kernel, _path_of(launched_from)
+            self.counts[key] = self.counts.get(key, 0) + event.launches
 
     def finish(self, files: Files) -> None:
         self._take_unclaimed(files)
@@ -112,6 +118,7 @@ class _Story:
     def _take_launch(self, event: Event) -> None:
         loaded, name = self._kernels.get(event.kernel, (None, event.name))
         self.launched.add(name or event.kernel)
+        self.counts.setdefault((name or event.kernel, _path_of(loaded)), 0)
         if self.first_launch is None:
             self.first_launch = event.time
         if loaded:
@@ -144,8 +151,17 @@ class _Story:
         return None
 
 
-def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
-    """`succeeded`: the command ended well, so that whatever failed in it was dealt with."""
+def _path_of(loaded: _Loaded | None) -> str | None:
+    return loaded.image.file.path if loaded and loaded.image.file else None
+
+
+def attributed(
+    found: Sequence[ProcessEvents], *, succeeded: bool, command: Sequence[str] = (), status: int | None = None
+) -> Traced:
+    """`succeeded`: the command ended well, so that whatever failed in it was dealt with.
+
+    `status`: None of a trace that is read again.
+    """
     files = Files()
     stories = []
     for number, process in enumerate(found):
@@ -156,14 +172,33 @@ def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
         stories.append(story)
     loads = tuple(_load(story.number, each) for story in stories for each in story.loads)
     born = min(map(_born, found), default=0)
-    return Trace(
+    return Traced(
+        command=tuple(masking.words(command)),
+        status=status,
+        exit_status=0 if status is None else status if status >= 0 else 128 - status,
         processes=tuple(_process(each, story, born) for each, story in zip(found, stories, strict=True)),
         libraries=tuple(_uses(files, loads)),
         loads=loads,
         failures=tuple(_failures(stories, found, succeeded=succeeded)),
         unread=sum(each.unread for each in found),
         times=_times(found),
+        kernels=tuple(_kernels(stories, files)),
     )
+
+
+def _kernels(stories: Sequence[_Story], files: Files) -> Iterator[KernelUse]:
+    """The most launched first. A process that was killed did not tell how often."""
+    counted = [(story.number, *key, count) for story in stories for key, count in story.counts.items()]
+    readable = demangled(dict.fromkeys(name for _, name, _, _ in counted))
+    for number, name, path, count in sorted(counted, key=lambda each: -each[3]):
+        yield KernelUse(
+            process=number,
+            kernel=name,
+            demangled=readable.get(name),
+            library=path,
+            package=files.at(path).package if path else None,
+            launches=count or None,
+        )
 
 
 def _times(found: Sequence[ProcessEvents]) -> tuple[KernelTime, ...]:

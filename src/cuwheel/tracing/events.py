@@ -42,7 +42,7 @@ class Event(Struct, frozen=True, kw_only=True):
     `visible`: CUDA_VISIBLE_DEVICES; `blocking`: CUDA_LAUNCH_BLOCKING=1; `forked`: from a process that had used CUDA.
     """
 
-    event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "log", "time", "end"]
+    event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "log", "time", "count", "end"]
     time: Nanoseconds
     thread: int = 0
     pid: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -130,6 +130,20 @@ class KernelTime(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class KernelUse(Struct, frozen=True, kw_only=True):
+    """A kernel that a process launched. `launches`: None where it could not tell how often, since it was killed.
+
+    Those of CUDA graphs are not among them. `library`: None where it was not seen, or is the program's own memory.
+    """
+
+    process: int
+    kernel: str
+    demangled: str | None
+    library: str | None
+    package: str | None
+    launches: int | None
+
+
 class LibraryUse(Struct, frozen=True, kw_only=True):
     """A file that code was loaded from, over all processes. `bytes`: of the containers, as stored; `size`: of the file.
 
@@ -149,15 +163,29 @@ class LibraryUse(Struct, frozen=True, kw_only=True):
     size: int | None = None
 
 
-class Trace(Struct, frozen=True, kw_only=True):
-    """`unread`: lines of the trace that could not be understood."""
+class Traced(Struct, frozen=True, kw_only=True):
+    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it.
 
+    `unread`: lines of the trace that could not be understood.
+    """
+
+    aside: ClassVar[bool] = True  # stdout is the command's
+
+    schema: Literal["cuwheel.trace/1"] = "cuwheel.trace/1"
+    command: tuple[str, ...]
+    status: int | None
+    exit_status: int
     processes: tuple[Process, ...]
     libraries: tuple[LibraryUse, ...]
     loads: tuple[Load, ...]
     failures: tuple[Failure, ...]
     unread: int
     times: tuple[KernelTime, ...] = ()
+    kernels: tuple[KernelUse, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_status == 0
 
 
 # What traced workloads loaded of each build of a library: several traces as one.
@@ -194,17 +222,6 @@ class Workload(Struct, frozen=True, kw_only=True):
         return next((each for each in self.uses if (each.build_id, each.size) == (build_id, size)), None)
 
 
-class _TraceFile(Struct, frozen=True, kw_only=True):
-    """As `cuwheel trace -o` writes it, as far as it is needed here."""
-
-    schema: str
-    command: tuple[str, ...] = ()
-    processes: tuple[Process, ...]
-    libraries: tuple[LibraryUse, ...]
-    loads: tuple[Load, ...]
-    unread: int = 0
-
-
 def read_workload(paths: Sequence[Path]) -> Workload:
     """Files of `trace -o`."""
     found = [(path, _read_trace(path)) for path in paths]
@@ -224,12 +241,12 @@ def read_workload(paths: Sequence[Path]) -> Workload:
     )
 
 
-def _read_trace(path: Path) -> _TraceFile:
-    data = files.read(path, _TRACE_LIMIT, "a trace")
+def _read_trace(path: Path) -> Traced:
+    data = files.read_limited(path, _TRACE_LIMIT, "a trace")
     try:
         named = codec.decode(data, dict[str, object])
         codec.refuse_newer(named, SCHEMA, path)
-        found = codec.decode(data, _TraceFile) if named.get("schema") == SCHEMA else None
+        found = codec.decode(data, Traced) if named.get("schema") == SCHEMA else None
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a trace: {error}", _HINT) from error
     if found is None:
@@ -237,7 +254,7 @@ def _read_trace(path: Path) -> _TraceFile:
     return found
 
 
-def _uses(found: _TraceFile) -> list[Use]:
+def _uses(found: Traced) -> list[Use]:
     """A library without a build id cannot be known again, and one whose size was not written down neither."""
     made = []
     for library in found.libraries:
@@ -257,13 +274,13 @@ def _uses(found: _TraceFile) -> list[Use]:
     return made
 
 
-def _command(path: Path, found: _TraceFile) -> str:
+def _command(path: Path, found: Traced) -> str:
     if found.command:
         return " ".join(found.command)
     return next((each.script or each.program for each in found.processes if each.script or each.program), path.name)
 
 
-def _problems(found: _TraceFile) -> list[str]:
+def _problems(found: Traced) -> list[str]:
     """Why what it lists may not be all that was loaded."""
     problems = []
     if not found.loads:

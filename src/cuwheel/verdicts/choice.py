@@ -1,7 +1,7 @@
 """Which device runs which code, and what the driver makes of one container: the entry it takes, or its error.
 
 The capability rules stand here once, for all verbs. Every branch of the driver's choice was seen on an H200 with fat
-binaries put together for it; `docs/truth.md` has the counts.
+binaries put together for it; `docs/why/truth.md` has the counts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpus, toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, looks_like_arch
+from cuwheel.machine.fleet import Jit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,12 +33,12 @@ def serves(arch: Arch, device: Capability) -> bool:
     - Machine code runs on later minors of its major (sm_80 on 8.6), never on earlier ones, never across majors.
     - PTX compiles for everything that is at least as new.
     """
-    device = architectures.current(device)
-    target = architectures.current(arch.capability)
+    device = gpus.current_capability(device)
+    target = gpus.current_capability(arch.capability)
     if arch.suffix == "a":
         return device == target
     if arch.suffix == "f":
-        return device in architectures.family(arch.capability)
+        return device in gpus.family_of(arch.capability)
     if arch.kind == "sm":
         return device.major == target.major and device.minor >= target.minor
     return device >= target
@@ -52,14 +52,14 @@ def can_target(toolkit: Toolkit, device: Capability) -> bool:
 @cache  # asked for every library of a package, and a package may have thousands
 def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
     """Those that compile for its very capability, whatever they call it, oldest first."""
-    wanted = architectures.current(device)
+    wanted = gpus.current_capability(device)
     return tuple(row for row in toolkits.all_toolkits() if wanted in _capabilities(row))
 
 
 @cache
 def releases_for(device: Capability) -> tuple[Release, ...]:
     """As `toolkits_for`, with those that nobody builds with any more."""
-    wanted = architectures.current(device)
+    wanted = gpus.current_capability(device)
     return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
 
 
@@ -75,19 +75,18 @@ def releases_compiling(releases: Iterable[Release], target: str) -> list[Release
 def capability_in_toolkit(toolkit: Toolkit, device: Capability) -> Capability:
     """What a toolkit calls a device that it compiles for: Thor has had two numbers."""
     archs = [arch for arch in toolkit.archs if not arch.suffix]
-    wanted = architectures.current(device)
-    return next((arch.capability for arch in archs if architectures.current(arch.capability) == wanted), device)
+    wanted = gpus.current_capability(device)
+    return next((arch.capability for arch in archs if gpus.current_capability(arch.capability) == wanted), device)
 
 
 def _capabilities(toolkit: Release) -> set[Capability]:
     """That it compiles plain machine code for."""
-    return {architectures.current(arch.capability) for arch in toolkit.archs if not arch.suffix}
+    return {gpus.current_capability(arch.capability) for arch in toolkit.archs if not arch.suffix}
 
 
 # What the driver makes of one container on one device: which entry it takes, or which error it gives.
 
 How: TypeAlias = Literal["native", "compatible", "jit", "none"]
-Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
 
 _SUFFIX_RANK = {"": 0, "f": 1, "a": 2}
 
@@ -135,7 +134,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 def choose(codes: Sequence[Code], device: Device) -> Choice:
     """A cubin that fits, else PTX that fits; the best of each, of equals the first (but see `_place`)."""
     if device.jit != "forced" and (cubin := _best(codes, device, "sm")) is not None:
-        same = architectures.current(codes[cubin].arch.capability) == architectures.current(device.capability)
+        same = gpus.current_capability(codes[cubin].arch.capability) == gpus.current_capability(device.capability)
         return Choice(how="native" if same else "compatible", entry=cubin)
     ptx = _best(codes, device, "compute")
     if ptx is None:
@@ -154,7 +153,12 @@ def choose(codes: Sequence[Code], device: Device) -> Choice:
 def _best(codes: Sequence[Code], device: Device, kind: str) -> int | None:
     """The newest that fits; `sm_90a` before `sm_90`."""
     ranked = [
-        (architectures.current(arch.capability), _SUFFIX_RANK[arch.suffix], _place(arch, index, device), index)
+        (
+            gpus.current_capability(arch.capability),
+            _SUFFIX_RANK[arch.suffix],
+            _place(arch, index, device),
+            index,
+        )
         for index, arch in enumerate(code.arch for code in codes)
         if arch.kind == kind and serves(arch, device.capability)
     ]
@@ -166,7 +170,7 @@ def _place(arch: Arch, index: int, device: Device) -> int:
 
     That rests on two fat binaries with PTX of compute_90 by two toolkits in both orders, on a GPU of 9.0.
     """
-    own = architectures.current(arch.capability) == architectures.current(device.capability)
+    own = gpus.current_capability(arch.capability) == gpus.current_capability(device.capability)
     return index if arch.kind == "compute" and not arch.suffix and own else -index
 
 
@@ -187,7 +191,7 @@ class HasCode(Protocol):
 def device_of_machine(machine: Machine) -> Device | None:
     """None where the machine's capability is not known, so that nothing can be decided for it."""
     capability = machine.capability
-    return Device(capability=architectures.current(capability), jit=machine.jit) if capability else None
+    return Device(capability=gpus.current_capability(capability), jit=machine.jit) if capability else None
 
 
 def loadable_code(entry: HasCode) -> Code | None:
@@ -231,13 +235,6 @@ def _choose_index(codes: Sequence[tuple[int, Code]], on: Device) -> int | None:
 
 def _doubtful(arch: Arch, capability: Capability) -> bool:
     """Machine code for another member of a family, or across desktop and Tegra: it may well not run."""
-    if arch.kind != "sm" or architectures.current(arch.capability) == capability:
+    if arch.kind != "sm" or gpus.current_capability(arch.capability) == capability:
         return False
-    return arch.suffix == "f" or _tegra(arch.capability) != _tegra(capability)
-
-
-def _tegra(capability: Capability) -> bool:
-    try:
-        return architectures.find_architecture(capability).tegra
-    except UnknownNameError:
-        return False
+    return arch.suffix == "f" or gpus.is_tegra(arch.capability) != gpus.is_tegra(capability)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec.structs import replace
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpus, packages, toolkits, versions
+from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import choice
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.device_code.libraries import Library
-    from cuwheel.facts.arch import Arch, Capability
+    from cuwheel.facts.arch import Arch
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.gpu_drivers import DriverSupport
+    from cuwheel.facts.rows.gpus import DriverSupport
     from cuwheel.facts.rows.toolkits import Release, Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.choice import Device
@@ -38,7 +38,7 @@ def support_of(machine: Machine) -> DriverSupport | None:
     if machine.capability is None or machine.runs_l4t:
         return None
     try:
-        return gpus.driver_support(architectures.current(machine.capability))
+        return gpus.driver_support(gpus.current_capability(machine.capability))
     except UnknownNameError:
         return None
 
@@ -353,21 +353,14 @@ def jetpack_needed(machine: Machine) -> str:
 
 
 def is_tegra(machine: Machine) -> bool:
-    return machine.capability is not None and tegra(machine.capability)
-
-
-def tegra(capability: Capability) -> bool:
-    try:
-        return architectures.find_architecture(architectures.current(capability)).tegra
-    except UnknownNameError:
-        return False
+    return machine.capability is not None and gpus.is_tegra(machine.capability)
 
 
 def across_tegra(arch: Arch, machine: Machine) -> bool:
     """Machine code of a desktop part on a Tegra of the same major, or the reverse: NVIDIA promises nothing."""
     if machine.capability is None or arch.kind != "sm":
         return False
-    return tegra(arch.capability) != is_tegra(machine)
+    return gpus.is_tegra(arch.capability) != is_tegra(machine)
 
 
 def platform_conditions(library: Library, machine: Machine) -> Iterator[str]:

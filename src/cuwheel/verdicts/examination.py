@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code import presence
+from cuwheel.device_code import elf, pe
+from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.device_code.source import cut_to_workload
 from cuwheel.device_code.survey import survey
-from cuwheel.machine import named, probe, python_environment, world
+from cuwheel.errors import CuwheelError
+from cuwheel.machine import fleet, probe, python_environment, world
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.support import log, parallel
+from cuwheel.support import log, process
+from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import machine_rules, matrix
 from cuwheel.wheel import metadata
-from cuwheel.wheel.metadata import distributions
+from cuwheel.wheel.metadata import distributions, installed_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.device_code.presence import WithDeviceCode
     from cuwheel.machine.fleet import Machine
 
-
-# The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages.
 
 _FEW = 4
 # What `doctor` says of the machine itself already, once and not for each package.
@@ -41,10 +41,35 @@ _SAME_IN_MACHINE_RULES = {
 _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", metadata.CUT_RULE})  # the mark is told once for all
 
 
+class Examination(Struct, frozen=True, kw_only=True):
+    """A machine, and everything that the rules find wrong with it."""
+
+    machine: MachineProfile
+    findings: tuple[Finding, ...]
+
+
+def examine_profile(machine: MachineProfile) -> Examination:
+    """Another machine, by its profile alone: its files cannot be looked at."""
+    return Examination(machine=machine, findings=machine_rules.examine(machine))
+
+
+def examine_this_machine(env: Path | None) -> Examination:
+    """This machine, and the packages of the Python environment `env`."""
+    with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
+        packages = beside.submit(installed_with_device_code, env)
+        machine = probe.probe(env)
+    found = machine_rules.examine(machine)
+    of_packages = examine_installed(machine, packages.result(), found)
+    return Examination(machine=machine, findings=(*found, *cut_packages(env), *of_packages))
+
+
+# The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages.
+
+
 def installed_with_device_code(env: Path | None) -> list[WithDeviceCode]:
-    """The largest first: it takes the longest."""
+    """The distributions of an environment that hold device code, the largest first: it takes the longest."""
     _, folders = python_environment.locate(world.World.here(), env)
-    return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+    return sorted(distributions_with_device_code(folders), key=lambda each: -each.size)
 
 
 def cut_packages(env: Path | None) -> tuple[Finding, ...]:
@@ -54,13 +79,15 @@ def cut_packages(env: Path | None) -> tuple[Finding, ...]:
 
 
 def examine_installed(
-    machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]
+    machine: MachineProfile, packages: Sequence[WithDeviceCode], known: Sequence[Finding]
 ) -> tuple[Finding, ...]:
-    """What `known` does not hold already. Without a GPU there is nothing to ask."""
-    machines = [each for each in named.machines_here(machine) if each.capability] if there else []
+    """What the packages give rise to that `known` does not hold already. Without a GPU there is nothing to ask."""
+    machines = [each for each in fleet.machines_here(machine) if each.capability] if packages else []
     if not machines:
         return ()
-    results = parallel.each(partial(_surveyed_and_judged, machines=machines), there, partial(log.listen, level="error"))
+    results = process.map_in_copies(
+        partial(_surveyed_and_judged, machines=machines), packages, partial(log.listen, level="error")
+    )
     return merge_findings_of_packages(sorted(results, key=lambda each: each[0]), known)
 
 
@@ -88,17 +115,14 @@ def merge_findings_of_packages(
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for name, findings in found:
         for finding in findings:
-            if not _is_old(finding, already):
+            told = _SAME_IN_MACHINE_RULES.get(finding.rule) in already
+            if _matters(finding) and not told:
                 alike.setdefault((finding.rule, finding.message), []).append((name, finding))
     return gravest_first(map(_merge_alike, alike.values()))
 
 
 def _matters(finding: Finding) -> bool:
     return finding.severity != "note" and finding.rule not in _NOTHING_NEW
-
-
-def _is_old(finding: Finding, already: set[str]) -> bool:
-    return not _matters(finding) or _SAME_IN_MACHINE_RULES.get(finding.rule) in already
 
 
 def _merge_alike(found: Sequence[tuple[str, Finding]]) -> Finding:
@@ -112,21 +136,49 @@ def _merge_alike(found: Sequence[tuple[str, Finding]]) -> Finding:
     )
 
 
-class Examination(Struct, frozen=True, kw_only=True):
-    machine: MachineProfile
-    findings: tuple[Finding, ...]
+# Which installed distributions hold device code: asked of the section tables alone, so that it costs little.
+
+_BINARIES = (".so", ".pyd", ".dll")
 
 
-def examine_profile(machine: MachineProfile) -> Examination:
-    """Of another machine, whose files cannot be looked at."""
-    return Examination(machine=machine, findings=machine_rules.examine(machine))
+class WithDeviceCode(NamedTuple):
+    """A distribution that holds device code. `size`: the bytes of its libraries."""
+
+    name: str
+    folder: Path
+    size: int
 
 
-def examine_this_machine(env: Path | None) -> Examination:
-    """`env`: the Python environment whose packages count."""
-    with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
-        packages = beside.submit(installed_with_device_code, env)
-        machine = probe.probe(env)
-    found = machine_rules.examine(machine)
-    of_packages = examine_installed(machine, packages.result(), found)
-    return Examination(machine=machine, findings=(*found, *cut_packages(env), *of_packages))
+def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[WithDeviceCode]:
+    """The first of a name hides later ones, as it does for an import."""
+    seen: set[str] = set()
+    for folder in site_packages:
+        for name, _, info in distributions(folder):
+            if name not in seen:
+                binaries = list(_binaries(info))
+                if any(map(has_device_code, binaries)):
+                    yield WithDeviceCode(name, folder, sum(each.stat().st_size for each in binaries if each.is_file()))
+            seen.add(name)
+
+
+def _binaries(info: Path) -> Iterator[Path]:
+    for path in installed_files(info):
+        name = path.rpartition("/")[2]
+        if name.endswith(_BINARIES) or ".so." in name:
+            yield info.parent / path
+
+
+def has_device_code(path: Path) -> bool:
+    """Whether a library has a section for it. False for what cannot be read."""
+    try:
+        buffer = FileBuffer(path, str(path))
+    except CuwheelError:
+        return False
+    try:
+        start = buffer.read(0, min(buffer.size, 4))
+        sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read(buffer).sections
+    except CuwheelError:
+        return False
+    finally:
+        buffer.close()
+    return any(section.name in FATBIN_SECTIONS for section in sections)

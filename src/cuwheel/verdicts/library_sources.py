@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
 
 from cuwheel.device_code.torch_symbols import TorchExports
 from cuwheel.facts import packages, torch, versions
 from cuwheel.machine.fleet import Machine
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import file_name, runs
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.loading import loading
-from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.packages import Library as CudaLibrary
@@ -195,6 +194,8 @@ def _required(survey: Survey, machine: Machine) -> dict[str, str | None]:
     requires = survey.distribution.requires if survey.distribution and survey.kind == "wheel" else ()
     if not requires:
         return {}
+    from cuwheel.wheel import requirements  # noqa: PLC0415 - few answers need it
+
     names = requirements.brought(
         requires, system=machine.os or _system(survey), cpu=machine.cpu or _cpu(survey), python=machine.python
     )
@@ -206,10 +207,10 @@ def _required(survey: Survey, machine: Machine) -> dict[str, str | None]:
 # Releases of torch that nobody has installed here: what they export, and which of them a wheel goes with.
 
 _ANYWHERE = Machine(name="", capability=None)
-_OF_CUDA = re.compile(r"cu\d+", re.ASCII)
-_MINOR_ONLY = re.compile(r"\d+\.\d+", re.ASCII)
+_OF_CUDA = lazy_pattern(r"cu\d+", re.ASCII)
+_MINOR_ONLY = lazy_pattern(r"\d+\.\d+", re.ASCII)
 _PATCHES = 10  # as many as a minor release may come to have
-_LOCAL = re.compile(r"\+[A-Za-z0-9._-]+", re.ASCII)
+_LOCAL = lazy_pattern(r"\+[A-Za-z0-9._-]+", re.ASCII)
 
 
 def torch_exports(version: str, wanted: Collection[str]) -> TorchExports | None:
@@ -222,6 +223,8 @@ def torch_exports(version: str, wanted: Collection[str]) -> TorchExports | None:
 
 def _torch_release_in_table(version: str) -> str | None:
     """The release that tells of a version, as people or installers write it: `2.9`, `2.9.0+cu128`."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - few answers need it
+
     try:
         asked = Version(version)
     except InvalidVersion:
@@ -243,6 +246,8 @@ def fitting_torch_releases(survey: Survey) -> tuple[str, ...] | None:
     needed = _needed_torch_symbols(survey)
     if not needed:
         return None
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few answers need it
+
     found = torch.releases_exporting(needed)
     allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in torch_requirements(survey)]
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
@@ -281,7 +286,11 @@ def _needed_torch_symbols(survey: Survey) -> frozenset[str]:
 
 def torch_requirements(survey: Survey) -> Iterator[Requirement]:
     """What its metadata says of torch, outside of extras."""
-    for text in survey.distribution.requires if survey.distribution else ():
+    if not survey.distribution:
+        return
+    from cuwheel.wheel import requirements  # noqa: PLC0415 - few answers need it
+
+    for text in survey.distribution.requires:
         found = requirements.parse(text)
         if found and normalised(found.name) == "torch" and "extra" not in str(found.marker):
             yield found
@@ -295,6 +304,8 @@ def requirement_allows(wanted: Requirement, version: str) -> bool:
 
 def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
     """Whether one of the patches up to the one in the table is allowed: they keep the interface."""
+    from packaging.version import Version  # noqa: PLC0415 - few answers need it
+
     *_, last = Version(release).release
     patches = [f"{versions.minor(release)}.{patch}" for patch in range(last + 1)]
     return any(all(each.contains(patch) for each in allowed) for patch in patches)

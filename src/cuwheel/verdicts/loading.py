@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import packages, versions
 from cuwheel.facts.rows.packages import PackageProfile
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.
-_FOR_ONE_GPU = re.compile(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
+_FOR_ONE_GPU = lazy_pattern(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
 # A part of a path that names the CUDA it was made for: _cu12.so, _cuda126.so, cu13/.
-_FOR_ONE_CUDA = re.compile(r"(?<![A-Za-z0-9])cu(?:da)?[_-]?(1\d)\.?(\d)?(?![A-Za-z0-9])")
+_FOR_ONE_CUDA = lazy_pattern(r"(?<![A-Za-z0-9])cu(?:da)?[_-]?(1\d)\.?(\d)?(?![A-Za-z0-9])")
 _ON_DEMAND = "it is opened only on demand: the rest works without it"
 _LINKED = "it is only linked: what does not call it works without its code"
-_FOR_OTHER_GPUS = "no GPU could use all libraries of the package: they are not meant to run together"
+_NOT_TOGETHER = "no GPU could use all libraries of the package: they are not meant to run together"
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
 
@@ -73,11 +74,13 @@ def loading(survey: Survey, machine: Machine) -> Loading:
     if profile is None:
         return _undescribed(survey, paths, machine)
     if profile.loads == "every":
-        return _every(profile, survey, paths)
-    return _one(profile, paths, machine)
+        return _every_library(profile, survey, paths)
+    versioned = by_cuda(profile, paths, machine)
+    # Beside those for CUDA there are libraries for other kinds of machine (CPU, ROCm, XPU): none of our business.
+    return choose(profile, versioned, machine) if versioned else Loading(always=paths)
 
 
-def _every(profile: PackageProfile, survey: Survey, paths: tuple[str, ...]) -> Loading:
+def _every_library(profile: PackageProfile, survey: Survey, paths: tuple[str, ...]) -> Loading:
     described = {path for path in paths if any(fnmatchcase(path, each) for each in profile.optional)}
     linked = {path for path in paths if any(fnmatchcase(path, each) for each in profile.linked)}
     certain = _with_needed(survey, survey.imported)
@@ -125,11 +128,11 @@ def _undescribed(survey: Survey, paths: tuple[str, ...], machine: Machine) -> Lo
 
 def _only_linked(loaded: frozenset[str], imported: frozenset[str], with_code: frozenset[str]) -> frozenset[str]:
     """Of those that come with what is imported: all, where that has code of its own; else CUDA's, beside others."""
-    there = (loaded - imported) & with_code
+    pulled_in = (loaded - imported) & with_code
     if imported & with_code:
-        return there
-    bundled = frozenset(filter(is_bundled, there))
-    return bundled if there - bundled else frozenset()
+        return pulled_in
+    bundled = frozenset(filter(is_bundled, pulled_in))
+    return bundled if pulled_in - bundled else frozenset()
 
 
 def is_bundled(path: str) -> bool:
@@ -141,16 +144,13 @@ def is_bundled(path: str) -> bool:
 def _main(survey: Survey, with_code: frozenset[str], certain: frozenset[str]) -> frozenset[str]:
     """What importing it loads; else what its Python tries to load then; else the library with most device code."""
     own = {each for each in with_code if not is_bundled(each)} or set(with_code)
-    general = {each.path for each in survey.libraries if each.path in own and not _for_chosen_gpus(each)} or own
+    for_chosen_gpus = {each.path for each in survey.libraries if all(row.arch.suffix for row in each.device_code)}
+    general = own - for_chosen_gpus or own
     tried = {each.path for each in survey.python_loads if each.at_import}
     if found := certain & general or tried & general:
         return frozenset(found)
     held = {each.path: sum(row.bytes for row in each.device_code) for each in survey.libraries if each.path in general}
     return frozenset({max(held, key=lambda path: held[path])})
-
-
-def _for_chosen_gpus(library: Library) -> bool:
-    return all(row.arch.suffix for row in library.device_code)
 
 
 def _by_names(survey: Survey, paths: tuple[str, ...], machine: Machine) -> Loading | None:
@@ -202,10 +202,10 @@ def _reason(load: PythonLoad | None) -> str:
     return f"{load.file} loads it{when}{how}: the rest works without it"
 
 
-def apart(load: Loading, paths: Iterable[str]) -> Loading:
+def with_optional(load: Loading, paths: Iterable[str]) -> Loading:
     """With these libraries, each of which is for other GPUs than the rest, optional too."""
     others = set(paths) - load.optional
-    reasons = {**load.reasons, **dict.fromkeys(others, _FOR_OTHER_GPUS)}
+    reasons = {**load.reasons, **dict.fromkeys(others, _NOT_TOGETHER)}
     return replace(load, optional=load.optional | others, reasons=reasons)
 
 
@@ -235,17 +235,11 @@ def is_loadable(library: Library) -> bool:
     return library.type not in ("relocatable", "executable") or library.format in ("fatbin", "cubin", "ptx")
 
 
-def _one(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> Loading:
-    versioned = by_cuda(profile, paths, machine)
-    # Beside those for CUDA there are libraries for other kinds of machine (CPU, ROCm, XPU): none of our business.
-    return choose(profile, versioned, machine) if versioned else Loading(always=tuple(paths))
-
-
 def by_cuda(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> dict[str, tuple[str, ...]]:
     """The libraries of a package that has one for each CUDA, by that; of two for one CUDA those for the GPU."""
     versioned: dict[str, tuple[str, ...]] = {}
     for path in paths:
-        if (cuda := packages.made_for(profile, path)) and _of_gpu(profile, path, machine):
+        if (cuda := packages.made_for(profile, path)) and _is_for_gpu(profile, path, machine):
             versioned[cuda] = (*versioned.get(cuda, ()), path)
     return versioned
 
@@ -262,16 +256,16 @@ def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], ma
     if chosen := packages.best_version(profile, versioned, cuda):
         return Loading(always=versioned[chosen], follows=profile.follows)
     why = f"{profile.follows} is built for CUDA {cuda}, and {_none_for(profile, versioned, cuda)}"
-    return _nothing(profile, why, _stand_in(profile, versioned, cuda, machine))
+    return _nothing_to_load(profile, why, _stand_in(profile, versioned, cuda, machine))
 
 
-def _of_gpu(profile: PackageProfile, path: str, machine: Machine) -> bool:
+def _is_for_gpu(profile: PackageProfile, path: str, machine: Machine) -> bool:
     """Of two libraries for one CUDA, whether this is the one for the machine's GPU; where that is not known, both."""
-    below = _below(profile, machine)
+    below = _loads_variant(profile, machine)
     return below is None or packages.is_variant(profile, path) == below
 
 
-def _below(profile: PackageProfile, machine: Machine) -> bool | None:
+def _loads_variant(profile: PackageProfile, machine: Machine) -> bool | None:
     """Whether the GPU loads the variant; None where there is none, or the GPU is not known."""
     if profile.variant is None or machine.capability is None:
         return None
@@ -283,54 +277,50 @@ def framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:
 
 
 def _by_variable(
-    profile: PackageProfile, there: Mapping[str, tuple[str, ...]], machine: Machine, value: str
+    profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], machine: Machine, value: str
 ) -> Loading:
     setting = f"{profile.override}={value}"
     cuda = framework_cuda(profile, machine)
-    otherwise = packages.best_version(profile, there, cuda) if cuda else None
+    otherwise = packages.best_version(profile, versioned, cuda) if cuda else None
     fix = f"unset {profile.override}" + (f": it then loads the library for CUDA {otherwise}" if otherwise else "")
     if not otherwise:
-        fix += f", or set it to {' or '.join(digits(each) for each in sorted(there, key=versions.key))}"
+        fix += f", or set it to {' or '.join(digits(each) for each in sorted(versioned, key=versions.key))}"
     if profile.override_digits and not (value.isascii() and value.isdigit()):
-        return _nothing(profile, f"{setting}: it must be digits only", fix)
-    if _below(profile, machine) and not profile.override_keeps_variant:
-        return _nothing(
-            profile, f"{setting} and a GPU below {_variant(profile)} give a file name that does not exist", fix
+        return _nothing_to_load(profile, f"{setting}: it must be digits only", fix)
+    if profile.variant and _loads_variant(profile, machine) and not profile.override_keeps_variant:
+        return _nothing_to_load(
+            profile, f"{setting} and a GPU below {profile.variant.below} give a file name that does not exist", fix
         )
     major, minor = value[:_ORDINARY_DIGITS], value[_ORDINARY_DIGITS:]
     wanted = f"{major}.{minor}" if minor else major
-    if wanted in there:
-        return Loading(always=there[wanted], follows=profile.follows)
-    return _nothing(profile, f"{setting}, and {_none_for(profile, there, wanted)}", fix)
+    if wanted in versioned:
+        return Loading(always=versioned[wanted], follows=profile.follows)
+    return _nothing_to_load(profile, f"{setting}, and {_none_for(profile, versioned, wanted)}", fix)
 
 
-def _variant(profile: PackageProfile) -> str:
-    return profile.variant.below if profile.variant else ""
-
-
-def _nothing(profile: PackageProfile, why: str, fix: str) -> Loading:
+def _nothing_to_load(profile: PackageProfile, why: str, fix: str) -> Loading:
     return Loading(always=(), follows=profile.follows, missing=why, fix=fix)
 
 
-def _none_for(profile: PackageProfile, there: Mapping[str, object], wanted: str) -> str:
-    have = ", ".join(sorted(there, key=versions.key))
+def _none_for(profile: PackageProfile, versioned: Mapping[str, object], wanted: str) -> str:
+    have = ", ".join(sorted(versioned, key=versions.key))
     error = f': "{profile.missing}"' if profile.missing else ""
     return f"its libraries are for CUDA {have}, none for {wanted}{error}"
 
 
-def _stand_in(profile: PackageProfile, there: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:
+def _stand_in(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:
     """Another library of the same CUDA major does as well, if the package is made to take it."""
-    same = [each for each in there if versions.major(each) == versions.major(cuda)]
+    same = [each for each in versioned if versions.major(each) == versions.major(cuda)]
     release = f"take a release that has a library for CUDA {cuda}"
     if not same:
-        have = ", ".join(sorted(there, key=versions.key))
+        have = ", ".join(sorted(versioned, key=versions.key))
         return f"{release}, or {profile.follows} for CUDA {have}"
     lower = [each for each in same if versions.at_least(cuda, each)]
     other = max(lower, key=versions.key) if lower else min(same, key=versions.key)
     ways = []
-    if profile.override and (profile.override_keeps_variant or not _below(profile, machine)):
+    if profile.override and (profile.override_keeps_variant or not _loads_variant(profile, machine)):
         ways.append(f"set {profile.override}={digits(other)}, which loads the one for CUDA {other}")
-    return ", or ".join([*ways, f"in its folder: {link(there[other][0], other, cuda, machine)}", release])
+    return ", or ".join([*ways, f"in its folder: {link(versioned[other][0], other, cuda, machine)}", release])
 
 
 def link(path: str, cuda: str, wanted: str, machine: Machine) -> str:

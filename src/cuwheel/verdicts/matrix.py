@@ -13,7 +13,7 @@ from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
 from cuwheel.verdicts.check_rules.case import Case, Whole
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
-from cuwheel.verdicts.loading import Loading, apart, loading
+from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, served_together, with_machine_limits
 from cuwheel.verdicts.verdict import (
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.predict import Reach
 
-_IN_PART = "code-for-gpu-in-part"
+_IN_PART_RULE = "code-for-gpu-in-part"
 
 
-class _Judged(Struct, frozen=True, kw_only=True):
+class _JudgedLibrary(Struct, frozen=True, kw_only=True):
     """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words."""
 
     library: Library
@@ -52,22 +52,17 @@ class _Judged(Struct, frozen=True, kw_only=True):
     stopped: bool
     only: str = ""
 
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        counted = self.verdict.containers
-        return counted.native, counted.compatible, counted.jit, counted.none
-
 
 class _Group(Struct, frozen=True, kw_only=True):
     """Libraries that are loaded together: the outcome of them all."""
 
     cuda: str
-    judged: tuple[_Judged, ...]
+    judged: tuple[_JudgedLibrary, ...]
     outcome: Outcome
 
 
 def judge(survey: Survey, machine: Machine) -> Verdict:
-    """Needs the containers of the libraries."""
+    """One target on one machine. The survey must list the containers of the libraries."""
     return Judge(survey).on(machine)
 
 
@@ -84,38 +79,39 @@ class Judge:
         self._survey, self._torch = survey, torch
         self._reaches = predict.reaches_by_path(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
-        self._of_kind = functools.cache(self._judged)
+        self._of_kind = functools.cache(self._judge)
         self._exports = functools.cache(lambda version: library_sources.torch_exports(version, survey.torch_symbols))
 
     def on(self, machine: Machine) -> Verdict:
         """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
         return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
 
-    def _judged(self, machine: Machine) -> Verdict:
+    def _judge(self, machine: Machine) -> Verdict:
         load = loading(self._survey, machine)
         certain = [path for path in load.certain if self._reaches[path].has_code]
         if not load.described and not served_together([self._sweep(path) for path in certain]):
-            load = apart(load, certain)
+            load = with_optional(load, certain)
         torch = self._torch
         if machine.torch and (torch is None or torch.version != machine.torch):
             torch = self._exports(machine.torch)
-        return _verdict(self._survey, machine, _Read(self._reaches, torch), load)
+        return _verdict(self._survey, machine, _Evidence(self._reaches, torch), load)
 
 
-class _Read(NamedTuple):
+class _Evidence(NamedTuple):
     """What was worked out of the files, by path of the target's, and of the machine's torch."""
 
     reaches: Mapping[str, Reach]
     torch: TorchExports | None
 
 
-def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Verdict:
-    with_code = frozenset(path for path, each in read.reaches.items() if each.has_code)
+def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loading) -> Verdict:
+    with_code = frozenset(path for path, each in evidence.reaches.items() if each.has_code)
     about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
-    judged = _judged(survey, machine, read, load)
-    if (load.optional or load.linked) and _nothing_runs(judged[path] for path in load.always):
+    judged = _judge_libraries(survey, machine, evidence, load)
+    outcomes = {each.verdict.outcome for each in _with_outcome(judged[path] for path in load.always)}
+    if (load.optional or load.linked) and outcomes == {"fails"}:
         load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
-        judged = _judged(survey, machine, read, load)
+        judged = _judge_libraries(survey, machine, evidence, load)
     load = _without_worse_variants(load, judged)
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
@@ -124,8 +120,10 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
-    telling = [each.verdict for each in _telling(chosen[0].judged)]
-    findings = _news(about, _findings_of(groups, chosen, load))
+    with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
+    findings = _findings_of(groups, chosen, load)
+    if any(each.rule == "wheel-tag-mismatch" for each in about):  # which says it of all libraries at once
+        findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
     if stopped or outcome == "fails":
         findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
     untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
@@ -134,41 +132,52 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         target=survey.target,
         machine=machine.name,
         outcome="fails" if stopped else outcome,
-        main="fails" if stopped else main_outcome(telling),
-        summary="" if stopped or outcome != "partial" else partial_summary(telling, load, survey.python_loads),
+        main="fails" if stopped else main_outcome(with_outcome),
+        summary="" if stopped or outcome != "partial" else partial_summary(with_outcome, load, survey.python_loads),
         predicted_error=None if at_import else first_error(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
-        libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
-        findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_meant(survey, findings), *untrue])),
+        libraries=tuple(
+            each.verdict for each in judged.values() if each.library.device_code and not is_driver_copy(each.library)
+        ),
+        findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_as_intended(survey, findings), *untrue])),
     )
 
 
-def _meant(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Of what was cut to a workload, that something is missing is what somebody wanted: the way back is the fix."""
+def _as_intended(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of what was cut to a workload, missing code is what somebody wanted: a warning, and the way back is the fix."""
     mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
     for each in findings:
-        yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART else each
+        yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART_RULE else each
 
 
-def _has_own_code(library: Library) -> bool:
-    return bool(library.device_code) and not is_driver_copy(library)
-
-
-def _judged(survey: Survey, machine: Machine, read: _Read, load: Loading) -> dict[str, _Judged]:
+def _judge_libraries(survey: Survey, machine: Machine, evidence: _Evidence, load: Loading) -> dict[str, _JudgedLibrary]:
     """By path. What the libraries have in common is worked out once: there may be thousands."""
     around = surroundings(survey, machine, follows=load.follows)
     certain = frozenset(load.always)
-    return {each.path: _judge(each.path, read, around, load, certain) for each in survey.libraries}
+    return {each.path: _judge_library(each.path, evidence, around, load, certain) for each in survey.libraries}
 
 
-def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain: frozenset[str]) -> _Judged:
+def _judge_library(
+    path: str, evidence: _Evidence, around: Surroundings, load: Loading, certain: frozenset[str]
+) -> _JudgedLibrary:
     """`certain`: the paths that are loaded whatever is not known."""
-    found = read.reaches[path]
+    found = evidence.reaches[path]
     library, machine = found.library, around.machine
-    prediction = found.on(machine) if found.has_code else _without_code(library, machine)
+    if found.has_code:
+        prediction = found.on(machine)
+    elif library.cudart or drivers.runtime_cuda(library):
+        # What only calls the CUDA runtime, or a library of CUDA's, can still meet a driver that does not run it.
+        prediction = with_machine_limits(NOTHING, library, machine)
+    else:
+        prediction = NOTHING
     needed = resolve_needed(library, around)
     case = Case(
-        library=library, machine=machine, prediction=prediction, needed=needed, modules=found.modules, torch=read.torch
+        library=library,
+        machine=machine,
+        prediction=prediction,
+        needed=needed,
+        modules=found.modules,
+        torch=evidence.torch,
     )
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
@@ -178,10 +187,16 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
     optional = library.path in load.optional or (library.path in load.linked and not stopped)
     undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
     only = f"for {load.does[path]}: " if optional and path in load.does else ""
-    missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
-    has_code = [f"{each} has code for this GPU" for each in elsewhere]
-    beyond = _toolkit_condition([each.soname for each in needed if each.place == "toolkit"])
-    return _Judged(
+    conditions = [*prediction.conditions]
+    if missing := [each.soname for each in needed if each.place == "unknown"]:
+        conditions.append(f"{', '.join(missing)} can be found")
+    conditions += [f"{each} has code for this GPU" for each in elsewhere]
+    if in_toolkit := [each.soname for each in needed if each.place == "toolkit"]:
+        conditions.append(f"the loader finds {', '.join(in_toolkit)} of the toolkit that is installed")
+    # Where a wheel's tags do not say it already: a bare library asks for a C library too.
+    if library.glibcxx and machine.glibcxx is None and machine.glibc is not None and machine.libraries is not None:
+        conditions.append(f"libstdc++ with GLIBCXX_{library.glibcxx} or later")
+    return _JudgedLibrary(
         library=library,
         verdict=LibraryVerdict(
             path=library.path,
@@ -197,7 +212,7 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
         findings=tuple(
             finding_of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings
         ),
-        conditions=(*prediction.conditions, *missing, *has_code, *beyond, *_host_conditions(library, machine)),
+        conditions=tuple(conditions),
         only=only,
         stopped=stopped,
     )
@@ -212,30 +227,18 @@ def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Ne
     return tuple(each.soname for each in needed if each.place == "unknown" and not each.brought_by)
 
 
-def _without_code(library: Library, machine: Machine) -> Prediction:
-    """A library that only calls the CUDA runtime, or a library of CUDA's, can still meet a driver that does not run
-    it, or not this GPU.
-    """
-    return (
-        with_machine_limits(NOTHING, library, machine) if library.cudart or drivers.runtime_cuda(library) else NOTHING
+def _group(cuda: str, judged: Sequence[_JudgedLibrary]) -> _Group:
+    return _Group(
+        cuda=cuda, judged=tuple(judged), outcome=combined_outcome(each.verdict for each in _with_outcome(judged))
     )
 
 
-def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
-    return _Group(cuda=cuda, judged=tuple(judged), outcome=combined_outcome(each.verdict for each in _telling(judged)))
-
-
-def _nothing_runs(judged: Iterable[_Judged]) -> bool:
-    outcomes = {each.verdict.outcome for each in _telling(judged)}
-    return outcomes == {"fails"}
-
-
-def _telling(judged: Iterable[_Judged]) -> Iterator[_Judged]:
+def _with_outcome(judged: Iterable[_JudgedLibrary]) -> Iterator[_JudgedLibrary]:
     """Libraries with nothing that a driver loads have no outcome of their own, unless they cannot be loaded."""
-    return (each for each in judged if sum(each.counts) or each.verdict.outcome == "fails")
+    return (each for each in judged if each.verdict.containers.total or each.verdict.outcome == "fails")
 
 
-def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loading:
+def _without_worse_variants(load: Loading, judged: Mapping[str, _JudgedLibrary]) -> Loading:
     """Of libraries that are for one GPU each, the one that serves best is the one that is opened; of files with device
     code alone, which the package hands to the driver itself, those that fit.
     """
@@ -260,7 +263,9 @@ def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loadi
                 if group not in in_groups[-1:]:
                     in_groups.append(group)
     for key, by_path in found.items():
-        with_code = {each.library.path for group in where[key] for each in group.judged if sum(each.counts)}
+        with_code = {
+            each.library.path for group in where[key] for each in group.judged if each.verdict.containers.total
+        }
         finding = merge_findings(by_path, with_code)
         loaded = any(group in chosen for group in where[key])
         if not loaded and finding.severity != "error":
@@ -268,12 +273,6 @@ def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loadi
         severity = finding.severity if loaded else "warning"
         only = f"with {load.follows} for CUDA {_versions(where[key])}: " if len(where[key]) < len(groups) else ""
         yield replace(finding, severity=severity, message=only + finding.message)
-
-
-def _news(about: Sequence[Finding], found: Iterable[Finding]) -> Iterator[Finding]:
-    """Without what the tags of the wheel said of all its libraries."""
-    tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
-    return (each for each in found if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
 
 
 def _conditions(
@@ -309,19 +308,3 @@ def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
     others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
     outcomes = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
     return f" ({'; '.join(outcomes)})" if outcomes else ""
-
-
-def _missing_condition(sonames: Sequence[str]) -> Iterator[str]:
-    if sonames:
-        yield f"{', '.join(sonames)} can be found"
-
-
-def _toolkit_condition(sonames: Sequence[str]) -> Iterator[str]:
-    if sonames:
-        yield f"the loader finds {', '.join(sonames)} of the toolkit that is installed"
-
-
-def _host_conditions(library: Library, machine: Machine) -> Iterator[str]:
-    """Where a wheel's tags do not say it already: a bare library asks for a C library too."""
-    if library.glibcxx and machine.glibcxx is None and machine.glibc is not None and machine.libraries is not None:
-        yield f"libstdc++ with GLIBCXX_{library.glibcxx} or later"

@@ -16,11 +16,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Absent, Symbols
+from cuwheel.device_code.registration import VERSION_LINKED
 from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.facts import architectures, packages
+from cuwheel.facts import gpus, packages
 from cuwheel.support.wording import file_name
-from cuwheel.verdicts.choice import INVALID_SOURCE, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, Choice, Code, CudaError, serves
-from cuwheel.verdicts.choice import loadable_code as code_of
+from cuwheel.verdicts.choice import (
+    INVALID_SOURCE,
+    NO_KERNEL_IMAGE,
+    SYMBOL_NOT_FOUND,
+    Choice,
+    Code,
+    CudaError,
+    loadable_code,
+    serves,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch
 
 
-_DEVICE_LINKED = 2  # the version of a wrapper
 _REGISTERING = ("elf", "pe")  # the others are loaded as a whole
 # When a library that nobody described is taken for one that chooses its kernels itself.
 _MANY_CONTAINERS = 16
@@ -159,7 +167,7 @@ def device_linked(library: Library) -> frozenset[int]:
     """The containers that a device link made."""
     wrappers = library.registration.wrappers
     return frozenset(
-        each.container for each in wrappers if each.version == _DEVICE_LINKED and each.container is not None
+        each.container for each in wrappers if each.version == VERSION_LINKED and each.container is not None
     )
 
 
@@ -194,12 +202,12 @@ def _module(
 
 
 def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
-    return (found for row in rows if (found := code_of(row)))
+    return (found for row in rows if (found := loadable_code(row)))
 
 
 def _absent(container: Container, rows: Sequence[DeviceCode]) -> Iterable[Absent]:
     """Counted without the entries that no driver chooses among."""
-    places = [place for place, row in enumerate(rows) if code_of(row)]
+    places = [place for place, row in enumerate(rows) if loadable_code(row)]
     return (replace(each, entry=places.index(each.entry)) for each in container.absent if each.entry in places)
 
 
@@ -237,14 +245,13 @@ def choosing(library: Library, found: Sequence[Module]) -> Choosing:
 
 def _serve_one_gpu(lists: Collection[frozenset[Arch]]) -> bool:
     """Whether there is a GPU that every one of them has something for."""
-    known = architectures.current_capabilities()
+    known = gpus.current_capabilities()
     return any(all(any(serves(arch, device) for arch in each) for each in lists) for device in known)
 
 
 # What the driver makes of relocatable objects when no linked code fits: it links those that fit, at load.
 
-# What the driver itself brings into every link.
-_BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fail"})
+_BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fail"})  # the driver brings these itself
 
 
 class RelocatableObject(Struct, frozen=True):

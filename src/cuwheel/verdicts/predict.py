@@ -9,7 +9,6 @@ is linked at load counts as `jit`: it is the driver that makes it ready, at ever
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
-from cuwheel.facts import architectures, packages, versions
+from cuwheel.facts import gpus, packages, versions
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import file_name, runs
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import (
@@ -72,7 +72,7 @@ _SHARE_RUNNING = 0.1
 # Of a library that is known to choose, what it asks the GPU with: cuSPARSELt has such kernels for any GPU, in 2 of 363
 # containers. For GPUs that it works on it has 2 % of all and more.
 _SHARE_OF_PROBES = 0.01
-_GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
+GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
 
 class Containers(Struct, frozen=True, kw_only=True):
@@ -82,6 +82,10 @@ class Containers(Struct, frozen=True, kw_only=True):
     compatible: int = 0
     jit: int = 0
     none: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.native + self.compatible + self.jit + self.none
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -127,9 +131,10 @@ class Prediction(Struct, frozen=True, kw_only=True):
 NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
-class _Judged(Struct, frozen=True):
-    """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
+class _ModuleChoice(Struct, frozen=True):
+    """What the driver makes of a module.
 
+    `kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
     `absent`: what the host registers and the entry that is taken has not; `managed`: all of it variables in managed
     memory, whose error is another.
     """
@@ -178,13 +183,13 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, 
     """By the code alone: whatever else of the machine may stop the library."""
     if not _loadable(found):
         return NOTHING
-    everything = [_judged(each, device) for each in found]
+    everything = [_choice_on(each, device) for each in found]
     objects = [each for each in everything if each.module.relocatable]
     judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
     plain = [each for each in judged if not each.module.device_linked]
     # Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
-    if not (linked or objects) or any(each.choice.how in _GOOD or each.absent for each in linked):
+    if not (linked or objects) or any(each.choice.how in GOOD or each.absent for each in linked):
         # Of several links one that does not fit is no container of its own: its kernels have no name.
         linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
         return _summed(chooses, [*plain, *linked])
@@ -208,7 +213,7 @@ def _loadable(found: Sequence[Module]) -> bool:
     return any(module.codes or module.empty for module in found)
 
 
-def _judged(module: Module, device: Device) -> _Judged:
+def _choice_on(module: Module, device: Device) -> _ModuleChoice:
     choice = choose(module.codes, device)
     if choice.how != "none" or (device.jit == "allowed" and choice.error == NO_KERNEL_IMAGE):
         lacks = next((each for each in module.absent if each.entry == choice.entry and choice.how != "none"), None)
@@ -216,25 +221,25 @@ def _judged(module: Module, device: Device) -> _Judged:
             choice = replace(choice, how="none", error=INVALID_SYMBOL if lacks.managed else SYMBOL_NOT_FOUND)
         elif choice.how == "none" and module.managed:
             choice = replace(choice, error=INVALID_SYMBOL)
-        return _Judged(module, choice, absent=lacks.names if lacks else (), managed=bool(lacks and lacks.managed))
-    return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
+        return _ModuleChoice(module, choice, absent=lacks.names if lacks else (), managed=bool(lacks and lacks.managed))
+    return _ModuleChoice(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
 
 
-def _failed(judged: _Judged, error: CudaError) -> _Judged:
-    return _Judged(judged.module, replace(judged.choice, how="none", error=error))
+def _failed(judged: _ModuleChoice, error: CudaError) -> _ModuleChoice:
+    return _ModuleChoice(judged.module, replace(judged.choice, how="none", error=error))
 
 
-def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: LinkResult) -> Prediction:
-    runs = [_Judged(each.module, each.choice) for each in made.in_it]
-    nameless = [_failed(_Judged(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
+def _relinked(chooses: Choosing, plain: Sequence[_ModuleChoice], made: LinkResult) -> Prediction:
+    runs = [_ModuleChoice(each.module, each.choice) for each in made.in_it]
+    nameless = [_failed(_ModuleChoice(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
     result = _summed(chooses, [*plain, *runs, *nameless])
-    outcome: Outcome = "jit" if result.outcome in _GOOD else result.outcome
+    outcome: Outcome = "jit" if result.outcome in GOOD else result.outcome
     return replace(result, outcome=outcome, basis="relocatable")
 
 
-def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
+def _summed(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
     """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
-    fitting = sum(each.module.count for each in every if each.choice.how in _GOOD)
+    fitting = sum(each.module.count for each in every if each.choice.how in GOOD)
     listed = chooses.itself and not chooses.guessed
     probes = listed and fitting < _SHARE_OF_PROBES * sum(each.module.count for each in every)
     judged = [each for each in every if probes or not (fitting and each.module.own and each.choice.how == "none")]
@@ -253,7 +258,7 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
     # All that runs is what the library loads itself, beside its registered code.
-    only_own = all(each.module.own for each in judged if each.choice.how in _GOOD)
+    only_own = all(each.module.own for each in judged if each.choice.how in GOOD)
     next_to_nothing = probes or (few and (guessed or (only_own and not chooses.itself)))
     # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
     kept = [each for each in missed if each.kept] if guessed else []
@@ -263,18 +268,18 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
             errors[each.choice.error] += each.module.count
     by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept and 0 < none < total
     if (by_itself and not guessed) or (listed and not missed):
-        outcome: Outcome = next(how for how in _GOOD if hows[how])
+        outcome: Outcome = next(how for how in GOOD if hows[how])
     elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
         # Beside registered machine code, cubins that the library loads itself do not say how it runs.
         stray = {each.choice.how for each in judged if each.module.own} & {"compatible"}
         registered = {each.choice.how for each in judged if not each.module.own}
         counted = set(hows) - (stray - registered if "native" in registered else set())
-        outcome = next(how for how in reversed(_GOOD) if how in counted)
+        outcome = next(how for how in reversed(GOOD) if how in counted)
     else:
         outcome = "fails" if none == total or next_to_nothing else "partial"
     absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))
     # cuFFT has kernels for bfloat16 from 8.0 on, registers them everywhere, and does not take them on a V100.
-    if absent and outcome in _GOOD and not (by_itself or listed):
+    if absent and outcome in GOOD and not (by_itself or listed):
         managed = all(each.managed for each in judged if each.absent)
         outcome, errors = "partial", Counter({INVALID_SYMBOL if managed else SYMBOL_NOT_FOUND: 1})
     return Prediction(
@@ -290,7 +295,7 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     )
 
 
-def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
+def _taken(judged: Iterable[_ModuleChoice]) -> tuple[Taken, ...]:
     counts: Counter[tuple[Code, How, bool, str]] = Counter()
     for each in judged:
         if each.choice.how != "none" and each.choice.entry is not None:
@@ -367,7 +372,7 @@ def _conditions(library: Library, machine: Machine, result: Prediction, *, compr
 
 _LOOSE = ("fatbin", "ptx")
 # Packages that link device code when they run: cudf hands its fat binary to numba-cuda, as a file to link.
-_LINKS = re.compile(r"(?:numba-cuda|pynvjitlink|nvidia-nvjitlink)(?![a-z])")
+_LINKS = lazy_pattern(r"(?:numba-cuda|pynvjitlink|nvidia-nvjitlink)(?![a-z])")
 
 
 class Reach(Struct, frozen=True, kw_only=True):
@@ -400,7 +405,7 @@ class Reach(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1024)  # a package may have thousands of cubins for a few architectures
 def _swept(found: tuple[Module, ...], chooses: Choosing) -> dict[Capability, Outcome]:
-    known = architectures.current_capabilities()
+    known = gpus.current_capabilities()
     newer = Capability(known[-1].major + 1, 0)
     return {each: predict_by_code(found, chooses, Device(capability=each)).outcome for each in (*known, newer)}
 
@@ -412,7 +417,7 @@ def reach_of(library: Library) -> Reach:
 
 
 def reaches_by_path(survey: Survey) -> dict[str, Reach]:
-    """By path."""
+    """Those of all libraries, with what the package itself says of their use."""
     found = {library.path: reach_of(library) for library in survey.libraries}
     found |= {path: replace(each, modules=()) for path, each in found.items() if only_for_tools(each.library, survey)}
     return found | {path: replace(found[path], by_linker=True) for path in _for_linker(survey)}
@@ -501,7 +506,7 @@ def coverage_in_words(coverage: Coverage, *, once_linked: bool = False) -> str:
 
 def _through_ptx(coverage: Coverage) -> Iterator[str]:
     """Those after the last native one go without saying where the PTX serves all that come."""
-    order = [str(each) for each in architectures.current_capabilities()]
+    order = [str(each) for each in gpus.current_capabilities()]
     after = order[order.index(coverage.native[-1]) + 1 :] if coverage.native else []
     implied = after if coverage.future and set(after) <= set(coverage.jit) else []
     if listed := [each for each in coverage.jit if each not in implied]:
@@ -512,7 +517,7 @@ def _through_ptx(coverage: Coverage) -> Iterator[str]:
 
 def capability_ranges(capabilities: Iterable[str]) -> str:
     """`7.5 to 9.0, 10.0, 12.0`: a run has no known capability missing in between."""
-    order = [str(each) for each in architectures.current_capabilities()]
+    order = [str(each) for each in gpus.current_capabilities()]
     return ", ".join(map(_range, runs(sorted(capabilities, key=order.index), order)))
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import architectures, versions
+from cuwheel.facts import gpus, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.verdicts import drivers, wheel_tags
 from cuwheel.verdicts.matrix import Judge
-from cuwheel.verdicts.predict import Outcome
+from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.variant import Variant
-
-SERVED: tuple[Outcome, ...] = ("native", "compatible", "jit")
 
 
 class Served(Struct, frozen=True, kw_only=True):
@@ -59,9 +57,7 @@ def devices(survey: Survey) -> tuple[Capability, ...]:
     arm = not where or any(each.cpu in (None, "aarch64") and each.os in (None, "linux") for each in where)
     first, last = tables().variants.provider.capability_majors
     return tuple(
-        each
-        for each in architectures.current_capabilities()
-        if first <= each.major <= last and (arm or not drivers.tegra(each))
+        each for each in gpus.current_capabilities() if first <= each.major <= last and (arm or not gpus.is_tegra(each))
     )
 
 
@@ -90,7 +86,7 @@ class Reach:
         return self._outcomes[key]
 
     def serves(self, capability: Capability, cuda: str) -> bool:
-        return self.outcome(capability, cuda) in SERVED
+        return self.outcome(capability, cuda) in GOOD
 
     def served(self) -> tuple[Served, ...]:
         known = provider_cuda_versions()

@@ -15,7 +15,8 @@ from cuwheel.errors import UnknownNameError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.verdicts import drivers
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.wheel.variant import Property, Variant
 
 
-_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4})?", re.ASCII)
+_VERSION = lazy_pattern(r"\d{1,4}(?:\.\d{1,4})?", re.ASCII)
 
 
 class Value(Struct, frozen=True, kw_only=True):
@@ -115,13 +116,11 @@ def untrue_on(survey: Survey, machine: Machine, outcome: Outcome) -> Iterator[Fi
     seen = drivers.gpu_state(machine, on) in ("known", "open")
     if seen and variant_matches(variant, capability, drivers.cuda_of_driver(machine, on)):
         how = "fails there" if outcome == "fails" else "runs there only in part"
-        yield Finding(
-            rule="variant-untrue",
-            severity="error",
-            message=f"the variant {variant.label} says that it is for this machine, and it {how}:"
+        yield finding(
+            "variant-untrue",
+            f"the variant {variant.label} says that it is for this machine, and it {how}:"
             " installers that know variants take it",
             evidence=variant_in_words(variant),
-            fix="write its variants anew from the plain wheel: cuwheel build --variants",
         )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.predict import Containers, Outcome, Taken
+from cuwheel.verdicts.predict import GOOD, Containers, Outcome, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 # The best first. `unknown` is better than `fails` only where nothing is known to fail.
 ORDER: tuple[Outcome, ...] = ("native", "compatible", "jit", "partial", "unknown", "fails")
-
-
-GOOD: tuple[Outcome, ...] = ("native", "compatible", "jit")
 
 
 class LibraryVerdict(Struct, frozen=True, kw_only=True):
@@ -120,21 +117,30 @@ def finding_of_library(finding: Finding, path: str, load: Loading, *, optional: 
 def partial_summary(libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad]) -> str:
     """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for."""
     of_main = [each for each in libraries if each.main] or list(libraries)
-    main = [each for each in of_main if each.outcome not in GOOD]
-    others = [each for each in libraries if each not in of_main and each.outcome not in GOOD]
+    failing = [each for each in of_main if each.outcome not in (*GOOD, "partial")]
+    in_part = [each for each in of_main if each.outcome == "partial"]
     by = {each.path: each.file for each in loads}
 
-    def words(found: Sequence[LibraryVerdict]) -> str:
-        told = (load.does.get(each.path) or (f"loaded by {by[each.path]}" if each.path in by else "") for each in found)
-        names = (file_name(each.path) for each in found)
-        return a_few([f"{name} ({why})" if why else name for name, why in zip(names, told, strict=True)], _NAMED)
+    def parts(found: Iterable[LibraryVerdict]) -> list[str]:
+        """Libraries by name, those of one part of the package together."""
+        named: dict[str, list[str]] = {}
+        for each in found:
+            why = load.does.get(each.path) or (f"loaded by {by[each.path]}" if each.path in by else "")
+            named.setdefault(why or each.path, []).append(file_name(each.path))
+        paths = {each.path for each in libraries}
+        return [" and ".join(names) + (f" ({why})" if why not in paths else "") for why, names in named.items()]
 
+    others = parts(each for each in libraries if each not in of_main and each.outcome not in GOOD)
     optional = "an optional part does not" if len(others) == 1 else f"{len(others)} optional parts do not"
-    also = f"; {optional}: {words(others)}" if others else ""
-    if failing := [each for each in main if each.outcome != "partial"]:
-        return f"starts, but its main part fails: {words(failing)}{also}"
-    if main:
-        return f"runs, but not all of its kernels: some of {words(main)} have no code for this GPU{also}"
+    also = f"; {optional}: {a_few(others, _NAMED)}" if others else ""
+    lacking = f"{a_few(parts(in_part), _NAMED)} have no code for this GPU"
+    if failing:
+        number, verb = ("an optional part", "does") if len(others) == 1 else (f"{len(others)} optional parts", "do")
+        also = f"; so {verb} {number}: {a_few(others, _NAMED)}" if others else ""
+        some = f"; some kernels of {lacking}" if in_part else ""
+        return f"starts, but its main part fails: {a_few(parts(failing), _NAMED)}{also}{some}"
+    if in_part:
+        return f"runs, but not all of its kernels: some of {lacking}{also}"
     return f"runs{also}"
 
 

@@ -6,33 +6,32 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
+from cuwheel.support.finding import finding
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
 from cuwheel.verdicts.loading import is_loadable, loading
-from cuwheel.verdicts.rule import Found, rule
-from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import fields, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.device_code.libraries import Library
-    from cuwheel.facts.rows.manylinux import ManylinuxPolicy
-    from cuwheel.support.finding import Severity
+    from cuwheel.facts.rows.packages import ManylinuxPolicy
+    from cuwheel.support.finding import Finding, Severity
+    from cuwheel.wheel.file import WheelFile  # noqa: TC004 - never decoded, and it takes long to import
 
 
 # Do a wheel's tags allow it on a machine: Python, ABI, operating system, processor, C library.
 
-# What the old names of manylinux stand for (PEP 600).
-_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
-_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
-_INTERPRETER = re.compile(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
+# The glibc that the old names of manylinux stand for (PEP 600). packaging has the same, for its own use alone.
+LEGACY_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_MANYLINUX = lazy_pattern(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
+_INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _NO_GIL = " without the GIL"
 _WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
 
@@ -85,8 +84,8 @@ def platform_of(platform: str) -> Platform:
     if match := _MANYLINUX.fullmatch(platform):
         return Platform(os="linux", cpu=match[3], glibc=f"{match[1]}.{match[2]}")
     name, _, cpu = platform.partition("_")
-    if name in _LEGACY:
-        return Platform(os="linux", cpu=cpu, glibc=_LEGACY[name])
+    if name in LEGACY_MANYLINUX:
+        return Platform(os="linux", cpu=cpu, glibc=LEGACY_MANYLINUX[name])
     return Platform(os="linux", cpu=cpu) if name == "linux" else Platform()
 
 
@@ -177,14 +176,16 @@ def one_or_many(count: int, one: str, many: str) -> str:
 
 _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
-_EXTENSION = re.compile(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
-_MUSL = re.compile(r"musllinux_\d+_\d+_(.+)", re.ASCII)
-_CXX_LIBRARY = re.compile(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
-_CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
+_EXTENSION = lazy_pattern(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
+_MUSL = lazy_pattern(r"musllinux_\d+_\d+_(.+)", re.ASCII)
+_CXX_LIBRARY = lazy_pattern(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
+_CP = lazy_pattern(r"cp(\d)(\d+)", re.ASCII)
 
 
 def _named(subject: WheelSubject) -> tuple[str, ...]:
     """The tags of the file name, expanded; none if it is not the name of a wheel."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - of wheels alone
+
     try:
         return tuple(str(tag) for tag in parse_wheel_filename(plain_name(subject.file))[3])
     except InvalidWheelFilename:
@@ -201,38 +202,27 @@ def _written_tags(subject: WheelSubject) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@rule(
-    "file-name",
-    severity="error",
-    why="name-version-python-abi-platform.whl: installers choose by it and refuse other names.",
-    source=_SOURCE,
-    fix="restore the name it was built with",
-)
-def name_of_file(subject: WheelSubject) -> Iterator[Found]:
+def name_of_file(subject: WheelSubject) -> Iterator[Finding]:
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - of wheels alone
+
     try:
         parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename as error:
-        yield Found(message=f"its file name is not that of a wheel: {str(error)[:200]}")
+        yield finding("file-name", f"its file name is not that of a wheel: {str(error)[:200]}")
 
 
-@rule(
-    "tags-differ",
-    severity="error",
-    why="The tags in the WHEEL file must match the file name. Renaming a wheel to make it install breaks this.",
-    source=_SOURCE,
-    fix="python -m wheel tags …   (rewrites both)",
-)
-def tags_differ(subject: WheelSubject) -> Iterator[Found]:
+def tags_differ(subject: WheelSubject) -> Iterator[Finding]:
     named, written = set(_named(subject)), set(_written_tags(subject))
     if not named or subject.wheel.wheel is None or named == written:
         return
-    yield Found(
-        severity="warning" if _alike(named) == _alike(written) else None,
-        message="the tags of the file name are not those of its WHEEL file",
+    yield finding(
+        "tags-differ",
+        "the tags of the file name are not those of its WHEEL file",
         evidence=(
             *(f"only in the file name: {each}" for each in first_few(sorted(named - written))),
             *(f"only in WHEEL: {each}" for each in first_few(sorted(written - named))),
         ),
+        severity="warning" if _alike(named) == _alike(written) else None,
     )
 
 
@@ -242,19 +232,12 @@ def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
     return {(front, platform_of(back).os, platform_of(back).cpu) for front, _, back in parts}
 
 
-@rule(
-    "tag-without-platform",
-    severity="error",
-    why="""A wheel with the tag `any` is installed on every system and processor; with a library in it, it fails on all
-    but one.""",
-    source="PEP 425",
-    fix="tell the backend that it is not pure (setuptools: Distribution.has_ext_modules; hatchling: pure_python)",
-)
-def without_platform(subject: WheelSubject) -> Iterator[Found]:
+def without_platform(subject: WheelSubject) -> Iterator[Finding]:
     libraries = _machine_code(subject)
     if "any" in _platforms(subject) and libraries:
-        yield Found(
-            message="its tag says any platform, but it contains machine code",
+        yield finding(
+            "tag-without-platform",
+            "its tag says any platform, but it contains machine code",
             evidence=first_few(sorted(f"{each.path}: {each.machine}" for each in libraries)),
         )
 
@@ -267,14 +250,7 @@ def _machine_code(subject: WheelSubject) -> list[Library]:
     return [each for each in subject.survey.libraries if is_loadable(each) and each.format in ("elf", "pe")]
 
 
-@rule(
-    "tag-processor",
-    severity="error",
-    why="Machine code is for one processor and one system; an installer goes by the tag alone.",
-    source=_SOURCE,
-    fix="build it on, or for, the platform that its tag names",
-)
-def processor(subject: WheelSubject) -> Iterator[Found]:
+def processor(subject: WheelSubject) -> Iterator[Finding]:
     """A wheel may hold code for several platforms: each library needs a tag, and each tag a library."""
     platforms, libraries = sorted(_platforms(subject) - {"any"}), _machine_code(subject)
     if not platforms or not libraries:
@@ -283,8 +259,9 @@ def processor(subject: WheelSubject) -> Iterator[Found]:
     empty = [platform for platform in platforms if all(_foreign(each, platform) for each in libraries)]
     if strangers or empty:
         wrong = strangers or libraries
-        yield Found(
-            message=f"its tag is for {', '.join(empty or platforms)}, but it contains code for something else",
+        yield finding(
+            "tag-processor",
+            f"its tag is for {', '.join(empty or platforms)}, but it contains code for something else",
             evidence=first_few(sorted(f"{each.path}: {each.format.upper()} for {each.machine}" for each in wrong)),
         )
 
@@ -299,23 +276,16 @@ def _foreign(library: Library, platform: str) -> bool:
     return bool((wanted.cpu and library.machine != wanted.cpu) or (wanted.os and system != wanted.os))
 
 
-@rule(
-    "tag-glibc",
-    severity="error",
-    why="""manylinux_X_Y promises to load with glibc X.Y. A library that needs a newer one fails at import on exactly
-    those systems that the tag allows.""",
-    source=_SOURCE,
-    fix="cuwheel repair WHEEL   (or build it in the image of the policy)",
-)
-def glibc(subject: WheelSubject) -> Iterator[Found]:
+def glibc(subject: WheelSubject) -> Iterator[Finding]:
     lowest = _promised_glibc(subject)
     if lowest is None:
         return
     wanting = [each for each in subject.survey.libraries if each.glibc and not versions.at_least(lowest, each.glibc)]
     for libraries, what, severity in _by_gravity(subject, wanting):
         most = max((each.glibc or "" for each in libraries), key=versions.key)
-        yield Found(
-            message=f"its tag promises glibc {lowest}, and {what} {most}",
+        yield finding(
+            "tag-glibc",
+            f"its tag promises glibc {lowest}, and {what} {most}",
             evidence=first_few(sorted(f"{each.path}: GLIBC_{each.glibc}" for each in libraries)),
             severity=severity,
         )
@@ -335,23 +305,16 @@ def _by_gravity(subject: WheelSubject, wanting: list[Library]) -> Iterator[tuple
     return (each for each in kinds if each[0])
 
 
-@rule(
-    "tag-libstdcxx",
-    severity="error",
-    why="""A manylinux tag also promises that the libstdc++ of such a system is new enough. A library that needs a newer
-    one fails at import: version `GLIBCXX_3.4.29' not found.""",
-    source="auditwheel's policies; PEP 600",
-    fix="cuwheel repair WHEEL   (or build it in the image of the policy, or with -static-libstdc++)",
-)
-def libstdcxx(subject: WheelSubject) -> Iterator[Found]:
+def libstdcxx(subject: WheelSubject) -> Iterator[Finding]:
     lowest = _promised_glibc(subject)
     policy = tables().manylinux.policy_of(lowest) if lowest else None
     if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.wheel.sizes):
         return  # a wheel that brings its own libstdc++ asks the system for none
     wanting = [each for each in subject.survey.libraries if any(_newer_cxx(each, policy))]
     for libraries, what, severity in _by_gravity(subject, wanting):
-        yield Found(
-            message=f"its tag promises GLIBCXX_{policy.glibcxx} and CXXABI_{policy.cxxabi}, and {what} newer ones",
+        yield finding(
+            "tag-libstdcxx",
+            f"its tag promises GLIBCXX_{policy.glibcxx} and CXXABI_{policy.cxxabi}, and {what} newer ones",
             evidence=first_few(sorted(f"{each.path}: {', '.join(_newer_cxx(each, policy))}" for each in libraries)),
             severity=severity,
         )
@@ -371,30 +334,17 @@ def _for_cuda(subject: WheelSubject) -> set[str]:
     return {*found.always, *(path for each in found.candidates for path in each.paths)}
 
 
-@rule(
-    "tag-plain-linux",
-    severity="note",
-    why="linux_x86_64 promises nothing about the C library; public indexes refuse it.",
-    source=_SOURCE,
-    fix="cuwheel repair WHEEL",
-)
-def plain_linux(subject: WheelSubject) -> Iterator[Found]:
+def plain_linux(subject: WheelSubject) -> Iterator[Finding]:
     plain = [tag for tag in _named(subject) if tag.rpartition("-")[2].startswith("linux_")]
     if plain:
-        yield Found(
-            message="its platform tag is plain linux: fine locally, but public indexes refuse it", evidence=(plain[0],)
+        yield finding(
+            "tag-plain-linux",
+            "its platform tag is plain linux: fine locally, but public indexes refuse it",
+            evidence=(plain[0],),
         )
 
 
-@rule(
-    "tag-extension",
-    severity="error",
-    why="""An extension module carries its Python in its suffix (.cpython-312-…), and another Python does not see it. A
-    wheel installed for a Python that none of its modules support cannot be imported there.""",
-    source="PEP 3149; importlib.machinery.EXTENSION_SUFFIXES",
-    fix="build it for each Python that its tags name, or for the stable ABI",
-)
-def extension(subject: WheelSubject) -> Iterator[Found]:
+def extension(subject: WheelSubject) -> Iterator[Finding]:
     modules: dict[str, set[str]] = {}
     for path in subject.wheel.sizes:
         if match := _EXTENSION.search(path):
@@ -407,8 +357,9 @@ def extension(subject: WheelSubject) -> Iterator[Found]:
         wrong = [name for name, made in modules.items() if not _importable(python, abi, made)]
         if wrong:
             has = sorted({each for name in wrong for each in modules[name]})
-            yield Found(
-                message=f"its tag {tag} does not match the Python its modules are for ({', '.join(has)})",
+            yield finding(
+                "tag-extension",
+                f"its tag {tag} does not match the Python its modules are for ({', '.join(has)})",
                 evidence=first_few(sorted(wrong)),
             )
 
@@ -419,14 +370,9 @@ def _importable(python: str, abi: str, made: set[str]) -> bool:
     return python + ("t" if abi.endswith("t") else "") in made
 
 
-@rule(
-    "requires-python",
-    severity="error",
-    why="Installers check Requires-Python before the tags: a wheel for a Python that it excludes is never installed.",
-    source="core metadata, packaging.python.org/specifications",
-    fix="build for the Pythons that requires-python names",
-)
-def requires_python(subject: WheelSubject) -> Iterator[Found]:
+def requires_python(subject: WheelSubject) -> Iterator[Finding]:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - of wheels alone
+
     wanted = dict(fields(subject.wheel.metadata or "")).get("requires-python")
     if not wanted:
         return
@@ -439,7 +385,7 @@ def requires_python(subject: WheelSubject) -> Iterator[Found]:
     # The last patch release that there can be: `>3.11.2` allows some of 3.11.
     refused = [each for each, match in matches.items() if match and f"{match[1]}.{match[2]}.99" not in allowed]
     if refused:
-        yield Found(message=f"it is tagged {', '.join(sorted(refused))} and requires Python {wanted}")
+        yield finding("requires-python", f"it is tagged {', '.join(sorted(refused))} and requires Python {wanted}")
 
 
 RULES = (

@@ -13,331 +13,50 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
 import shutil
 import stat
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.support import codec, confined, locking, system_calls
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.support import confined, system_calls
 from cuwheel.support.confined import Tree
 from cuwheel.support.files import errors_of, sync_file, sync_folder
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.wheel.journal_file import (
+    ASIDE,
+    FILE_NAME,
+    FOLDER,
+    Action,
+    FileState,
+    Header,
+    Journal,
+    Root,
+    State,
+    Step,
+    Verb,
+    Writer,
+    journals,
+    new_folder,
+    read_journal,
+    within,
+)
 from cuwheel.wheel.record import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.wheel.record import Digest
 
-SCHEMA = "cuwheel.journal/3"
-_WITHOUT_ROOT = "cuwheel.slim-journal/1"  # did not say where it was made
-_OLDER = (_WITHOUT_ROOT, "cuwheel.slim-journal/2")  # names as they are, which had to be UTF-8
-FOLDER = ".cuwheel"
-_FILE = "journal.jsonl"
-_RUN = re.compile(r"(\d{1,9})(?:-[0-9a-f]{16})?", re.ASCII)
-_ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2})", re.ASCII)
-_ASIDE = "in-use"
-_PARTS = ("new", "originals", "copies", _ASIDE)
 _LIBRARY = (b"\x7fELF", b"MZ")
 _SMALL = 1 << 20
 _CACHE = "__pycache__"
 _NOTHING = "nothing was changed"
 _RERUN_HINT = "fix that and run it again: finished steps are kept"
-
-Verb: TypeAlias = Literal["slim", "install"]
-# preparing: nothing was changed. switching: some files may be changed, all new ones are ready. installing: an installer
-# may have changed anything, all files are kept. done: all were. undoing, committing: to be finished by whoever comes
-# next. kept: undone but for the steps that are left, whose originals wait for a person to decide.
-State: TypeAlias = Literal["preparing", "switching", "installing", "done", "undoing", "committing", "kept"]
-Action: TypeAlias = Literal["replace", "create", "remove", "keep"]
-SettingsKind: TypeAlias = Literal["activate", "activate.fish", "activate.csh", "env-file", "systemd", "dockerfile"]
-
-
-class FileState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Enough to know a file again. `sha256` is known of what cuwheel wrote; `mode` and `target` (a link's) are kept
-    where an installer works, which makes and removes folders and links as well."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-    sha256: str | None = None
-    kind: Literal["file", "folder", "link"] = "file"
-    mode: int | None = None
-    target: str | None = None
-
-
-class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file. `path` is relative to the root; `before` is null for what is created, `after` for what is removed.
-
-    `record`: of what is removed, the RECORD that listed it. Only while that one is there does it come back.
-    """
-
-    number: int
-    action: Action
-    path: str
-    before: FileState | None = None
-    after: FileState | None = None
-    record: str | None = None
-
-
-class Root(Struct, frozen=True, kw_only=True):
-    """The folder that a journal was made for. Not its device: numbers of devices change when a machine starts anew."""
-
-    path: str
-    inode: int
-    owner: int
-
-    @classmethod
-    def of(cls, root: Path) -> Root:
-        status = root.stat()
-        return cls(path=os.fsencode(root).decode(errors="replace"), inode=status.st_ino, owner=status.st_uid)
-
-
-class Pinned(Struct, frozen=True, kw_only=True):
-    """A file with settings, which may lie anywhere, and those that its block had before: None where it had none.
-
-    `made`: it was not there. `ended`: its last line had an end.
-    """
-
-    kind: SettingsKind
-    path: str
-    before: dict[str, str] | None
-    made: bool = False
-    ended: bool = True
-
-
-class Header(Struct, frozen=True, kw_only=True):
-    """`targets`: the machines that it was cut for; of an install, what was installed."""
-
-    tool: str
-    targets: tuple[str, ...]
-    root: Root | None = None
-    pinned: tuple[Pinned, ...] = ()
-    schema: str = SCHEMA
-
-
-class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Exactly one of these is there."""
-
-    header: Header | None = None
-    step: Step | None = None
-    state: State | None = None
-
-
-class Journal(Struct, frozen=True, kw_only=True):
-    header: Header | None
-    steps: tuple[Step, ...]
-    state: State
-
-
-# ---- the file ----
-
-
-class Writer:
-    """Appends lines, each on the disk before the call returns."""
-
-    def __init__(self, folder: Path, name: str = _FILE) -> None:
-        self._path = folder / name
-
-    def start(self, header: Header) -> None:
-        self._append([_Line(header=header)])
-        sync_folder(self._path.parent)
-
-    def steps(self, steps: Iterable[Step]) -> None:
-        self._append([_Line(step=each) for each in steps])
-
-    def state(self, state: State) -> None:
-        self._append([_Line(state=state)])
-
-    def rewrite(self, found: Journal) -> None:
-        """The journal anew; whole at any moment."""
-        whole = Writer(self._path.parent, "kept.jsonl")
-        whole._path.unlink(missing_ok=True)
-        whole._append(
-            [_Line(header=found.header), *(_Line(step=each) for each in found.steps), _Line(state=found.state)]
-        )
-        system_calls.rename_over(whole._path, self._path)
-        sync_folder(self._path.parent)
-
-    def _append(self, lines: list[_Line]) -> None:
-        data = b"".join(codec.encode(_with_names(each, _told)) + b"\n" for each in lines)
-        handle = confined.open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        try:
-            # A line that a crash cut short would swallow the next one.
-            if (size := os.fstat(handle).st_size) and system_calls.read_at(handle, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            while data:
-                data = data[os.write(handle, data) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _told(name: str) -> str:
-    """Names of files are bytes: those that are no UTF-8 are written as `\\xff`, and a backslash twice."""
-    data = name.replace("\\", "\\\\").encode("utf-8", "surrogateescape")
-    return data.decode("utf-8", "backslashreplace")
-
-
-def _meant(text: str) -> str:
-    def character(match: re.Match[str]) -> str:
-        return "\\" if match[1] == "\\" else bytes([int(match[1][1:], 16)]).decode("utf-8", "surrogateescape")
-
-    return _ESCAPED.sub(character, text)
-
-
-def _with_names(line: _Line, spelled: Callable[[str], str]) -> _Line:
-    """All names of files in it spelled otherwise."""
-    if step := line.step:
-        states: dict[str, Any] = {}
-        for each in ("before", "after"):
-            there = getattr(step, each)
-            states[each] = replace(there, target=spelled(there.target)) if there and there.target is not None else there
-        record = spelled(step.record) if step.record is not None else None
-        return replace(line, step=replace(step, path=spelled(step.path), record=record, **states))
-    if line.header and line.header.pinned:
-        pinned = tuple(replace(each, path=spelled(each.path)) for each in line.header.pinned)
-        return replace(line, header=replace(line.header, pinned=pinned))
-    return line
-
-
-def read(folder: Path, root: Path | None = None) -> Journal:
-    """What a run left in `root`. A line that a crash cut short was never acted upon, and is passed over.
-
-    One of another folder, or with a path outside this one, is refused.
-    """
-    path = folder / _FILE
-    lines = list(_lines(path))
-    header = next((each.header for each in reversed(lines) if each.header), None)
-    if header and header.schema != SCHEMA and header.schema not in _OLDER:
-        raise NewerSchemaError(path, header.schema, SCHEMA)
-    if header and header.schema == SCHEMA:
-        lines = [_with_names(each, _meant) for each in lines]
-        header = next(each.header for each in reversed(lines) if each.header)
-    state: State = next((each.state for each in reversed(lines) if each.state), "preparing")
-    found = Journal(header=header, steps=tuple(each.step for each in lines if each.step), state=state)
-    if root and (header or found.steps or state != "preparing"):
-        _must_be_of(root, found, path)
-    return found
-
-
-def _lines(path: Path) -> Iterator[_Line]:
-    try:
-        with os.fdopen(confined.open_plain(path, os.O_RDONLY), "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    for piece in data.splitlines():
-        with contextlib.suppress(msgspec.DecodeError):
-            yield codec.decode(piece, _Line)
-
-
-def _must_be_of(root: Path, found: Journal, path: Path) -> None:
-    made_for = found.header.root if found.header else None
-    if found.header and found.header.schema == _WITHOUT_ROOT:
-        _must_be_made_here(found, path)
-    elif made_for != Root.of(root):
-        where = f"{made_for.path}, but this is another folder" if made_for else "a folder that it does not name"
-        raise MalformedError(
-            path,
-            f"is a journal of changes to {where}; nothing was changed",
-            hint=f"undo them there; to keep this folder as it is, move {path.parent} out of it",
-        )
-    # What an installer left as a link, in place of a folder, goes before what was in the folder comes back.
-    folders = {each.path for each in found.steps if each.before and each.before.kind == "folder"}
-    for step in found.steps:
-        confined.must_be_below(step.path, path)
-        if not folders.intersection(_above(step.path)):
-            confined.inside(root, step.path, path)
-    for side in ("before", "after"):
-        _must_be_a_tree({each.path: there for each in found.steps if (there := getattr(each, side))}, path)
-    if found.state == "installing" and len({each.path for each in found.steps}) != len(found.steps):
-        raise MalformedError(path, "keeps a file twice; nothing was changed")
-
-
-def _above(path: str) -> list[str]:
-    """The folders that a file is in, all of them."""
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts))]
-
-
-def _must_be_a_tree(states: dict[str, FileState], path: Path) -> None:
-    """No file is in a file, or behind a link that the journal itself would make."""
-    for name in states:
-        for above in _above(name):
-            if above in states and states[above].kind != "folder":
-                what = f"has {name!r} below {above!r}, which is a {states[above].kind}; nothing was changed"
-                raise MalformedError(path, what, hint=f"it was not written by cuwheel: look at {path.parent}")
-
-
-def _must_be_made_here(found: Journal, path: Path) -> None:
-    """An earlier cuwheel did not write down which folder a journal is of, but the originals tell it.
-
-    They are the very files that were there, under another name; a copy of the folder has others.
-    """
-    kept = [(step.before, path.parent / "originals" / str(step.number)) for step in found.steps if step.before]
-    there = [(before, place) for before, place in kept if place.exists()]
-    if not there or any(place.lstat().st_ino != before.inode for before, place in there):
-        raise MalformedError(
-            path,
-            "was written by an earlier cuwheel, and this is not the folder it changed; nothing was changed now",
-            hint=f"install its packages again (pip install --force-reinstall NAME), then move {path.parent} out of it",
-        )
-
-
-# ---- the folders ----
-
-
-def folder_of(root: Path, verb: Verb = "slim") -> Path:
-    """Where the journals of an environment or folder are."""
-    return root / FOLDER / verb
-
-
-@contextlib.contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """No other cuwheel changes `root` while the block runs, whichever its verb."""
-    confined.must_be_a_folder(root / FOLDER)
-    confined.must_be_a_folder(folder_of(root))
-    with locking.locked(folder_of(root)):
-        yield
-
-
-def folders(root: Path, verb: Verb) -> list[Path]:
-    place = folder_of(root, verb)
-    if not confined.must_be_a_folder(root / FOLDER) or not confined.must_be_a_folder(place):
-        return []
-    found = [(int(match[1]), each) for each in place.iterdir() if (match := _RUN.fullmatch(each.name))]
-    for _, folder in found:
-        for part in (folder, *(folder / each for each in _PARTS)):
-            confined.must_be_a_folder(part)
-    return [folder for _, folder in sorted(found)]
-
-
-def journals(root: Path, verb: Verb = "slim") -> list[tuple[Path, Journal]]:
-    """All of them are read and checked before the first is acted upon."""
-    return [(folder, read(folder, root)) for folder in folders(root, verb)]
-
-
-def _new_folder(root: Path, verb: Verb) -> Path:
-    """Of an install it has a name that no wheel can know, and bring files for."""
-    there = folders(root, verb)
-    number = int(there[-1].name.partition("-")[0]) + 1 if there else 1
-    return folder_of(root, verb) / (f"{number:04}" + (f"-{secrets.token_hex(8)}" if verb == "install" else ""))
-
-
-def _within(root: Path, folder: Path) -> str:
-    return folder.relative_to(root).as_posix()
 
 
 # ---- slim: all new files are prepared apart, then renamed ----
@@ -395,7 +114,7 @@ class Changes:
     def apply(self) -> None:
         """All of it, or nothing and an error."""
         steps = tuple(sorted(self._steps, key=lambda each: each.path))
-        writer, at = Writer(self._folder), _within(self.root, self._folder)
+        writer, at = Writer(self._folder), within(self.root, self._folder)
         with errors_of(self.root, _NOTHING), Tree(self.root) as tree:
             writer.steps(steps)
             for step in steps:
@@ -418,7 +137,7 @@ class Changes:
 @contextlib.contextmanager
 def begin(root: Path, header: Header) -> Iterator[Changes]:
     """The caller holds the lock. What is not applied when the block ends leaves nothing behind."""
-    folder = _new_folder(root, "slim")
+    folder = new_folder(root, "slim")
     with errors_of(root, _NOTHING):
         try:
             for part in ("new", "originals"):
@@ -426,7 +145,7 @@ def begin(root: Path, header: Header) -> Iterator[Changes]:
             Writer(folder).start(replace(header, root=Root.of(root)))
             yield Changes(root, folder)
         finally:
-            found = read(folder)
+            found = read_journal(folder)
             if found.state == "preparing":
                 _forget(root, folder, found)
             elif found.state == "done":
@@ -509,7 +228,7 @@ def _switch(tree: Tree, at: str, step: Step) -> None:
 
 def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
     """The new files were all ready: what remains is renaming."""
-    at = _within(root, folder)
+    at = within(root, folder)
     with errors_of(root, _RERUN_HINT), Tree(root) as tree:
         for step in found.steps:
             if _is(tree, step.path, step.before) or _was_interrupted(tree, step.path, at, step.number):
@@ -535,8 +254,8 @@ def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
 
 def keep_all(root: Path, header: Header, scope: Sequence[str]) -> tuple[Path, Journal]:
     """Every file below the folders of `scope`. The caller holds the lock; then anything may happen to them."""
-    folder = _new_folder(root, "install")
-    at = _within(root, folder)
+    folder = new_folder(root, "install")
+    at = within(root, folder)
     with errors_of(root, _NOTHING), Tree(root) as tree:
         try:
             for part in ("originals", "copies"):
@@ -558,7 +277,7 @@ def keep_all(root: Path, header: Header, scope: Sequence[str]) -> tuple[Path, Jo
 def all_there(root: Path, scope: Sequence[str], folder: Path) -> dict[str, FileState]:
     """Every file, folder and link below some folders, but for those of this run's journal."""
     with errors_of(root, _RERUN_HINT), Tree(root) as tree:
-        return dict(_all_there(tree, scope, _within(root, folder)))
+        return dict(_all_there(tree, scope, within(root, folder)))
 
 
 def _all_there(tree: Tree, scope: Sequence[str], at: str) -> Iterator[tuple[str, FileState]]:
@@ -669,7 +388,7 @@ def _restore(root: Path, folder: Path, steps: tuple[Step, ...]) -> tuple[Step, .
 
     The steps that something else changed since: those were left alone.
     """
-    at = _within(root, folder)
+    at = within(root, folder)
     stuck: list[Step] = []
     with Tree(root) as tree:
         for step in reversed(steps):
@@ -768,7 +487,7 @@ def _forget(root: Path, folder: Path, found: Journal) -> None:
 
 def discard(folder: Path) -> None:
     """A journal that is settled. Libraries that a process of Windows has loaded stay; the next run removes them."""
-    (folder / _FILE).unlink(missing_ok=True)
+    (folder / FILE_NAME).unlink(missing_ok=True)
     if os.name == "nt":
         _clear(folder)
     else:
@@ -805,11 +524,11 @@ def _sync_folders(root: Path, steps: tuple[Step, ...]) -> None:
 
 def _put(tree: Tree, made: str, path: str, at: str, number: int) -> None:
     """`made` gets the name `path`. `at`, `number`: of the journal, and of the step in it."""
-    away = f"{at}/{_ASIDE}/{number}"
+    away = f"{at}/{ASIDE}/{number}"
     try:
         tree.replace(made, path)
     except PermissionError:
-        tree.make_folders(f"{at}/{_ASIDE}")
+        tree.make_folders(f"{at}/{ASIDE}")
         tree.replace(path, away)
         try:
             tree.replace(made, path)
@@ -825,13 +544,13 @@ def _take_away(tree: Tree, path: str, at: str, number: int) -> None:
     try:
         tree.unlink(path)
     except PermissionError:
-        tree.make_folders(f"{at}/{_ASIDE}")
-        tree.replace(path, _settled(f"{at}/{_ASIDE}/{number}"))
+        tree.make_folders(f"{at}/{ASIDE}")
+        tree.replace(path, _settled(f"{at}/{ASIDE}/{number}"))
 
 
 def _was_interrupted(tree: Tree, path: str, at: str, number: int) -> bool:
     """Whether a file went aside and nothing has taken its name yet."""
-    return tree.status(path) is None and tree.status(f"{at}/{_ASIDE}/{number}") is not None
+    return tree.status(path) is None and tree.status(f"{at}/{ASIDE}/{number}") is not None
 
 
 def _settled(away: str) -> str:
@@ -887,11 +606,11 @@ def _make_alike(staged: Path, path: Path) -> None:
 
 
 def _changed_since(step: Step) -> Finding:
-    return Finding(
-        rule="changed-since",
-        severity="warning",
-        message=f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is",
+    return finding(
+        "changed-since",
+        f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is",
         fix="reinstall its package if it does not work",
+        severity="warning",
     )
 
 
@@ -899,14 +618,9 @@ def _not_restored(step: Step, original: Path) -> Finding:
     since = "it was installed" if original.parts[-4] == "install" else "it was slimmed"
     words = f"{step.path} was changed, or removed, by something else after {since}: left as it is"
     if step.before is None:
-        return Finding(
-            rule="changed-since", severity="error", message=words, fix="remove it yourself if it is not needed"
-        )
+        return finding("changed-since", words, fix="remove it yourself if it is not needed")
     verb = "slim" if since == "it was slimmed" else "install"
     give_up = ", or delete it with cuwheel slim --commit" if verb == "slim" else ""
-    return Finding(
-        rule="changed-since",
-        severity="error",
-        message=f"{words}; its original is kept as {original}",
-        fix=f"copy the original back{give_up}",
+    return finding(
+        "changed-since", f"{words}; its original is kept as {original}", fix=f"copy the original back{give_up}"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -12,7 +11,8 @@ from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError
 from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import a_few
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def plain_name(file_name: str) -> str:
     return str(name.plain) if name and name.variant else file_name
 
 
-_SEPARATORS = re.compile(r"[-_.]+")
+_SEPARATORS = lazy_pattern(r"[-_.]+")
 _RECORD_FIELDS = 3
 MOST_REQUIREMENTS = 5000  # of one distribution; the largest on the index have some hundred
 _SHORTER = "no package has so many: its metadata is damaged, or made to keep its readers busy"
@@ -194,7 +194,7 @@ def fields(text: str) -> Iterator[tuple[str, str]]:
 # Distributions that are installed: where an environment keeps them, and what their folders are called.
 
 _MOST_BYTES = 1 << 28
-_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
+_INFO = lazy_pattern(r"(.+)-([^-]+)\.dist-info")
 _SITE_PACKAGES = (
     *("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages"),
     # Debian's Python, with what the system installs and what pip does.
@@ -284,10 +284,8 @@ def workload_commands(note: str | bytes | None) -> tuple[str, ...] | None:
 
 def cut_to_workload(names: Iterable[str], traced: Iterable[str]) -> Finding:
     words = a_few(list(traced)) or "one that was traced"
-    return Finding(
-        rule=CUT_RULE,
-        severity="warning",
-        message=f"{a_few(list(names))} was cut to a workload ({words}): only the device code that this loads is left; "
+    return finding(
+        CUT_RULE,
+        f"{a_few(list(names))} was cut to a workload ({words}): only the device code that this loads is left; "
         "anything else may fail, in words that do not say so, or give slightly other results",
-        fix="trace again with what is missing and slim anew (cuwheel slim --used), or undo: cuwheel slim --undo",
     )

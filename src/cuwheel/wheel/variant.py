@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec
+from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 FILE = "variant.json"
 NULL = "null"  # the label of a variant for every machine
 _LIMIT = 1 << 20
-_LABEL = re.compile(r"[0-9a-z_.]+", re.ASCII)
-_WORD = re.compile(r"[0-9a-z_]+", re.ASCII)
+_LABEL = lazy_pattern(r"[0-9a-z_.]+", re.ASCII)
+_WORD = lazy_pattern(r"[0-9a-z_]+", re.ASCII)
 _NOT_ONE = "is not a document of wheel variants"
 
 

@@ -115,7 +115,7 @@ static void *forks(void *unused) {
   for (int count = 0; count < 5; count++) {
     pid_t child = fork();
     int status;
-    if (child == 0) { alarm(20); exit(run("_Z5childPf", 32)); }
+    if (child == 0) { alarm(300); exit(run("_Z5childPf", 32)); }
     waitpid(child, &status, 0);
     if (status) exit(87);
   }

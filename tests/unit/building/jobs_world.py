@@ -9,7 +9,7 @@ from cuwheel.building import jobs, workspace
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, Project, Tree
-from cuwheel.machine.resources import Share
+from cuwheel.machine.system import Share
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain, settings_for
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.building.values import Job
+    from cuwheel.building.values import DecidedJob
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 PYTHON = Python(path="/usr/bin/python3.11", version="3.11.2", found_via="a test")
@@ -61,7 +61,7 @@ def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: A
     return workspace.VariableInputs(**(values | changes))
 
 
-def order(folder: Path, table: Table | None = None, **changes: Any) -> BuildContext:
+def context(folder: Path, table: Table | None = None, **changes: Any) -> BuildContext:
     project = {"name": "demo", "backend": "scikit-build-core", **changes}
     return BuildContext(
         request=BuildRequest(folder, jobs=2),
@@ -72,10 +72,10 @@ def order(folder: Path, table: Table | None = None, **changes: Any) -> BuildCont
     )
 
 
-def job(folder: Path, table: Table | None = None, *, made_by: Toolchain | None = None, **changes: Any) -> Job:
+def job(folder: Path, table: Table | None = None, *, made_by: Toolchain | None = None, **changes: Any) -> DecidedJob:
     inside = bool(made_by and made_by.prefix)
     planned = changes.pop("plan", None) or plan()
     caller = changes.pop("caller", {})
     return jobs.make_job(
-        order(folder, table, **changes), planned, made_by or toolchain(), "3.11", None if inside else PYTHON, caller
+        context(folder, table, **changes), planned, made_by or toolchain(), "3.11", None if inside else PYTHON, caller
     )

@@ -11,7 +11,7 @@ from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.machine import resources
+from cuwheel.machine import system
 from cuwheel.support import files
 from cuwheel.toolchains.store import Store
 from tests.unit.building import jobs_world as world
@@ -150,7 +150,7 @@ def test_the_newest_minimum_of_the_sources_counts(tmp_path: Path) -> None:
 def test_as_much_at_once_as_cores_and_memory_allow(
     cores: int, memory: int | None, archs: int, said: int | None, at_once: int, expected: tuple[int, int]
 ) -> None:
-    found = resources.divide(cores, memory, archs, jobs=said, at_once=at_once)
+    found = system.divide_machine(cores, memory, archs, jobs=said, at_once=at_once)
     assert (found.jobs, found.threads) == expected
 
 
@@ -174,9 +174,9 @@ def test_a_job_starts_clean_and_keeps_its_logs(tmp_path: Path) -> None:
     locked.mkdir(parents=True)
     (locked / "file").touch()
     locked.chmod(0o555)
-    workspace.clean(folder)
+    workspace.clean_folder(folder)
     assert not (folder / "src").exists()
     for number in range(15):
         (folder / "logs" / f"{number:02}.log").touch()
-    workspace.clean(folder)
+    workspace.clean_folder(folder)
     assert min(each.name for each in (folder / "logs").iterdir()) == "05.log"

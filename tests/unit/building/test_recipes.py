@@ -20,27 +20,29 @@ TRIAL = Trial(version="1.0", cuda="13.0", archs=("sm_90",), outcome="built")
 
 def recipe(**settings: Any) -> Recipe:
     problems: list[str] = []
-    made = Recipe(names=("foo",), why="", tried=(TRIAL,), settings=config.settings(settings, "foo", problems))
+    made = Recipe(
+        names=("foo",), why="", tried=(TRIAL,), settings=config.read_recipe_settings(settings, "foo", problems)
+    )
     assert problems == []
     return made
 
 
 def over(below: Recipe, tmp_path: Path, text: str = "", **told: Any) -> Table:
     (tmp_path / "cuwheel.toml").write_text(text)
-    return config.over(below.settings, config.find(tmp_path, None, told))
+    return config.over_recipe(below.settings, config.find_configuration(tmp_path, None, told))
 
 
 def test_every_recipe_is_sound_and_names_are_unique() -> None:
-    names = [name for each in recipes.known() for name in each.names]
+    names = [name for each in recipes.known_recipes() for name in each.names]
     assert len(names) == len(set(names))
     assert {"bitsandbytes", "flash-attn", "xformers", "llama-cpp-python", "torch-scatter"} <= set(names)
-    for each in recipes.known():
-        assert recipes.find(each.name, "") is each
+    for each in recipes.known_recipes():
+        assert recipes.find_recipe(each.name, "") is each
 
 
 @pytest.mark.parametrize("name", ["llama-cpp-python", "llama_cpp_python", "Llama.CPP.Python"])
 def test_names_are_compared_as_an_index_does(name: str) -> None:
-    found = recipes.find(name, "0.3.16")
+    found = recipes.find_recipe(name, "0.3.16")
     assert found
     assert found.name == "llama-cpp-python"
 
@@ -48,7 +50,7 @@ def test_names_are_compared_as_an_index_does(name: str) -> None:
 def test_versions_that_it_holds_for(tmp_path: Path) -> None:
     head = 'names = ["foo"]\nwhy = ""\n[[tried]]\nversion = "2"\ncuda = "13.0"\narchs = ["sm_90"]\noutcome = "built"\n'
     (tmp_path / "foo.toml").write_text('versions = ">=2"\n' + head)
-    (found,) = recipes.load(tmp_path)
+    (found,) = recipes.load_recipes(tmp_path)
     assert recipes.fits(found, "foo", "2.1.dev0")
     assert recipes.fits(found, "foo", "")
     assert recipes.fits(found, "foo", "whatever")
@@ -62,7 +64,7 @@ def test_all_mistakes_of_all_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text(head + '[settings]\nno-such-key = 1\ncomponents = ["nothing"]\n')
     (tmp_path / "c.toml").write_text("not TOML")
     with pytest.raises(FactsError) as caught:
-        recipes.load(tmp_path)
+        recipes.load_recipes(tmp_path)
     told = "\n".join(caught.value.problems)
     for words in (
         "a.toml: the name must be",
@@ -94,11 +96,11 @@ def test_which_torch_it_fits_and_was_tried_with(
     text = f'names = ["foo"]\nwhy = ""\ntorch = "{source}"\ntried = [{trial}]\n[settings]\nrequires = ["{requires}"]\n'
     (tmp_path / "foo.toml").write_text(text)
     if not problem:
-        (found,) = recipes.load(tmp_path)
+        (found,) = recipes.load_recipes(tmp_path)
         assert found.tried[0].torch == torch
         return
     with pytest.raises(FactsError, match=problem):
-        recipes.load(tmp_path)
+        recipes.load_recipes(tmp_path)
 
 
 def test_somebodys_own_configuration_goes_before_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building import pyproject, sources
+from cuwheel.building import sources
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from tests.fixtures import systems
 
@@ -36,6 +36,15 @@ def test_what_builds_and_environments_leave_behind_is_no_source(tmp_path: Path) 
     fill(tmp_path, "env/pyvenv.cfg", "env/bin/python", "target/CACHEDIR.TAG", "target/x.so", ".tox/a")
     found = sources.survey_source(tmp_path, ".", [tmp_path / "out"])
     assert found.files == ("pkg/build/__init__.py", "pkg/dist/a.py", "pyproject.toml", "setup.cfg")
+
+
+def test_results_of_an_earlier_build_are_no_source_wherever_they_went(tmp_path: Path) -> None:
+    """A wheel that is built into another folder than the last one must not hold that one."""
+    fill(tmp_path, "pyproject.toml", "pkg/build.json")
+    fill(tmp_path, "pkg/first/x.whl", "second/x.whl", "second/SHA256SUMS")
+    for place in ("pkg/first", "second"):
+        (tmp_path / place / "build.json").write_text('{"schema": "cuwheel.build/1", "cuwheel": "0"}')
+    assert sources.survey_source(tmp_path, ".", [tmp_path / "third"]).files == ("pkg/build.json", "pyproject.toml")
 
 
 def test_links_that_lead_out_are_left_and_told(tmp_path: Path) -> None:
@@ -197,44 +206,44 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
 def test_how_a_project_is_built_is_read_from_its_files(tmp_path: Path, files: dict[str, str], expected: str) -> None:
     for name, text in files.items():
         fill(tmp_path, name, text=text)
-    found = pyproject.read(tmp_path, list(files))
+    found = sources.read_project(tmp_path, list(files))
     assert found.backend == expected
     assert found.evidence
-    assert pyproject.read(tmp_path, list(files), "other").backend == "other"
+    assert sources.read_project(tmp_path, list(files), "other").backend == "other"
 
 
 def test_names_come_from_wherever_they_are_written(tmp_path: Path) -> None:
     folder = fill(tmp_path / "thing-1.2", "setup.py", text="setup(\n    name = 'legacy')")
-    assert pyproject.read(folder, ["setup.py"]).name == "legacy"
+    assert sources.read_project(folder, ["setup.py"]).name == "legacy"
     (folder / "setup.py").write_text("setup()")
-    assert pyproject.read(folder, ["setup.py"]).name == "thing"
+    assert sources.read_project(folder, ["setup.py"]).name == "thing"
     other = "NAME = 'by_variable'\nname = 'nvcc.exe'\nsetuptools.setup(name=NAME)"
     (folder / "setup.py").write_text(other)
-    assert pyproject.read(folder, ["setup.py"]).name == "by_variable"
+    assert sources.read_project(folder, ["setup.py"]).name == "by_variable"
     (folder / "setup.py").write_text("setup(name=[1]); print 'of Python 2'")
-    assert pyproject.read(folder, ["setup.py"]).name == "thing"
+    assert sources.read_project(folder, ["setup.py"]).name == "thing"
     fill(folder, "setup.cfg", text="[metadata]\nname = configured\n")
-    assert pyproject.read(folder, ["setup.py"]).name == "configured"
+    assert sources.read_project(folder, ["setup.py"]).name == "configured"
     fill(folder, "PKG-INFO", text="Metadata-Version: 2.1\nName: released\nVersion: 1.2\n\nName: prose\n")
-    packed = pyproject.read(folder, ["setup.py"])
+    packed = sources.read_project(folder, ["setup.py"])
     assert (packed.name, packed.version) == ("released", "1.2")
     fill(folder, "pyproject.toml", text='[project]\nname = "modern"\nversion = "3"\nrequires-python = ">=3.9"')
-    found = pyproject.read(folder, ["setup.py", "pyproject.toml"])
+    found = sources.read_project(folder, ["setup.py", "pyproject.toml"])
     assert (found.name, found.version, found.requires_python) == ("modern", "3", ">=3.9")
 
 
 def test_what_is_no_python_project_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(MalformedError, match="not a Python project"):
-        pyproject.read(tmp_path, ["README.md"])
+        sources.read_project(tmp_path, ["README.md"])
     fill(tmp_path, "pyproject.toml", text="[[[")
     with pytest.raises(MalformedError, match="TOML"):
-        pyproject.read(tmp_path, ["pyproject.toml"])
+        sources.read_project(tmp_path, ["pyproject.toml"])
 
 
 @pytest.mark.parametrize("value", ["2", "{}", '"setuptools"', "true"])
 def test_requirements_of_a_build_that_are_no_list(tmp_path: Path, value: str) -> None:
     fill(tmp_path, "pyproject.toml", text=f"[build-system]\nrequires = {value}\n")
-    assert pyproject.read(tmp_path, ["pyproject.toml"]).requires == ()
+    assert sources.read_project(tmp_path, ["pyproject.toml"]).requires == ()
 
 
 @pytest.mark.parametrize(
@@ -252,15 +261,15 @@ def test_requirements_of_a_build_that_are_no_list(tmp_path: Path, value: str) ->
 def test_whether_there_is_anything_for_cuda(tmp_path: Path, files: dict[str, str], expected: bool) -> None:  # noqa: FBT001
     for name, text in files.items():
         fill(tmp_path, name, text=text)
-    assert pyproject.has_cuda(tmp_path, list(files)) is expected
+    assert sources.mentions_cuda(tmp_path, list(files)) is expected
 
 
 def test_where_scikit_build_core_builds_is_the_projects_choice_where_it_made_one(tmp_path: Path) -> None:
     text = '[build-system]\nbuild-backend = "scikit_build_core.build"\n'
     fill(tmp_path, "pyproject.toml", text=text)
-    assert pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+    assert sources.read_project(tmp_path, ["pyproject.toml"]).build_dir
     fill(tmp_path, "pyproject.toml", text=text + '[tool.scikit-build]\nbuild-dir = "build"\n')
-    assert not pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+    assert not sources.read_project(tmp_path, ["pyproject.toml"]).build_dir
 
 
 def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path) -> None:
@@ -286,8 +295,8 @@ def test_a_copy_of_what_may_not_be_written_can_be(tmp_path: Path) -> None:
 def test_a_source_that_holds_more_than_sources_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_LARGE", 100)
     fill(tmp_path, "pyproject.toml")
-    assert not list(sources.findings(sources.survey_source(tmp_path, ".", [])))
+    assert not list(sources.source_findings(sources.survey_source(tmp_path, ".", [])))
     fill(tmp_path, "data/train.bin", text="x" * 200)
-    (told,) = sources.findings(sources.survey_source(tmp_path, ".", []))
+    (told,) = sources.source_findings(sources.survey_source(tmp_path, ".", []))
     assert told.rule == "large-source"
     assert told.evidence[0].startswith("data/train.bin: 200")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.building import finishing, jobs, sources
+from cuwheel.building import jobs, sources
+from cuwheel.building.answer import Wheel
+from cuwheel.building.jobs import job_answer
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.steps import Steps
-from cuwheel.building.values import MadeWheel
-from cuwheel.device_code.libraries import Survey
-from cuwheel.diagnosis import failed_job
+from cuwheel.building.values import JobResult
+from cuwheel.diagnosis import failures
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains import provide
@@ -21,7 +22,7 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.building.values import Job, JobResult
+    from cuwheel.building.values import DecidedJob
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.toolchain import Toolchain
 
@@ -51,7 +52,7 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
         place.mkdir()
         (place / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "x"\n')
         (place / "kernel.cu").touch()
-    settings = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
+    settings: Any = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
     values: dict[str, Any] = {"output": folder / "dist", "cache": folder / "cache", **options}
     return Steps(BuildRequest(place, settings=settings, **values))
 
@@ -59,11 +60,11 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
 def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
     begun: list[str] = []
 
-    def one(_: Steps, job: Job) -> JobResult:
+    def one(_: Steps, job: DecidedJob) -> JobResult:
         begun.append(job.id)
         path = f"/dist/x-1-{tag.format(job.id.rpartition('-')[2])}-linux_x86_64.whl"
-        survey = Survey(target=path, kind="wheel", size=1, distribution=None, libraries=(), findings=())
-        return replace(finishing.begun(job, "built"), wheel=MadeWheel(survey=survey, sha256="0", planned=()))
+        wheel = Wheel(path=path, size=1, sha256="0", name="x", version="1", tags=())
+        return JobResult(answer=replace(job_answer(job, "built"), wheel=wheel), job=job)
 
     monkeypatch.setattr(Steps, "one", one)
     made.decide({})
@@ -84,8 +85,8 @@ def test_a_wheel_that_serves_all_pythons_is_built_once(
     made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
     ids, answered = executed(made, monkeypatch, tag)
     assert ids == begun
-    assert [job.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
-    for job in answered:
+    assert [job.answer.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
+    for job in (each.answer for each in answered):
         assert job.outcome == ("built" if job.id in begun else "skipped")
         assert job.wheel
 
@@ -94,8 +95,8 @@ def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, mon
     made = steps(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
     begun, answered = executed(made, monkeypatch, "py3-none")
     assert begun == ["cu130-cp311"]
-    assert [(job.plan.cuda, job.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
-    failure = failed_job.failure(answered[1])
+    assert [(job.answer.cuda, job.answer.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
+    failure = failures.failure(answered[1])
     assert failure
     assert failure.what == "nobody has it (ask again)"
 
@@ -178,7 +179,7 @@ def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, mon
     (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
     made = steps(tmp_path, {"for_": ("fleet.toml",)})
     _, answered = executed(made, monkeypatch, "py3-none")
-    assert answered[0].plan.archs == ("sm_89",)
+    assert answered[0].answer.archs == ("sm_89",)
 
 
 def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

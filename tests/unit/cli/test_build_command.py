@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.cli import cmd_build, frame
+from cuwheel.cli import frame
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,21 +17,21 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def build(request: BuildRequest) -> None:
         found.update((each.name, getattr(request, each.name)) for each in fields(request))
 
     monkeypatch.setattr(api, "build", build)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return found
 
 
 def run(*words: str) -> None:
-    parser = argparse.ArgumentParser()
-    cmd_build.add_arguments(parser)
-    cmd_build.run(parser.parse_args(words))
+    command, args = frame.understood(["build", *words])
+    command.run(args)
 
 
 def test_nothing_said_leaves_everything_to_the_configuration(called: dict[str, Any]) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from cuwheel import __version__, api, errors
 from cuwheel.cli import frame, main
+from cuwheel.cli.options import Group, flat
 from cuwheel.machine import probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.support.verbs import VERBS
+from cuwheel.support.verbs import SECTIONS, VERBS
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ BROKEN = next(machine for machine in MACHINES if machine.name.startswith("case 1
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "probe", lambda _env: HEALTHY)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: HEALTHY)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,8 +36,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_verb(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert all(f"\n  {verb}" in shown for verb in VERBS)
+    *everyday, more = SECTIONS.values()
+    assert all(f"\n  {verb} " in shown for section in everyday for verb in section)
+    assert f"more: {', '.join(more)}\n" in shown
     assert max(map(len, shown.splitlines())) <= 80
+    assert len(shown.splitlines()) <= 40
 
 
 def test_help_starts_with_a_command_for_each_kind_of_user(
@@ -50,7 +54,7 @@ def test_help_starts_with_a_command_for_each_kind_of_user(
     commands = [line.split("cuwheel ", 1)[1].split() for line in shown.splitlines() if line.startswith("  ")]
     assert len(commands) == 3
     for verb, *words in commands:
-        frame._parsed(verb, frame.verb_module(verb), words)
+        frame.understood([verb, *words])
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -65,6 +69,26 @@ def test_each_verb_explains_itself(
     assert "examples:" in shown
     assert "--json" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+*EVERYDAY, _ = SECTIONS.values()
+
+
+@pytest.mark.parametrize("verb", [verb for section in EVERYDAY for verb in section if verb in VERBS])
+def test_help_shows_what_people_need_and_all_of_it_on_demand(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = []
+    for words in (["--help"], ["--help", "all"]):
+        with pytest.raises(SystemExit):
+            main([verb, *words])
+        shown.append(capsys.readouterr().out)
+    assert len(shown[0].splitlines()) <= 40
+    assert max(map(len, shown[0].splitlines())) <= 80
+    command = frame.command_of(verb)
+    assert command.actions or [row.name for row in flat(command.options) if row.name not in shown[1]] == []
+    assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +217,15 @@ def test_shipped_schemas_are_those_of_the_code(name: str) -> None:
 
 def test_answers_are_valid_by_their_schemas() -> None:
     answers: list[Any] = [api.doctor(on=machine.profile, needs=["cuda>=12", "gpu"]) for machine in MACHINES]
+    validators: dict[str, Any] = {}  # a schema is checked itself when one is made
     for answer in [*answers, api.gpus(), api.toolkits(), HEALTHY]:
-        name, _, version = answer.schema.removeprefix("cuwheel.").partition("/")
-        schema = json.loads((SCHEMAS / f"{name}-{version}.json").read_text())
-        jsonschema.validate(json.loads(to_json(answer)), schema)
+        if answer.schema not in validators:
+            name, _, version = answer.schema.removeprefix("cuwheel.").partition("/")
+            schema = json.loads((SCHEMAS / f"{name}-{version}.json").read_text())
+            kind = jsonschema.validators.validator_for(schema)
+            kind.check_schema(schema)
+            validators[answer.schema] = kind(schema)
+        validators[answer.schema].validate(json.loads(to_json(answer)))
 
 
 def test_completion_knows_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,6 +234,8 @@ def test_completion_knows_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
         shown = capsys.readouterr().out
         assert "doctor" in shown
         assert "need" in shown
+        assert "fetch" in shown  # of toolchain
+        assert "bench" in shown  # of lab
 
 
 def test_gpus_by_any_name(capsys: pytest.CaptureFixture[str]) -> None:

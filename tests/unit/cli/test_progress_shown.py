@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from cuwheel.building.job_run import _Work
 from cuwheel.building.recording.session import Progress
-from cuwheel.building.run import _Work
-from cuwheel.cli import progress
+from cuwheel.cli import streams
 
 
 def test_in_a_log_a_line_once_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    with progress.in_lines("wheel for 13.0", None) as bar:
+    with streams.in_lines("wheel for 13.0", None) as bar:
         for now in range(130):
             bar.show(f"at {now} s")
     assert capsys.readouterr().err.splitlines() == ["wheel for 13.0 at 60 s", "wheel for 13.0 at 120 s"]

@@ -35,7 +35,7 @@ def test_a_wheel(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["slim", str(wheel), "--for", "h100,l40", "-o", str(tmp_path / "out")]) == 0
     told = capsys.readouterr()
     assert told.err == ""
-    assert "foo-1.0+cu130-py3-none-any.whl for h100 (9.0), l40 (8.9)" in told.out
+    assert "foo 1.0+cu130 for h100 (9.0), l40 (8.9): " in told.out
     assert "libfoo.so" in told.out
     assert "in an image  RUN" in told.out
     assert max(map(len, told.out.splitlines())) <= 80
@@ -112,7 +112,7 @@ def test_a_journal_of_an_earlier_cuwheel_is_undone_where_it_was_made(
 
 
 def test_this_machine(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "probe", lambda _env: HEALTHY)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: HEALTHY)
     made = api.slim(wheel, machines=["this"], output=tmp_path / "out", dry_run=True)
     assert made.targets == ("this machine (9.0)",)
 
@@ -122,7 +122,7 @@ def test_a_machine_without_a_gpu(
 ) -> None:
     from msgspec.structs import replace
 
-    monkeypatch.setattr(probe, "probe", lambda _env: replace(HEALTHY, gpus=()))
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: replace(HEALTHY, gpus=()))
     assert main(["slim", str(wheel), "--for", "this"]) == 2
     assert "the GPUs of this machine are not known" in capsys.readouterr().err
 

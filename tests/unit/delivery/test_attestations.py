@@ -11,7 +11,7 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.delivery import attestations
+from cuwheel.delivery import signatures
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel
 
@@ -140,7 +140,7 @@ def test_damaged_in_the_index_it_is_named(damage: str, tmp_path: Path) -> None:
 
 def test_a_machine_without_an_identity_says_so(tmp_path: Path) -> None:
     wheel = cuda_wheel(tmp_path / "dist")
-    (told,) = attestations.make([wheel], {})
+    (told,) = signatures.make_attestations([wheel], {})
     assert (told.rule, told.severity) == ("attestation-no-identity", "warning")
     assert "ACTIONS_ID_TOKEN_REQUEST_URL is not set" in told.evidence
     assert cuwheel.publish(wheel, to=tmp_path / "index", attest=True).succeeded

@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.delivery.environment_changes import EnvironmentCopy
 from cuwheel.errors import UsageError
-from cuwheel.wheel import journal
+from cuwheel.wheel import journal_file
 from tests.integration.install_world import lost
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def killed_after(calls: int) -> Iterator[list[bool]]:
 
 def state(env: Path) -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
-    for path in sorted(each for each in env.rglob("*") if journal.FOLDER not in each.relative_to(env).parts):
+    for path in sorted(each for each in env.rglob("*") if journal_file.FOLDER not in each.relative_to(env).parts):
         status = path.lstat()
         told = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
         times = status.st_mtime_ns if not path.is_symlink() else 0
@@ -152,6 +152,6 @@ def test_killed_at_any_call_nothing_is_lost(act: Callable[[Path], None], tmp_pat
         with contextlib.suppress(UsageError):
             EnvironmentCopy(env).undo()
         assert state(env) == before, where
-        assert not list(env.glob(f"{journal.FOLDER}/install/*/journal.jsonl")), where
+        assert not list(env.glob(f"{journal_file.FOLDER}/install/*/journal.jsonl")), where
         calls += 1
     assert calls > 20, "calls that change the disk are seen"

@@ -106,7 +106,7 @@ def test_a_script_is_small(facts: WheelFacts) -> None:
 
 
 def test_every_capability_has_steps_for_every_torch(facts: WheelFacts) -> None:
-    told = page_verdicts.of(facts)
+    told = page_verdicts.verdicts_of_wheel(facts)
     for place in page_verdicts.PLACES:
         if place.key in told.refused:
             continue
@@ -114,3 +114,18 @@ def test_every_capability_has_steps_for_every_torch(facts: WheelFacts) -> None:
         assert set(there.torch) == {"", *page_verdicts.torch_cudas()}
         for table in there.tables:
             assert set(table) == {str(each) for each in page_verdicts.capabilities(place)}
+
+
+@pytest.mark.parametrize(
+    ("requires", "expected"),
+    [
+        (["jax[cuda12]; extra == 'cuda12'", "jax[cuda13]; extra == 'cuda13'"], {"12": "cuda12", "13": "cuda13"}),
+        (["jax-cuda12-plugin; extra == 'cuda12-local'", "pytest; extra == 'dev'"], {}),
+        (["nvidia-cublas-cu12; sys_platform == 'linux' and extra == 'cuda'"], {"12": "cuda"}),
+        (["nvidia-cublas-cu12; extra == 'gpu'", "cupy-cuda13x; extra == 'gpu'"], {}),
+        (["cuda-toolkit; extra == 'cu128'"], {"12": "cu128"}),
+        (["torch", "no requirement ;;"], {}),
+    ],
+)
+def test_the_extras_that_bring_cuda_are_known_by_its_major(requires: list[str], expected: dict[str, str]) -> None:
+    assert page.cuda_extras(requires) == expected

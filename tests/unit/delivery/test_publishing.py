@@ -13,7 +13,8 @@ import cuwheel
 from cuwheel.delivery import transaction
 from cuwheel.delivery.request import PublishRequest
 from cuwheel.errors import MalformedError, NewerSchemaError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.report import documents, terminal
+from cuwheel.report import terminal
+from cuwheel.report.answer import document_of
 from tests.fixtures import systems
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, names, page, state, wheel
@@ -146,9 +147,10 @@ def test_yanked_with_a_reason_and_back(dist: Path, index: Path) -> None:
     done = cuwheel.publish(to=index, yank=[FOO], reason="wrong results")
     assert (done.yanked, done.unyanked) == ((FOO,), ())
     told = io.StringIO()
-    terminal.write(documents.of(done, verbose=False), told)
+    terminal.write(document_of(done, verbose=False), told)
     assert f"yanked: {FOO}\n" in told.getvalue()
-    assert told.getvalue().endswith("1 yanked\n")
+    # The folder's name may be longer than the line.
+    assert f"{index.name}: 1 yanked yanked: {FOO} " in " ".join(told.getvalue().split()) + " "
     assert page(index, "simple/foo")["files"][0]["yanked"] == "wrong results"
     assert 'data-yanked="wrong results"' in published.anchors(index, "simple/foo")[0][1]
     cuwheel.publish(to=index, yank=["foo==1.0"])
@@ -188,6 +190,15 @@ def test_the_newest_releases_stay(dist: Path, index: Path) -> None:
     cuwheel.publish(to=index, keep=1)
     assert names(index) == ["foo-2.0-py3-none-any.whl"]
     assert names(index, "simple/bar") == ["bar-0.2-py3-none-any.whl"]
+
+
+def test_builds_of_one_version_are_counted_by_their_labels(dist: Path, index: Path) -> None:
+    """Every week another build of a development version: the oldest of them go."""
+    versions = [f"1.0.dev0+{week}.cu{cuda}" for week in (8, 9, 10) for cuda in (128, 130)]
+    cuwheel.publish([wheel(dist, each) for each in versions], to=index, keep=2)
+    assert sorted(each.split("-")[1] for each in names(index)) == sorted(versions[2:])
+    cuwheel.publish(wheel(dist, "1.0.dev0+11"), to=index, keep=1)
+    assert [each.split("-")[1] for each in names(index)] == ["1.0.dev0+11"]
 
 
 def test_what_is_not_kept_is_not_added_first(dist: Path, index: Path) -> None:

@@ -27,7 +27,7 @@ def test_all_that_a_file_may_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "torch == 2.9.0 \\\n    --hash=sha256:" + "ab" * 32 + " \\\n    --hash=sha256:" + "cd" * 32 + "\n"
         "old ; python_version < '3.8'\nnew[fast] ; python_version >= '3.8'\nlocal @ https://a.example/local-1.0-py3-none-any.whl\n"
     )
-    found = requirements_file.read(tmp_path / "requirements.txt", "3.12")
+    found = requirements_file.read_requirements(tmp_path / "requirements.txt", "3.12")
     assert [each.requirement for each in found.lines] == ["cupy-cuda12x>=13", "torch==2.9.0", "new[fast]", None]
     assert found.lines[1].hashes.count("--hash=sha256:") == 2
     assert found.indexes == ("https://me:secret@wheels.example.com/simple", "https://more.example.com/simple")
@@ -39,42 +39,42 @@ def test_everything_that_is_wrong_at_once(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("-e .\ngit+https://a.example/x\n./folder\n--what\nfoo==\n")
     with pytest.raises(ConfigurationError) as caught:
-        requirements_file.read(path, None)
+        requirements_file.read_requirements(path, None)
     for number in range(1, 6):
         assert f"line {number}" in caught.value.message
     path.write_text("-r requirements.txt\n")
     with pytest.raises(ConfigurationError, match="name one another"):
-        requirements_file.read(path, None)
+        requirements_file.read_requirements(path, None)
     path.write_text("# nothing\n")
     with pytest.raises(ConfigurationError, match="asks for nothing"):
-        requirements_file.read(path, None)
+        requirements_file.read_requirements(path, None)
     with pytest.raises(UnreadableError):
-        requirements_file.read(tmp_path / "missing.txt", None)
+        requirements_file.read_requirements(tmp_path / "missing.txt", None)
 
 
 def test_work_grows_with_the_file_and_has_an_end(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("".join(f"package-{number}\n" for number in range(50_000)))
     with pytest.raises(ConfigurationError, match="more than 5,000") as caught:
-        requirements_file.read(path, "3.12")
+        requirements_file.read_requirements(path, "3.12")
     assert "split the file" in caught.value.hint
     path.write_text("torch ; " + " or ".join(["python_version > '3'"] * 20_000) + "\n")
     with pytest.raises(ConfigurationError, match="is not a package"):
-        requirements_file.read(path, "3.12")
+        requirements_file.read_requirements(path, "3.12")
     path.write_text("torch" + " " * 3_000_000 + "==2.9.0\n")  # blanks that no comment and no hash follows
     with pytest.raises(ConfigurationError, match="is not a package"):
-        requirements_file.read(path, "3.12")
+        requirements_file.read_requirements(path, "3.12")
 
 
 def test_files_that_name_others_count_together(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("torch\n" * 3000)
     (tmp_path / "requirements.txt").write_text("-r more.txt\n" * 2)
     with pytest.raises(ConfigurationError, match="more than 5,000"):
-        requirements_file.read(tmp_path / "requirements.txt", "3.12")
+        requirements_file.read_requirements(tmp_path / "requirements.txt", "3.12")
 
 
 def test_links_that_no_file_can_be_called_are_taken_as_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(f"-f links{'0' * 400}\nnumpy\n")
-    found = requirements_file.read(path, "3.12")
+    found = requirements_file.read_requirements(path, "3.12")
     assert found.find_links == (f"links{'0' * 400}",)

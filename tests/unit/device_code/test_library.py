@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.device_code import library, provenance
+from cuwheel.device_code import library
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import MemoryBuffer
 from tests.unit.device_code import build
@@ -41,10 +41,10 @@ def read(data: bytes, *, whole: bool = False) -> Library:
     ],
 )
 def test_the_runtime_by_its_name(name: str, major: int | None, minor: int | None) -> None:
-    found = provenance.cudart([name], None, ())
+    found = library.cudart([name], None, ())
     assert found is not None
     assert (found.major, found.minor) == (major, minor)
-    assert provenance.cudart([f"libcudart.so.{'9' * 5000}"], None, ()) is not None
+    assert library.cudart([f"libcudart.so.{'9' * 5000}"], None, ()) is not None
 
 
 def test_a_shared_object() -> None:

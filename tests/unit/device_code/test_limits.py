@@ -99,7 +99,7 @@ def _module_ids() -> build.Elf:
         ("registration._MODULE_IDS_LIMIT", 50, _module_ids(), "the rest of the module ids were not read"),
         ("dynamic._MOST_TAGS", 3, build.dynamic(needed=("a", "b", "c", "d")), "are not listed"),
         ("dynamic._MOST_VERSIONS", 1, build.dynamic(needed=("a",), glibc="GLIBC_2.28"), "the rest are not counted"),
-        ("provenance._COMMENT_LIMIT", 4, build.Elf(sections=[build.Section(name=".comment", data=b"GCC 12")]), "list"),
+        ("library._COMMENT_LIMIT", 4, build.Elf(sections=[build.Section(name=".comment", data=b"GCC 12")]), "list"),
     ],
 )  # fmt: skip
 def test_a_limit_that_is_met_is_told(

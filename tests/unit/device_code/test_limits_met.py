@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 from cuwheel.building import gate_units
-from cuwheel.building.recording import cachelog, shadow
+from cuwheel.building.recording import recorder, sccache
 from cuwheel.building.recording.calls import parse_phases
-from cuwheel.changes.repair import search
+from cuwheel.changes.repair import contents as repair_contents
 from cuwheel.device_code import limits, registration
 from cuwheel.proving import checks, kit, libraries, stub
 from tests.unit.verdicts.libraries import library
@@ -44,7 +44,7 @@ def test_libraries_that_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda *_: Mock(always=[each.path for each in found.libraries], optional=(), candidates=(), missing=""),
     )
     with limits.collected() as met:
-        check, _ = libraries.check_for(found, machine, [], timeout=1, memory=1)
+        check, _ = libraries.loading_check(found, machine, [], timeout=1, memory=1)
     assert check is not None
     assert "pkg/lib2.so" in check.text
     assert "pkg/lib3.so" not in check.text
@@ -99,21 +99,21 @@ def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_log_of_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cachelog, "_MAX_LOG", 1)
-    monkeypatch.setattr(cachelog, "_PIECE", 1)
+    monkeypatch.setattr(sccache, "_MAX_LOG", 1)
+    monkeypatch.setattr(sccache, "_PIECE", 1)
     log = tmp_path / "log"
     log.write_bytes(b"[sccache::server] [a.o]: compile result: cache hit\n" * 3)
     with limits.collected() as met:
-        assert len(cachelog._answers(log, 0)["a.o"]) == 1
+        assert len(sccache._answers(log, 0)["a.o"]) == 1
     assert "the rest of its answers are not known" in only(met)
 
 
 def test_the_configuration_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_MOST_FOLDERS", 2)
+    monkeypatch.setattr(repair_contents, "_MOST_FOLDERS", 2)
     for number in range(4):
         (tmp_path / f"{number}.conf").write_text(f"/folder{number}\ninclude {number + 1}.conf\n")
     with limits.collected() as met:
-        assert list(search._ld_conf(str(tmp_path / "0.conf"))) == ["/folder0", "/folder1"]
+        assert list(repair_contents._ld_conf(str(tmp_path / "0.conf"))) == ["/folder0", "/folder1"]
     assert "the rest of the folders are not searched" in only(met)
 
 
@@ -121,6 +121,6 @@ def test_limits_that_went(tmp_path: Path) -> None:
     """What bounds them is the size of what is read."""
     rows = "a.cu , cicc , in , out , sm_90 , tool , 1 , ms\n" * 20_000
     assert len(list(parse_phases(rows))) == 20_000
-    assert not hasattr(shadow, "_MAX_ENTRIES")
+    assert not hasattr(recorder, "_MAX_ENTRIES")
     (tmp_path / "gcc").touch(mode=0o755)
-    assert shadow._tools([str(tmp_path)]) == {"gcc"}
+    assert recorder._tools([str(tmp_path)]) == {"gcc"}

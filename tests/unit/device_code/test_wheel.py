@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.device_code import source
-from cuwheel.device_code.source import HeaderCapture
+from cuwheel.device_code.loose import HeaderCapture
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
 from cuwheel.support.buffer import MemoryBuffer
@@ -96,6 +96,20 @@ def test_headers_are_kept_while_the_file_streams_by() -> None:
         assert 1000 in capture.pieces
         assert len(capture.pieces) >= 15  # eight containers and their entries, less one too near the end
         assert all(data.startswith(piece, at) for at, piece in capture.pieces.items())
+
+
+def test_what_was_searched_while_it_streamed_by_is_clean_and_everything_else_is_not() -> None:
+    starts = {900: b"\x7fELF\x02\x01", 2000: b"\x28\xb5\x2f\xfd", 2004: b"\x7fELF\x02\x01", 5000: CODE[:4] + bytes(12)}
+    data = bytearray(b"\x7f\x28\x50" * 3000)
+    for at, start in starts.items():
+        data[at : at + len(start)] = start
+    for step in (1, 5, 7, 100, 1024, len(data)):
+        capture = HeaderCapture()
+        for at in range(0, len(data), step):
+            capture.feed(at, bytes(data[at : at + step]))
+        unclean = [at for at in range(len(data) - 200) if capture.clean_until(at) == at]
+        assert unclean == list(starts)
+        assert capture.clean_until(10) == 900
 
 
 def test_a_place_is_inflated_again_only_as_far_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.device_code.description import Description, encoded
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import matrix
@@ -40,7 +40,7 @@ SYSTEMS: tuple[Mapping[str, Any], ...] = (
 
 
 def machines() -> list[Machine]:
-    known = architectures.current_capabilities()
+    known = gpus.current_capabilities()
     driven = [Machine(name=each, capability=each, driver=DRIVERS[at % 4]) for at, each in enumerate(known)]
     all_drivers = [
         Machine(name=f"9.0 {driver}", capability=Capability.parse("9.0"), driver=driver) for driver in DRIVERS

@@ -13,9 +13,8 @@ import pytest
 
 from cuwheel import __version__, api
 from cuwheel.cli import main
-from cuwheel.diagnosis.advice import runs_on_windows
 from cuwheel.diagnosis.causes import knowledge
-from cuwheel.diagnosis.explain import explain
+from cuwheel.diagnosis.explain import explain, runs_on_windows
 from cuwheel.diagnosis.text import parse
 from cuwheel.report import investigation
 from tests.unit.building.recording import records
@@ -23,7 +22,7 @@ from tests.unit.building.recording import records
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.diagnosis.diagnosis import Cause
+    from cuwheel.support.finding import Cause
 
 SYMBOL = "RuntimeError: CUDA error: named symbol not found\nbitsandbytes/csrc/ops.cu\n"
 
@@ -39,10 +38,10 @@ def fixes(log: str, **more: object) -> str:
 @pytest.mark.parametrize("gpu", ["h100", "rtx 4090", "9.0"])
 def test_a_gpu_that_is_given_rules_a_jetson_out(gpu: str) -> None:
     assert "l4t-vs-sbsa" in causes(SYMBOL)
-    answer = api.explain(io.BytesIO(f"JetPack\n{SYMBOL}".encode()), gpu=gpu)
+    answer = api.explain(io.BytesIO(f"JetPack\n{SYMBOL}".encode()), on=gpu)
     assert "l4t-vs-sbsa" not in [each.id for each in answer.causes]
     assert "jetson" not in answer.situations
-    assert "l4t-vs-sbsa" in [each.id for each in api.explain(io.BytesIO(SYMBOL.encode()), gpu="orin").causes]
+    assert "l4t-vs-sbsa" in [each.id for each in api.explain(io.BytesIO(SYMBOL.encode()), on="orin").causes]
 
 
 @pytest.mark.parametrize("line", ["GPU 0: NVIDIA H100 80GB HBM3", "|   0  NVIDIA GeForce RTX 3090  On |", "Tesla V100"])
@@ -251,7 +250,7 @@ def test_the_upstream_report_has_what_maintainers_ask_for(tmp_path: Path) -> Non
     (tmp_path / "r" / "blame-1.json").write_text(
         json.dumps({"answer": "In r it fails: with CUDA_HOME unset it works."})
     )
-    told = investigation.markdown(api.explain(made.folder, gpu="rtx 5060 ti")).partition("## Draft")[2]
+    told = investigation.markdown(api.explain(made.folder, on="rtx 5060 ti")).partition("## Draft")[2]
     assert "with CUDA" in told
     assert "unset it works" in told
     assert "/opt/cuda/bin/nvcc -c a.cu -o a.o" in told

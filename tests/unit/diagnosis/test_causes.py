@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.diagnosis import causes, text
-from cuwheel.diagnosis.conditions import CONDITIONS
 from cuwheel.diagnosis.explain import explain
-from cuwheel.diagnosis.known import CONCLUDED
+from cuwheel.diagnosis.known import CONCLUDED, CONDITIONS
 from cuwheel.diagnosis.pattern import fold
 from cuwheel.errors import FactsError
 

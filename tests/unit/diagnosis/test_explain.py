@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.diagnosis import commands, conditions, known
-from cuwheel.diagnosis.explain import explain
+from cuwheel.diagnosis import known
+from cuwheel.diagnosis.explain import commands_in, explain
 from cuwheel.diagnosis.text import parse
 from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
-    from cuwheel.diagnosis.diagnosis import Diagnosis
+    from cuwheel.diagnosis.case import Diagnosis
 
 NVCC_FAILED = "error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1\n"
 
@@ -206,7 +206,7 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
 
 def test_facts_about_nothing_are_not_so() -> None:
     nothing = known.Known(versions=(), situations=frozenset())
-    assert not [name for name, holds in conditions.CONDITIONS.items() if holds(nothing)]
+    assert not [name for name, holds in known.CONDITIONS.items() if holds(nothing)]
 
 
 def test_commands_that_were_tried() -> None:
@@ -215,7 +215,7 @@ def test_commands_that_were_tried() -> None:
         "(venv) C:\\src> nvcc --version\nCollecting torch\npython is great...\nmake: *** [all] Error 2\n"
         "$ pip install flash-attn\n"
     )
-    assert [each.text for each in commands.commands(log)] == [
+    assert [each.text for each in commands_in(log)] == [
         "pip install flash-attn",
         "MAX_JOBS=4 python setup.py install",
         "cmake -S . -B build",

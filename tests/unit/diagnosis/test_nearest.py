@@ -8,7 +8,7 @@ import pytest
 from cuwheel import api
 from cuwheel.diagnosis import text
 from cuwheel.diagnosis.causes import knowledge
-from cuwheel.diagnosis.nearest import nearest
+from cuwheel.diagnosis.explain import nearest_causes
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from cuwheel.diagnosis.nearest import nearest
     ],
 )
 def test_causes_that_speak_in_the_words_of_a_log(log: str, cause: str) -> None:
-    assert cause in nearest(text.parse(log))
+    assert cause in nearest_causes(text.parse(log))
 
 
 def test_nothing_for_logs_that_do_not_speak_of_cuda() -> None:
-    assert nearest(text.parse("npm ERR! unable to resolve dependency tree, required version missing")) == ()
-    assert nearest(text.parse("")) == ()
+    assert nearest_causes(text.parse("npm ERR! unable to resolve dependency tree, required version missing")) == ()
+    assert nearest_causes(text.parse("")) == ()
 
 
 def test_told_only_where_there_is_no_cause() -> None:
@@ -44,5 +44,5 @@ def test_a_hostile_log_does_not_hold_it_up(word: str) -> None:
     lines = "".join(f"cuda {word} number{'x' * (index % 97)}y{index}\n" for index in range(50_000))
     log = text.parse(f"cuda {word} " * 100_000 + "\n" + lines)
     began = time.process_time()
-    nearest(log)
+    nearest_causes(log)
     assert time.process_time() - began < 5

@@ -6,8 +6,7 @@ import pytest
 
 from cuwheel.diagnosis import pattern
 from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
-from cuwheel.diagnosis.search import Search
-from cuwheel.diagnosis.text import parse
+from cuwheel.diagnosis.text import Search, parse
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import time
 
 import pytest
 
-from cuwheel.diagnosis import encoding, inquiry, text
+from cuwheel.diagnosis import inquiry, text
 from cuwheel.diagnosis.explain import explain
-from cuwheel.report import documents, terminal
 from cuwheel.report import explain as report
+from cuwheel.report import terminal
+from cuwheel.report.answer import document_of
 
 ERROR = (
     "/usr/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! "
@@ -35,7 +36,7 @@ def test_encodings(encoding: str) -> None:
 
 def test_a_character_cut_in_two_is_no_other_encoding() -> None:
     data = ("é" * 3000).encode()[1:] + b"\n" + ERROR.encode()
-    assert "é" in encoding.decode(data)
+    assert "é" in text.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_what_was_not_searched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _shown(answer: report.Explain) -> str:
     stream = io.StringIO()
-    terminal.write(documents.of(answer, verbose=False), stream)
+    terminal.write(document_of(answer, verbose=False), stream)
     return " ".join(stream.getvalue().split())
 
 

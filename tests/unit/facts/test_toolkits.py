@@ -4,7 +4,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, tables, toolkits, versions
+from cuwheel.facts import gpus, tables, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.report import gpus as gpus_report
 
@@ -185,11 +185,11 @@ def test_glibc_clash(version: str, glibc: str, symbol: str | None) -> None:
 
 
 def test_families() -> None:
-    assert architectures.family(Capability(12, 0)) == (Capability(12, 0), Capability(12, 1))
-    assert architectures.family(Capability(9, 0)) == ()
-    assert architectures.find_architecture(Capability(8, 7)).tegra
+    assert gpus.family_of(Capability(12, 0)) == (Capability(12, 0), Capability(12, 1))
+    assert gpus.family_of(Capability(9, 0)) == ()
+    assert gpus.find_architecture(Capability(8, 7)).tegra
     with pytest.raises(UnknownNameError):
-        architectures.find_architecture(Capability(99, 0))
+        gpus.find_architecture(Capability(99, 0))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.machine import fleet, probe, variables
+from cuwheel.machine import fleet, probe, system
 from cuwheel.machine.world import World
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _world(cwd: Path, **environ: str) -> World:
 def test_what_was_written_into_activate(tmp_path: Path) -> None:
     env = _environment(tmp_path)
     (env / "bin" / "activate").write_text('export PATH="$PATH"\nexport BNB_CUDA_VERSION="118"\n')
-    found = {each.name: each.value for each in variables.environment_variables(_world(tmp_path), env)}
+    found = {each.name: each.value for each in system.environment_variables(_world(tmp_path), env)}
     assert found == {"BNB_CUDA_VERSION": "118"}
 
 
@@ -42,7 +42,7 @@ def test_what_conda_keeps(tmp_path: Path) -> None:
     (scripts / "cuda.sh").write_text("export CUDA_HOME=/opt/cuda\nexport BNB_CUDA_VERSION=121 # old\n")
     (env / "conda-meta").mkdir()
     (env / "conda-meta" / "state").write_text('{"env_vars": {"BNB_CUDA_VERSION": "126", "OTHER": "1", "MAX_JOBS": 2}}')
-    found = {each.name: each.value for each in variables.environment_variables(_world(tmp_path), env)}
+    found = {each.name: each.value for each in system.environment_variables(_world(tmp_path), env)}
     assert found == {"CUDA_HOME": "/opt/cuda", "BNB_CUDA_VERSION": "126"}
 
 
@@ -51,26 +51,26 @@ def test_what_is_no_state(tmp_path: Path, state: str) -> None:
     env = _environment(tmp_path)
     (env / "conda-meta").mkdir()
     (env / "conda-meta" / "state").write_text(state)
-    assert variables.environment_variables(_world(tmp_path), env) == ()
+    assert system.environment_variables(_world(tmp_path), env) == ()
 
 
 def test_the_environments_own_win_over_the_process(tmp_path: Path) -> None:
     env = _environment(tmp_path)
     (env / "bin" / "activate").write_text("export BNB_CUDA_VERSION=118\n")
     world = _world(tmp_path, BNB_CUDA_VERSION="126", MAX_JOBS="3")
-    found = {each.name: each.value for each in variables.probe_variables(world, env)}
+    found = {each.name: each.value for each in system.probe_variables(world, env)}
     assert found == {"BNB_CUDA_VERSION": "118", "MAX_JOBS": "3"}
 
 
 def test_another_machine_runs_what_is_in_the_environment(tmp_path: Path) -> None:
     env = _environment(tmp_path)
     (env / "bin" / "activate").write_text("export BNB_CUDA_VERSION=118\n")
-    (found,) = probe.within(env, [fleet.from_gpu("a100")], _world(tmp_path))
+    found = fleet.with_environment(fleet.from_gpu("a100"), *probe.probe_environment(env, _world(tmp_path)))
     assert (found.torch, found.torch_cuda, found.python) == ("2.7.0+cu126", "12.6", "3.11.9")
     assert found.loads == ("BNB_CUDA_VERSION=118",)
 
 
 def test_what_is_said_of_the_machine_wins(tmp_path: Path) -> None:
     said = fleet.Refinement(torch_cuda="12.8").apply(fleet.from_gpu("a100"))
-    (found,) = probe.within(_environment(tmp_path), [said], _world(tmp_path))
+    found = fleet.with_environment(said, *probe.probe_environment(_environment(tmp_path), _world(tmp_path)))
     assert found.torch_cuda == "12.8"

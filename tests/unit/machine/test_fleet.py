@@ -7,7 +7,7 @@ import pytest
 
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError, UsageError
 from cuwheel.facts.arch import Capability
-from cuwheel.machine import fleet, named, profile
+from cuwheel.machine import fleet, profile
 from cuwheel.machine.fleet import Machine, Refinement
 from tests.unit.verdicts.machines import MACHINES
 
@@ -49,7 +49,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_fleet_file(file: Path) -> None:
-    training, edge, old = named.machines_named([file])
+    training, edge, old = fleet.machines_named([file])
     assert (training.name, training.gpu, training.capability, training.count) == ("training", "H100", "9.0", 8)
     assert (training.cpu, training.torch_cuda, training.product) == ("x86_64", "12.8", "data centre")
     assert (edge.capability, edge.l4t, edge.cpu, edge.os) == ("8.7", "36.4", "aarch64", "linux")
@@ -81,7 +81,7 @@ gpu = "h100"
 capability = "8.0"
 """)
     with pytest.raises(ConfigurationError) as error:
-        named.machines_named([path])
+        fleet.machines_named([path])
     told = "\n".join(error.value.problems)
     for part in (
         "unknown key 'colour'",
@@ -105,20 +105,20 @@ def test_what_is_not_a_fleet_file(text: str, problem: str, tmp_path: Path) -> No
     path = tmp_path / "fleet.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=problem.replace("[", r"\[")):
-        named.machines_named([path])
+        fleet.machines_named([path])
 
 
 def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        named.machines_named([str(tmp_path / "nowhere.toml")])
+        fleet.machines_named([str(tmp_path / "nowhere.toml")])
     large = tmp_path / "large.toml"
     large.write_bytes(b"#" * (9 << 20))
     with pytest.raises(ConfigurationError, match="too large"):
-        named.machines_named([large])
+        fleet.machines_named([large])
 
 
 def test_gpus_and_capabilities_with_commas_or_repeated() -> None:
-    found = named.machines_named(["h100, l40", "8.6", "sm_120", "h100"])
+    found = fleet.machines_named(["h100, l40", "8.6", "sm_120", "h100"])
     assert [(each.name, each.capability) for each in found] == [
         ("h100", "9.0"),
         ("l40", "8.9"),
@@ -130,23 +130,23 @@ def test_gpus_and_capabilities_with_commas_or_repeated() -> None:
 
 @pytest.mark.parametrize("name", ["orin", "8.7", "Jetson AGX Orin", "10.1", "thor"])
 def test_a_tegra_says_more(name: str) -> None:
-    (found,) = named.machines_named([name])
+    (found,) = fleet.machines_named([name])
     assert (found.os, found.cpu, found.tegra, found.l4t, found.product) == ("linux", "aarch64", True, None, "Jetson")
     assert found.capability in ("8.7", "11.0")
 
 
 def test_all_unknown_names_at_once() -> None:
     with pytest.raises(UnknownNameError) as one:
-        named.machines_named(["h10O"])
+        fleet.machines_named(["h10O"])
     assert one.value.hint
     with pytest.raises(UsageError) as several:
-        named.machines_named(["h100,frob", "nope"])
+        fleet.machines_named(["h100,frob", "nope"])
     assert "'frob'" in several.value.message
     assert "'nope'" in several.value.message
 
 
 def test_refinements_win_and_leave_the_rest() -> None:
-    (found,) = named.machines_named(
+    (found,) = fleet.machines_named(
         ["h100"], Refinement(driver="570.26", cpu="AMD64", torch_cuda="12.8", jit="disabled")
     )
     assert (found.driver, found.cpu, found.torch_cuda, found.jit, found.glibc) == (
@@ -159,18 +159,18 @@ def test_refinements_win_and_leave_the_rest() -> None:
     known = Machine(name="x", capability=Capability.parse("9.0"), driver="580", driver_cuda="13.0", glibc="2.35")
     assert Refinement(driver="570.26").apply(known).driver_cuda is None
     assert Refinement(glibc="2.28").apply(known).driver == "580"
-    assert named.machines_named([known]) == (known,)
+    assert fleet.machines_named([known]) == (known,)
 
 
 def test_profiles(tmp_path: Path) -> None:
     healthy = next(each for each in MACHINES if each.name == "a healthy H200").profile
     path = tmp_path / "gpu07.json"
     profile.save(healthy, path)
-    (found,) = named.machines_named([path])
+    (found,) = fleet.machines_named([path])
     assert (found.name, found.capability, found.os, found.cpu) == ("gpu07", "9.0", "linux", "x86_64")
     assert found.driver == healthy.driver.version
     assert found.libraries is not None
-    assert named.machines_here(healthy)[0].name == "this machine"
+    assert fleet.machines_here(healthy)[0].name == "this machine"
 
 
 def test_a_profile_with_several_kinds_of_gpu_is_several_machines() -> None:
@@ -203,6 +203,6 @@ def test_switches_of_a_profile(variables: dict[str, str], jit: str) -> None:
 
 def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     here = fleet.from_gpu("l40")
-    monkeypatch.setattr("cuwheel.machine.probe.probe", lambda env: env)
-    monkeypatch.setattr(named, "from_profile", lambda found: (here,) if found is None else ())
-    assert [each.gpu for each in named.machines_named(["this,h100"])] == [here.gpu, fleet.from_gpu("h100").gpu]
+    monkeypatch.setattr("cuwheel.machine.probe.probe", lambda env, **_: env)
+    monkeypatch.setattr(fleet, "from_profile", lambda found: (here,) if found is None else ())
+    assert [each.gpu for each in fleet.machines_named(["this,h100"])] == [here.gpu, fleet.from_gpu("h100").gpu]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UnreadableError
-from cuwheel.machine import compilers, gpu, python_environment, system, toolkits, variables
+from cuwheel.machine import compilers, gpu, python_environment, system
 from tests.fixtures import systems
 from tests.unit.machine.fake import FakeMachine
 
@@ -155,7 +155,7 @@ class TestToolkits:
         machine.toolkit("/usr/local/cuda-12.8", "12.8.93")
         machine.link("/usr/local/cuda", "/usr/local/cuda-12.8")
         machine.environ |= {"PATH": "/usr/local/cuda/bin:/usr/bin", "CUDA_HOME": "/usr/local/cuda"}
-        (found,) = toolkits.probe_toolkits(machine.world, ())
+        (found,) = compilers.probe_toolkits(machine.world, ())
         assert (found.version, found.root) == ("12.8.93", "/usr/local/cuda-12.8")
         assert found.found_via == ("PATH", "CUDA_HOME", "/usr/local/cuda*")
 
@@ -166,14 +166,14 @@ class TestToolkits:
             "PATH": "/usr/local/cuda-11.8/bin:/usr/local/cuda-12.8/bin",
             "CUDA_PATH": "/usr/local/cuda-12.8",
         }
-        found = {each.version: each.found_via for each in toolkits.probe_toolkits(machine.world, ())}
+        found = {each.version: each.found_via for each in compilers.probe_toolkits(machine.world, ())}
         assert found["11.8.89"][0] == "PATH"
         assert found["12.8.93"][:2] == ("PATH, shadowed", "CUDA_PATH")
 
     def test_a_distribution_that_wraps_nvcc_in_a_script(self, machine: FakeMachine) -> None:
         machine.toolkit("/usr/lib/nvidia-cuda-toolkit", "11.8.89")
         machine.program("/usr/bin/nvcc", "#$ _SPACE_=\n#$ TOP=/usr/lib/nvidia-cuda-toolkit/bin/..\n")
-        (found,) = toolkits.probe_toolkits(machine.world, ())
+        (found,) = compilers.probe_toolkits(machine.world, ())
         assert found.root == "/usr/lib/nvidia-cuda-toolkit"
         assert found.found_via[0] == "PATH"
 
@@ -181,20 +181,27 @@ class TestToolkits:
         site = machine.root / "venv/lib/python3.12/site-packages"
         machine.toolkit("/venv/lib/python3.12/site-packages/nvidia/cu13", "13.0.88")
         machine.file("/venv/lib/python3.12/site-packages/nvidia/cuda_nvcc/bin/ptxas")
-        (found,) = toolkits.probe_toolkits(machine.world, (site,))
+        (found,) = compilers.probe_toolkits(machine.world, (site,))
         assert found.found_via == ("site-packages",)
 
     def test_without_a_working_nvcc_its_files_tell(self, machine: FakeMachine) -> None:
         machine.file("/opt/cuda/version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
         machine.file("/opt/cuda-11/include/cuda.h", "#define CUDA_VERSION 11080\n")
-        found = [(each.version, each.nvcc) for each in toolkits.probe_toolkits(machine.world, ())]
+        found = [(each.version, each.nvcc) for each in compilers.probe_toolkits(machine.world, ())]
         assert found == [("12.4.1", None), ("11.8", None)]
+
+    def test_nvcc_is_not_started_where_files_tell(self, machine: FakeMachine) -> None:
+        machine.toolkit("/usr/local/cuda-12.8", "12.8.93")
+        machine.file("/usr/local/cuda-12.8/version.json", '{"cuda": {"version": "12.8.1"}}')
+        machine.toolkit("/usr/local/cuda-11.8", "11.8.89")  # whose release nobody but nvcc knows
+        found = {each.version for each in compilers.probe_toolkits(machine.world, (), ask_nvcc=False)}
+        assert found == {"12.8.1"}
 
     def test_rubbish_is_no_toolkit(self, machine: FakeMachine) -> None:
         machine.file("/opt/cuda/version.json", "[1, 2]")
         machine.link("/usr/local/cuda", "/usr/local/cuda")  # a loop
         machine.environ["CUDA_HOME"] = "/nowhere"
-        assert toolkits.probe_toolkits(machine.world, ()) == ()
+        assert compilers.probe_toolkits(machine.world, ()) == ()
 
 
 class TestCompilers:
@@ -297,7 +304,7 @@ class TestVariables:
             'CUDA_PATH = { value = "/forced", force = true }\nOTHER = "x"\n',
         )
         machine.environ |= {"CUDA_PATH": "/mine", "CUDA_COMPUTE_CAP": "120"}
-        found = {each.name: (each.value, each.found_via) for each in variables.probe_variables(machine.world)}
+        found = {each.name: (each.value, each.found_via) for each in system.probe_variables(machine.world)}
         assert found["CUDA_COMPUTE_CAP"] == ("120", "environment")
         assert found["CUDA_PATH"] == ("/forced", "/project/.cargo/config.toml")
         assert found["NVCC_CCBIN"][0].endswith("project/tools/cl")
@@ -308,7 +315,7 @@ class TestVariables:
         machine.file("/project/.cargo/config.toml", '[env]\nCUDA_PATH = "/near"\n')
         machine.file("/opt/cargo/config.toml", '[env]\nCUDA_PATH = "/far"\nOTHER = { value = "x", relative = true }\n')
         machine.environ |= {"CARGO_HOME": "/opt/cargo"}
-        found = {each.name: (each.value, each.found_via) for each, _ in variables.cargo_variables(machine.world)}
+        found = {each.name: (each.value, each.found_via) for each, _ in system.cargo_variables(machine.world)}
         assert found["CUDA_PATH"] == ("/near", "/project/.cargo/config.toml")
         assert found["OTHER"][0].endswith("/opt/x")
         assert found["OTHER"][1] == "/opt/cargo/config.toml"
@@ -316,14 +323,14 @@ class TestVariables:
     def test_a_broken_cargo_file_is_noted(self, machine: FakeMachine) -> None:
         machine.file("/project/.cargo/config.toml", "[env\n")
         world = machine.world
-        assert variables.probe_variables(world) == ()
+        assert system.probe_variables(world) == ()
         assert any("cannot be read" in step.outcome for step in world.trail)
 
     def test_library_folders(self, machine: FakeMachine) -> None:
         machine.file("/opt/cuda/lib64/libcublas.so.12")
         machine.file("/opt/cuda/lib64/libm.so.6")
         machine.environ["LD_LIBRARY_PATH"] = "/opt/cuda/lib64:/nowhere:"
-        found = variables.probe_library_folders(machine.world, ())
+        found = system.probe_library_folders(machine.world, ())
         assert [(each.path, each.libraries) for each in found] == [
             ("/opt/cuda/lib64", ("libcublas.so.12",)),
             ("/nowhere", ()),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Capability
-from cuwheel.machine import named, probe
+from cuwheel.machine import fleet, probe
 from cuwheel.machine.profile import Gpu, Variable
 from tests.unit.verdicts.machines import MACHINES
 
@@ -44,22 +44,22 @@ def _profile(value: str | None) -> MachineProfile:
     ],
 )
 def test_the_variable_is_read_as_cuda_reads_it(value: str | None, left: tuple[str, ...]) -> None:
-    assert tuple(each.name for each in named.visible_to_programs(_profile(value)).gpus) == left
+    assert tuple(each.name for each in fleet.visible_to_programs(_profile(value)).gpus) == left
 
 
 def test_this_machine_is_what_a_program_sees_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "probe", lambda _env: _profile("1,2"))
-    assert [each.gpu for each in named.machines_asked_for(())] == list(KINDS[1:])
-    assert [each.gpu for each in named.machines_asked_for((), gpus=[0])] == [KINDS[0]]
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: _profile("1,2"))
+    assert [each.gpu for each in fleet.machines_asked_for(())] == list(KINDS[1:])
+    assert [each.gpu for each in fleet.machines_asked_for((), gpus=[0])] == [KINDS[0]]
     with pytest.raises(UsageError, match="no GPU 7: it has 3 GPUs, 0 to 2"):
-        named.machines_asked_for((), gpus=[7])
-    assert [each.gpu for each in named.machines_asked_for(["h100"])] == ["H100"]
+        fleet.machines_asked_for((), gpus=[7])
+    assert [each.gpu for each in fleet.machines_asked_for(["h100"])] == ["H100"]
 
 
 def test_a_machine_whose_gpus_are_all_hidden_is_no_machine_to_choose_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "probe", lambda _env: _profile(""))
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: _profile(""))
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES hides every GPU") as caught:
-        named.machines_asked_for(())
+        fleet.machines_asked_for(())
     assert "--on this" in (caught.value.hint or "")
-    assert [each.gpu for each in named.machines_asked_for(["this"])] == list(KINDS)
-    assert [each.gpu for each in named.machines_asked_for((), gpus=[2])] == [KINDS[2]]
+    assert [each.gpu for each in fleet.machines_asked_for(["this"])] == list(KINDS)
+    assert [each.gpu for each in fleet.machines_asked_for((), gpus=[2])] == [KINDS[2]]

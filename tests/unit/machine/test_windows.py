@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.machine import compilers, gpu, system, toolkits, variables
+from cuwheel.machine import compilers, gpu, system
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
@@ -100,24 +100,24 @@ class TestToolkits:
             machine.environ[f"CUDA_PATH_V{minor.replace('.', '_')}"] = f"{CUDA}\\v{minor}"
         machine.environ["CUDA_PATH"] = f"{CUDA}\\v13.0"
         machine.environ["PATH"] += f";{CUDA}\\v12.1\\bin;{CUDA}\\v13.0\\bin"
-        found = {each.version: each for each in toolkits.probe_toolkits(machine.world, ())}
+        found = {each.version: each for each in compilers.probe_toolkits(machine.world, ())}
         assert found["12.1.105"].found_via == ("PATH", "CUDA_PATH_V12_1", f"{CUDA}/v*")
         assert found["12.8.93"].found_via == ("CUDA_PATH_V12_8", f"{CUDA}/v*")
         assert found["13.0.88"].found_via == ("PATH, shadowed", "CUDA_PATH", "CUDA_PATH_V13_0", f"{CUDA}/v*")
         assert found["13.0.88"].nvcc == f"{CUDA}\\v13.0\\bin\\nvcc.exe"
-        named = [each.name for each in variables.probe_variables(machine.world)]
+        named = [each.name for each in system.probe_variables(machine.world)]
         assert named == ["CUDA_PATH", "CUDA_PATH_V12_1", "CUDA_PATH_V12_8", "CUDA_PATH_V13_0"]
 
     def test_a_variable_that_leads_nowhere(self, machine: FakeMachine) -> None:
         machine.environ["CUDA_PATH_V11_8"] = f"{CUDA}\\v11.8"
         world = machine.world
-        assert toolkits.probe_toolkits(world, ()) == ()
+        assert compilers.probe_toolkits(world, ()) == ()
         assert any("CUDA_PATH_V11_8" in each.outcome for each in world.trail)
 
     def test_program_files_elsewhere(self, machine: FakeMachine) -> None:
         machine.environ["ProgramW6432"] = "C:\\Programme"
         machine.toolkit("C:\\Programme\\NVIDIA GPU Computing Toolkit\\CUDA\\v12.8", "12.8.93")
-        assert [each.version for each in toolkits.probe_toolkits(machine.world, ())] == ["12.8.93"]
+        assert [each.version for each in compilers.probe_toolkits(machine.world, ())] == ["12.8.93"]
 
 
 class TestDriver:
@@ -158,5 +158,5 @@ def test_the_system(machine: FakeMachine) -> None:
 def test_libraries_are_found_by_path(machine: FakeMachine) -> None:
     machine.file(f"{CUDA}\\v13.0\\bin\\cudart64_13.dll")
     machine.environ["PATH"] += f";{CUDA}\\v13.0\\bin"
-    (found,) = variables.probe_library_folders(machine.world, ())
+    (found,) = system.probe_library_folders(machine.world, ())
     assert (found.path, found.libraries, found.found_via) == (f"{CUDA}\\v13.0\\bin", ("cudart64_13.dll",), "PATH")

@@ -38,7 +38,7 @@ def test_loads_and_launches_by_library(tmp_path: Path) -> None:
         {"event": "launch", "time": 3, "kernel": "unknown"},
         {"event": "load", "time": 4, "kind": "cubin", "caller": "/usr/lib/libother.so", "handle": "M"},
     )
-    assert loaded.read(tmp_path, str(root)) == [
+    assert loaded.read_loaded(tmp_path, str(root)) == [
         {"library": "foo/libfoo.so", "offsets": [64, 4096], "images": 0, "kernels": ["fill"]},
         {"library": "libother.so", "offsets": [], "images": 1, "kernels": []},
     ]
@@ -47,16 +47,16 @@ def test_loads_and_launches_by_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["", "[]", "{", "3", '{"event": []}', '{"event": "load", "file": 3, "offset": "x"}'])
 def test_any_line(tmp_path: Path, line: str) -> None:
     written(tmp_path, line, {"event": "load", "file": "/x/liba.so", "offset": 1, "handle": "h"})
-    assert {"library": "liba.so", "offsets": [1], "images": 0, "kernels": []} in loaded.read(tmp_path, "/env")
+    assert {"library": "liba.so", "offsets": [1], "images": 0, "kernels": []} in loaded.read_loaded(tmp_path, "/env")
 
 
 def test_several_checks_as_one() -> None:
     one = {"library": "a.so", "offsets": [5, 1], "images": 1, "kernels": ["k"]}
     two = {"library": "a.so", "offsets": [1, 9], "images": 0, "kernels": ["k", "l"]}
-    (row,) = loaded.united([{"loaded": [one]}, {"loaded": [two]}, {}])
+    (row,) = loaded.merge_loaded([{"loaded": [one]}, {"loaded": [two]}, {}])
     assert row == {"library": "a.so", "offsets": [1, 5, 9], "images": 1, "kernels": ["k", "l"]}
-    assert loaded.as_lines([row]) == ["a.so: 3 pieces, 2 kernels launched, 1 made in memory"]
+    assert loaded.loaded_in_words([row]) == ["a.so: 3 pieces, 2 kernels launched, 1 made in memory"]
 
 
 def test_nothing_was_written(tmp_path: Path) -> None:
-    assert loaded.read(tmp_path / "absent", "/env") == []
+    assert loaded.read_loaded(tmp_path / "absent", "/env") == []

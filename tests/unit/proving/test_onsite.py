@@ -14,7 +14,7 @@ import pytest
 from cuwheel.device_code.libraries import Survey
 from cuwheel.facts.arch import Capability
 from cuwheel.proving import kit, predictions
-from cuwheel.proving.onsite import compare, fresh_environment, install, probing, tags
+from cuwheel.proving.onsite import compare, install
 from cuwheel.wheel.metadata import Distribution
 from tests.fixtures import systems
 from tests.unit.changes.stamp.test_guard import registered
@@ -49,7 +49,7 @@ NOTHING: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": 
 )
 def test_tags_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, tag: str, why: str) -> None:
     _on_linux(monkeypatch)
-    assert tags.problem(f"foo-1.0-{tag}.whl").startswith(why)
+    assert install.why_not_installable(f"foo-1.0-{tag}.whl").startswith(why)
 
 
 @systems.LINUX_PATHS
@@ -70,7 +70,7 @@ def test_tags_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, tag: str, why: st
 )
 def test_tags_that_fit(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
     _on_linux(monkeypatch)
-    assert tags.problem(f"foo-1.0-{tag}.whl") == ""
+    assert install.why_not_installable(f"foo-1.0-{tag}.whl") == ""
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_tags_that_fit(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
     ],
 )
 def test_tags_on_windows(monkeypatch: pytest.MonkeyPatch, tag: str, why: str) -> None:
-    monkeypatch.setattr(tags, "cpu_name", lambda: "x86_64")
+    monkeypatch.setattr(install, "cpu_name", lambda: "x86_64")
     monkeypatch.setattr("platform.system", lambda: "Windows")
-    assert tags.problem(f"foo-1.0-{tag}.whl") == why
+    assert install.why_not_installable(f"foo-1.0-{tag}.whl") == why
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_names_that_lead_out_of_the_environment(tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", ["foo.whl", "foo-1.0.tar.gz", "a-b-c-d-e-f-g.whl", ""])
 def test_names_of_no_wheel(name: str) -> None:
-    assert tags.problem(name) == f"{name} is not the name of a wheel"
+    assert install.why_not_installable(name) == f"{name} is not the name of a wheel"
 
 
 def _on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tags, "cpu_name", lambda: "x86_64")
-    monkeypatch.setattr(tags, "glibc", lambda: (2, 30))
+    monkeypatch.setattr(install, "cpu_name", lambda: "x86_64")
+    monkeypatch.setattr(install, "glibc", lambda: (2, 30))
 
 
 def result(outcome: str = "passed", output: str = "", **more: Any) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def manifest(found: Survey) -> dict[str, Any]:
     """The part of a kit's manifest that is looked things up in, as JSON gives it back."""
     import msgspec
 
-    told, asked = predictions.foresee(found), kit.probes_of(found)
+    told, asked = predictions.predict_everywhere(found), kit.probes_of(found)
     whole: dict[str, Any] = json.loads(msgspec.json.encode(told))
     return {**whole, **json.loads(msgspec.json.encode({"probes": asked.probes, "answers": asked.lists}))}
 
@@ -228,15 +228,15 @@ def machine(capability: str, driver: str | None = "13.0") -> dict[str, Any]:
 )
 def test_the_row_of_the_machine_is_found(capability: str, driver: str, outcome: str) -> None:
     wheel = manifest(survey(registered("sm_80 sm_90 compute_90")))
-    found = compare.prediction(wheel, machine(capability, driver), {})
+    found = compare.prediction_here(wheel, machine(capability, driver), {})
     assert found is not None
     assert found["outcome"] == outcome
 
 
 def test_no_gpu_and_unheard_of_capabilities_have_no_prediction() -> None:
     wheel = manifest(survey(registered("sm_80")))
-    assert compare.prediction(wheel, {"gpus": [], "driver_cuda": None}, {}) is None
-    assert compare.prediction(wheel, machine("9.7"), {}) is None
+    assert compare.prediction_here(wheel, {"gpus": [], "driver_cuda": None}, {}) is None
+    assert compare.prediction_here(wheel, machine("9.7"), {}) is None
 
 
 def test_a_framework_decides_which_library_is_judged() -> None:
@@ -246,16 +246,17 @@ def test_a_framework_decides_which_library_is_judged() -> None:
     ]
     wheel = manifest(survey(*libraries, name="bitsandbytes"))
     said = {
-        cuda: compare.prediction(wheel, machine("9.0"), {"torch": ["2", cuda]}) for cuda in ("12.4", "12.6", "13.0.1")
+        cuda: compare.prediction_here(wheel, machine("9.0"), {"torch": ["2", cuda]})
+        for cuda in ("12.4", "12.6", "13.0.1")
     }
     assert {cuda: found and found["outcome"] for cuda, found in said.items()} == {
         "12.4": "fails",
         "12.6": "fails",
         "13.0.1": "native",
     }
-    assert compare.prediction(wheel, machine("9.0"), {}) is None, "without torch nobody can tell"
+    assert compare.prediction_here(wheel, machine("9.0"), {}) is None, "without torch nobody can tell"
     overridden = {**machine("9.0"), "variables": {"BNB_CUDA_VERSION": "124"}}
-    assert compare.prediction(wheel, overridden, {"torch": ["2", "13.0"]}) is None
+    assert compare.prediction_here(wheel, overridden, {"torch": ["2", "13.0"]}) is None
 
 
 def test_packages_of_jax_follow_a_major() -> None:
@@ -264,7 +265,7 @@ def test_packages_of_jax_follow_a_major() -> None:
         registered("sm_90", path="jaxmg/cu13/libjaxmg.so"),
     ]
     wheel = manifest(survey(*libraries, name="jaxmg"))
-    said = [compare.prediction(wheel, machine("9.0"), {"jax": ["0.9", cuda]}) for cuda in ("12", "13")]
+    said = [compare.prediction_here(wheel, machine("9.0"), {"jax": ["0.9", cuda]}) for cuda in ("12", "13")]
     assert [found and found["outcome"] for found in said] == ["fails", "native"]
 
 
@@ -277,9 +278,9 @@ def test_probes_know_what_the_driver_will_answer() -> None:
     wheel["answers"] = msgspec.to_builtins(asked.lists)
     assert [each.holds for each in asked.probes] == ["sm_80", "sm_80", "sm_90, compute_90"]
     said = result(output="piece 0 209\npiece 1 209\npiece 2 0\n")
-    found, learnt = probing.judged(said, wheel, "9.0", "13.0")
+    found, learnt = compare.judge_probes(said, wheel, "9.0", "13.0")
     assert (found["outcome"], learnt) == ("passed", {"loaded": 1, "refused": 2, "compared": 3, "against": []})
-    found, learnt = probing.judged(result(output="piece 0 0\npiece 2 209\n"), wheel, "9.0", "13.0")
+    found, learnt = compare.judge_probes(result(output="piece 0 0\npiece 2 209\n"), wheel, "9.0", "13.0")
     assert found["outcome"] == "failed"
     assert learnt["against"] == [
         "lib/libmine.so (sm_80): the prediction was error 209, but the driver gives no error",
@@ -317,7 +318,7 @@ def test_foresight_is_exact_at_every_driver() -> None:
             verdict = matrix.judge(
                 found, Machine(name="x", capability=Capability.parse(capability), driver_cuda=row.version)
             )
-            told = compare.prediction(wheel, machine(capability, row.version), {})
+            told = compare.prediction_here(wheel, machine(capability, row.version), {})
             assert told is not None
             assert told["outcome"] == verdict.outcome, (capability, row.version)
 
@@ -330,11 +331,11 @@ def test_nvidias_packages_are_where_repaired_wheels_look_for_them(
     (there / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     (own / "nvidia" / "cudnn").mkdir(parents=True)
     bare.mkdir()
-    monkeypatch.setattr(fresh_environment, "beside", lambda: [str(bare), str(there)])
-    fresh_environment.link_libraries(bare)
+    monkeypatch.setattr(install, "own_package_folders", lambda: [str(bare), str(there)])
+    install.link_libraries(bare)
     assert (bare / "nvidia" / "cu13" / "lib").is_dir()
-    fresh_environment.link_libraries(own)
+    install.link_libraries(own)
     assert sorted(each.name for each in (own / "nvidia").iterdir()) == ["cudnn"], "its own come first"
-    monkeypatch.setattr(fresh_environment, "beside", list)
-    fresh_environment.link_libraries(there)
+    monkeypatch.setattr(install, "own_package_folders", list)
+    install.link_libraries(there)
     assert not (there / "nvidia").is_symlink()

@@ -9,7 +9,7 @@ import pytest
 
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.proving import proof
-from cuwheel.report import documents, terminal
+from cuwheel.report import answer, terminal
 from tests.unit.proving import proofs
 
 REFUSED = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
@@ -21,7 +21,7 @@ def parsed(said: dict[str, Any]) -> proof.Proof:
 
 def shown(said: dict[str, Any], *, verbose: bool = False) -> str:
     stream = io.StringIO()
-    terminal.write(documents.of(parsed(said), verbose=verbose), stream)
+    terminal.write(answer.document_of(parsed(said), verbose=verbose), stream)
     return stream.getvalue()
 
 
@@ -148,7 +148,7 @@ def test_missing_and_huge_files(tmp_path: Path) -> None:
         proof.read_proof(huge)
 
 
-KEPT = sorted((Path(__file__).parents[3] / "docs" / "proofs").glob("*.json"))
+KEPT = sorted((Path(__file__).parents[3] / "docs" / "why" / "proofs").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)

@@ -88,6 +88,22 @@ def test_nvcc_must_be_of_the_cuda_that_is_asked_for(
     assert all(each in said for each in check.expect) is passes
 
 
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("No CUDA, ROCm, or XPU detected; CPU library loaded successfully.", True),
+        ("2. Using a CPU-only PyTorch build", True),
+        ("COMPILE FROM SOURCE for CPU-only:\n  `cmake -DCOMPUTE_BACKEND=cpu -S . && make`", True),
+        ("No CUDA, ROCm, or XPU detected; CPU library failed to load.", False),
+        ("\n🚨 Failed to load CPU-only bitsandbytes library 🚨\n", False),
+        ("WARNING: bitsandbytes is running as CPU-only!", False),
+    ],
+)
+def test_advice_of_bitsandbytes_without_a_gpu_is_no_failure(tmp_path: Path, said: str, *, passes: bool) -> None:
+    check = named("bitsandbytes", tmp_path)["python -m bitsandbytes"]
+    assert any(each in said for each in check.forbid) is not passes
+
+
 def test_a_wheel_for_cuda_alone_is_tried_where_there_is_a_gpu(tmp_path: Path) -> None:
     """Without a library for the processor there is nothing that could be tried without one."""
     needing = {"python -m bitsandbytes", "which library bitsandbytes loads"}
@@ -179,16 +195,16 @@ def test_imports_against_the_verdict() -> None:
 
 
 def test_what_the_loader_says_becomes_a_result() -> None:
-    scene = libraries.Scene(
+    scene = libraries.LoadingContext(
         foreseen={"a.so": (Finding(rule="r", severity="error", message="m"),)}, driver=True, gpu=False
     )
 
     def told(*lines: str, **more: Any) -> Result:
         output = "noise\n" + "\n".join(f"cuwheel-library {each}" for each in lines) + "\ncuwheel-library [broken"
-        return _result(name=libraries.NAME, output=output, **more)
+        return _result(name=libraries.LIBRARIES_CHECK, output=output, **more)
 
-    def judged(*lines: str, of: libraries.Scene = scene, **more: Any) -> Result:
-        return libraries.judged(told(*lines, **more), of)
+    def judged(*lines: str, of: libraries.LoadingContext = scene, **more: Any) -> Result:
+        return libraries.judge_loading(told(*lines, **more), of)
 
     gone = "cannot open shared object file: No such file or directory"
     fine = judged('["a.so", ""]')
@@ -203,10 +219,10 @@ def test_what_the_loader_says_becomes_a_result() -> None:
     cuda = f'["{module}", "libcufft.so.11: {gone}"]'
     assert judged(cuda).outcome == "passed"
     assert judged(cuda, of=replace(scene, gpu=True)).outcome == "failed"
-    (finding,) = libraries.findings(told(cuda), scene)
+    (finding,) = libraries.loading_findings(told(cuda), scene)
     assert (finding.rule, finding.severity) == ("library-does-not-load", "warning")
     assert finding.fix == "install what it needs too: --with nvidia-cufft-cu12"
-    assert not list(libraries.findings(told(cuda), replace(scene, gpu=True)))
+    assert not list(libraries.loading_findings(told(cuda), replace(scene, gpu=True)))
     driver = f'["b.so", "libcuda.so.1: {gone}"]'
     assert judged(driver, of=replace(scene, driver=False)).outcome == "skipped"
     assert judged(driver, '["c.so", ""]', of=replace(scene, driver=False)).outcome == "passed"
@@ -215,14 +231,14 @@ def test_what_the_loader_says_becomes_a_result() -> None:
 
 
 def test_the_stub_is_a_library_with_these_functions(tmp_path: Path) -> None:
-    path = stub.write(tmp_path, ("cuInit", "cuOther"), "aarch64")
+    path = stub.write_stub(tmp_path, ("cuInit", "cuOther"), "aarch64")
     buffer = FileBuffer(path)
     file = elf.read_elf(buffer)
     assert dynamic.read_dynamic(file).soname == "libcuda.so.1"
     assert struct.unpack_from("<H", path.read_bytes(), 18) == (183,)
     buffer.close()
     with pytest.raises(UnavailableError, match="no stub of libcuda for sparc"):
-        stub.write(tmp_path, (), "sparc")
+        stub.write_stub(tmp_path, (), "sparc")
     (tmp_path / "text.so").write_text("not a library")
     assert "cuInit" in stub.names_wanted([tmp_path / "text.so", tmp_path / "missing.so"])
 
@@ -233,7 +249,7 @@ def test_the_stub_of_windows_exports_these_functions(tmp_path: Path, cpu: str, m
     (tmp_path / "user.pyd").write_bytes(user)
     names = stub.names_wanted([tmp_path / "user.pyd"])
     assert "one_function" not in names, "not the driver's"
-    path = stub.write(tmp_path, ("cuOther", "cuInit"), cpu, windows=True)
+    path = stub.write_stub(tmp_path, ("cuOther", "cuInit"), cpu, windows=True)
     read = pefile.PE(path)
     assert read.FILE_HEADER.Machine == machine
     assert [each for each in read.get_warnings() if "% of the file" not in each] == []
@@ -253,8 +269,8 @@ def test_what_is_linked_with_the_driver_of_windows(tmp_path: Path) -> None:
         "pkg/other.pyd": windows.Dll().build(),
     }
     found = survey(Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(tmp_path))
-    scene = libraries.Scene(foreseen={}, driver=False, gpu=False, needed=libraries.needed_on_windows(found))
-    failed = libraries.Loaded(path="pkg/own.pyd", problem="Could not find module")
+    scene = libraries.LoadingContext(foreseen={}, driver=False, gpu=False, needed=libraries.needed_on_windows(found))
+    failed = libraries.LoadAttempt(path="pkg/own.pyd", problem="Could not find module")
     assert scene.wants_nvcuda
     assert scene.waits(failed)
     assert not scene.waits(replace(failed, path="pkg/other.pyd"))
@@ -271,7 +287,7 @@ def test_the_libraries_of_the_system_are_loaded(tmp_path: Path) -> None:
     ):
         found = survey(Wheel(name="pkg", tag="py3-none-any", files={name: data}).write(tmp_path))
         here, there = (
-            libraries.check_for(found, Machine(name="x", capability=None, os=each), (), timeout=1, memory=1)[0]  # type: ignore[arg-type]
+            libraries.loading_check(found, Machine(name="x", capability=None, os=each), (), timeout=1, memory=1)[0]  # type: ignore[arg-type]
             for each in (system, other)
         )
         assert here

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuwheel.building.values import Listed, Phase
-from cuwheel.diagnosis.diagnosis import Cause, Evidence, Failure
-from cuwheel.facts.arch import Arch, Capability
-from cuwheel.report.build import (
+from cuwheel.building.answer import (
     ArchBytes,
     Build,
     Calls,
+    Failure,
     Job,
     LibraryBytes,
+    Listed,
+    Phase,
     Piece,
     Source,
     Span,
     Tools,
     Wheel,
 )
-from cuwheel.support.finding import Finding
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.support.finding import Cause, Evidence, Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 from cuwheel.verdicts.planning.plan import Served
 

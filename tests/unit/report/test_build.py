@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from cuwheel.building.answer import Build, Calls, calls_of
 from cuwheel.building.recording.calls import Phase
-from cuwheel.diagnosis.failed_job import described as failure_of
+from cuwheel.diagnosis.failures import described as failure_of
 from cuwheel.errors import UnreadableError
-from cuwheel.report import build_made, documents, html, terminal
-from cuwheel.report.build import Build, Calls
-from cuwheel.report.build_document import blocks, calls_of
+from cuwheel.report import html, terminal
+from cuwheel.report.answer import document_of
+from cuwheel.report.build import blocks, write_beside_wheels
 from cuwheel.support import codec, wording
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def shown(answer: Build, monkeypatch: pytest.MonkeyPatch, *, verbose: bool = False, width: int = 80) -> str:
     monkeypatch.setenv("COLUMNS", str(width))
     stream = io.StringIO()
-    terminal.write(documents.of(answer, verbose=verbose), stream)
+    terminal.write(document_of(answer, verbose=verbose), stream)
     return stream.getvalue()
 
 
@@ -153,7 +154,7 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
         digest = hashlib.sha256(name.encode()).hexdigest()
         made.append(replace(wheel(), path=str(tmp_path / name), sha256=digest))
     jobs = (job(wheel=made[0]), job(wheel=made[1]), job(outcome="skipped", wheel=made[1]), FAILED, REFUSED)
-    answer = build_made.write_beside_wheels(build(*jobs, written=()), tmp_path)
+    answer = write_beside_wheels(build(*jobs, written=()), tmp_path)
     sums = (tmp_path / "SHA256SUMS").read_text()
     assert sums == f"{made[1].sha256}  {Path(made[1].path).name}\n{made[0].sha256}  {Path(made[0].path).name}\n"
     assert [Path(each).name for each in answer.written] == ["SHA256SUMS", "build.html", "build.json"]
@@ -165,7 +166,7 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
 
 
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
-    answer = build_made.write_beside_wheels(build(job(), FAILED, REFUSED), tmp_path)
+    answer = write_beside_wheels(build(job(), FAILED, REFUSED), tmp_path)
     assert codec.decode((tmp_path / "build.json").read_bytes(), Build) == answer
 
 
@@ -180,24 +181,22 @@ def test_checksums_of_wheels_that_are_still_there_stay(tmp_path: Path) -> None:
     ]
     (tmp_path / "SHA256SUMS").write_text("\n".join(lines))
     (tmp_path / "new.whl").write_bytes(b"new")
-    build_made.write_beside_wheels(
-        build(job(wheel=replace(wheel(), path=str(tmp_path / "new.whl"), sha256="5" * 64))), tmp_path
-    )
+    write_beside_wheels(build(job(wheel=replace(wheel(), path=str(tmp_path / "new.whl"), sha256="5" * 64))), tmp_path)
     assert (tmp_path / "SHA256SUMS").read_text() == f"{'5' * 64}  new.whl\n{'1' * 64}  old.whl\n"
 
 
 def test_no_wheels_no_checksums(tmp_path: Path) -> None:
-    answer = build_made.write_beside_wheels(build(FAILED), tmp_path / "new")
+    answer = write_beside_wheels(build(FAILED), tmp_path / "new")
     assert [Path(each).name for each in answer.written] == ["build.html", "build.json"]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnreadableError):
-        build_made.write_beside_wheels(build(job()), tmp_path / "file")
+        write_beside_wheels(build(job()), tmp_path / "file")
     (tmp_path / "out" / "build.json").mkdir(parents=True)
     with pytest.raises(UnreadableError):
-        build_made.write_beside_wheels(build(job()), tmp_path / "out")
+        write_beside_wheels(build(job()), tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.part"))
 
 
@@ -241,7 +240,7 @@ def test_parts_of_a_bar_are_shares_of_what_nvcc_measured() -> None:
 def test_a_job_of_no_time_at_all_can_be_drawn() -> None:
     nothing = span(1, 0.0, 0.0)
     assert html.page(
-        documents.of(build(job(seconds=0.0, phases=(), calls=Calls(total=1, spans=(nothing,)))), verbose=True)
+        document_of(build(job(seconds=0.0, phases=(), calls=Calls(total=1, spans=(nothing,)))), verbose=True)
     )
 
 
@@ -281,7 +280,7 @@ def test_a_failure_from_a_call() -> None:
 
 
 def test_the_page_escapes_what_comes_from_files() -> None:
-    page = html.page(documents.of(build(job()), verbose=True))
+    page = html.page(document_of(build(job()), verbose=True))
     assert EVIL not in page
     assert "&lt;script&gt;document.title" in page
     assert "http" not in page.replace("http-equiv", "")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.compare import compare
+from cuwheel.device_code.compare import Compare, compare
 from cuwheel.device_code.libraries import Library, Survey
-from cuwheel.report import documents, html, terminal
+from cuwheel.errors import EXIT_UNKNOWN
+from cuwheel.report import html, terminal
+from cuwheel.report.answer import document_of
 from cuwheel.report.check import Check, targets_of
-from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
@@ -61,21 +62,45 @@ def test_every_format_shows_every_kind_of_block(renderer: Any) -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_tables_fit_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [code(f"sm_{number}", bytes=number * 10_000) for number in (75, 80, 86, 89, 90, 100, 120)]
-    text = shown(documents.of(inspected(library(rows)), verbose=True), monkeypatch, width)
+    text = shown(document_of(inspected(library(rows)), verbose=True), monkeypatch, width)
     assert max(map(len, text.splitlines())) <= width
     assert "1.2 MB █" in text
+
+
+def test_columns_that_stay_on_one_line_fold_before_their_text_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (Column("wheel", wrap=False), Column("for", wrap=False), Column("size", numeric=True), Column("channels"))
+    row = ("some_package 1.0+42.1.cu130", "cp310-abi3-manylinux_2_34_x86_64", "336 kB", "cu130")
+    document = Document("t", (Table(columns, (row,)),))
+    text = shown(document, monkeypatch, width=66)
+    assert all(len(line) <= 66 for line in text.splitlines()), text
+    for each in ("some_package 1.0+42.1.cu130", "336 kB", "cu130", "channels"):
+        assert each in text, text
+    assert "cp310-abi3-manylinux_2_34_x86_64" not in text
+    start = text.splitlines()[0].index("for")
+    folded = "".join(line[start:].split(" ")[0] for line in text.splitlines()[1:])
+    assert folded == row[1], text
+    assert row[1] in shown(document, monkeypatch, width=90)
+
+
+def test_figures_keep_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (Column("at once", numeric=True), *(Column("time", numeric=True) for _ in range(5)))
+    document = Document("t", (Table(columns, (("1", *["0.081 µs"] * 5),)),))
+    whole, short, narrow = (shown(document, monkeypatch, width=each) for each in (60, 56, 42))
+    assert "at once" in whole
+    assert (short.count("0.081 µs"), short.split()[:1], "once" in short) == (5, ["at"], True), short
+    assert (narrow.count("0.081"), narrow.count("µs")) == (5, 5), narrow
 
 
 def test_what_libraries_have_in_common_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     alike = Finding(rule="r", severity="warning", message="the same", fix="f")
     libraries = [library([code("sm_90")], path=f"p/lib{index}.so", findings=(alike,)) for index in range(7)]
-    text = shown(documents.of(inspected(*libraries), verbose=False), monkeypatch)
+    text = shown(document_of(inspected(*libraries), verbose=False), monkeypatch)
     assert text.count("the same") == 1
     assert "the same (7 libraries)" in text
     assert "lib4.so" in text
     assert "because" not in text
-    assert "lib4.so and 2 more" in shown(documents.of(inspected(*libraries), verbose=True), monkeypatch)
-    alone = shown(documents.of(inspected(libraries[0]), verbose=False), monkeypatch)
+    assert "lib4.so and 2 more" in shown(document_of(inspected(*libraries), verbose=True), monkeypatch)
+    alone = shown(document_of(inspected(libraries[0]), verbose=False), monkeypatch)
     assert "    the same\n" in alone
 
 
@@ -119,7 +144,7 @@ def test_compare_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     found = compare(survey("old.so", "sm_80", "sm_90"), survey("new.so", "sm_80", "sm_90", "sm_87"))
     fields = ("before", "after", "size", "parts", "architectures", "needed", "libraries", "kernels")
     answer = Compare(**{name: getattr(found, name) for name in fields})
-    text = shown(documents.of(answer, verbose=False), monkeypatch)
+    text = shown(document_of(answer, verbose=False), monkeypatch)
     assert "2,000 → 3,000 bytes, +1,000 (+50.00 %)" in text
     assert "+ architectures  sm_87" in text
     assert text.count("sm_87") == 1
@@ -140,7 +165,7 @@ def _package(*, archs: tuple[str, ...], count: int) -> Inspect:
 
 def test_a_package_is_answered_on_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = _package(archs=("sm_75", "sm_80", "sm_90", "sm_90a", "sm_120", "compute_120"), count=40)
-    text = shown(documents.of(answer, verbose=False), monkeypatch)
+    text = shown(document_of(answer, verbose=False), monkeypatch)
     assert len(text.splitlines()) <= 40
     assert max(map(len, text.splitlines())) <= 80
     table = [line for line in text.splitlines() if "libpackage_cuda0.so " in line and "12.8" in line]
@@ -151,7 +176,7 @@ def test_a_package_is_answered_on_one_screen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_more_architectures_than_columns_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     archs = tuple(f"sm_{number}" for number in (50, 52, 60, 61, 70, 75, 80, 86, 87, 89, 90, 100, 103, 120, 121))
-    text = shown(documents.of(_package(archs=archs, count=2), verbose=False), monkeypatch)
+    text = shown(document_of(_package(archs=archs, count=2), verbose=False), monkeypatch)
     assert max(map(len, text.splitlines())) <= 80
     assert "■ 50 52 60" in text
 
@@ -162,13 +187,13 @@ def test_loose_cubins_are_summed_in_one_table(monkeypatch: pytest.MonkeyPatch) -
         for arch in ("sm_90", "sm_100")
         for number in range(500)
     ]
-    brief = shown(documents.of(inspected(*cubins), verbose=False), monkeypatch)
+    brief = shown(document_of(inspected(*cubins), verbose=False), monkeypatch)
     assert len(brief.splitlines()) < 12
     assert [line.split()[0:2] + line.split()[4:5] for line in brief.splitlines() if " cubin " in line] == [
         ["sm_90", "cubin", "500"],
         ["sm_100", "cubin", "500"],
     ]
-    full = shown(documents.of(inspected(*cubins), verbose=True), monkeypatch)
+    full = shown(document_of(inspected(*cubins), verbose=True), monkeypatch)
     assert "500 loose cubins in kernels/0" in full
     assert len(full.splitlines()) < 40
 
@@ -176,7 +201,7 @@ def test_loose_cubins_are_summed_in_one_table(monkeypatch: pytest.MonkeyPatch) -
 def test_findings_come_before_details() -> None:
     told = Finding(rule="a-rule", severity="note", message="m")
     answer = inspected(*(library([code("sm_90")], path=f"lib{index}.so", findings=(told,)) for index in range(3)))
-    page = html.page(documents.of(answer, verbose=True))
+    page = html.page(document_of(answer, verbose=True))
     assert [each.split()[0] for each in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)][1:3] == ["Findings", "lib0.so"]
     links = re.findall(r'<a href="#(part-\d+)">([^<]*)</a>', page)
     assert [text.split()[0] for _, text in links] == ["Findings", "lib0.so", "lib1.so", "lib2.so"]
@@ -206,10 +231,24 @@ def test_a_large_fleet_has_a_row_for_each_kind(monkeypatch: pytest.MonkeyPatch) 
     def table(count: int) -> str:
         fleet = tuple(machine(name=f"node{n}", driver=("570.86.10", "580.65.06")[n % 2]) for n in range(count))
         answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=judge_all(wheel, fleet))
-        return shown(documents.of(answer, verbose=False), monkeypatch, 120)
+        return shown(document_of(answer, verbose=False), monkeypatch, 120)
 
     small, large = table(6), table(1000)
     assert all(f"node{n} " in small for n in range(6))
     assert "node0 and 499 more  9.0 driver 570.86.10" in large
     assert "node1 and 499 more  9.0 driver 580.65.06" in large
     assert "node17" not in large
+
+
+def test_not_known_is_not_yes() -> None:
+    wheel = survey(subject("sm_90"))
+    fleet = (machine("9.0"), machine(None))
+    answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=judge_all(wheel, fleet))
+    assert [each.outcome for each in answer.verdicts] == ["native", "unknown"]
+    assert answer.exit_status == EXIT_UNKNOWN
+    known = Check(targets=answer.targets, machines=fleet[:1], verdicts=answer.verdicts[:1])
+    assert known.exit_status is None
+    without = survey()
+    plain = Check(targets=targets_of([without]), machines=fleet[:1], verdicts=judge_all(without, fleet[:1]))
+    assert plain.verdicts[0].outcome == "unknown"
+    assert plain.exit_status is None

@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
-from cuwheel.changes.repair import deciding
-from cuwheel.changes.repair.decision import Wish
-from cuwheel.report import documents, terminal
-from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.report.repair import Repair, wheel_of
+from cuwheel.changes.repair.act import repair
+from cuwheel.changes.repair.request import RepairRequest
+from cuwheel.report import terminal
+from cuwheel.report.answer import SCHEMAS, document_of, to_json
 from tests.fixtures import systems
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel
@@ -22,6 +21,8 @@ from tests.fixtures.wheels import wheel
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from cuwheel.changes.repair.answer import Repair
 
 pytestmark = pytest.mark.unit
 pytestmark = systems.NO_AUDITWHEEL
@@ -36,18 +37,18 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "no-env"))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("cuwheel.changes.repair.search._SYSTEM", ())
-    monkeypatch.setattr("cuwheel.changes.repair.search._LD_CONF", str(tmp_path / "none"))
+    monkeypatch.setattr("cuwheel.changes.repair.contents._SYSTEM", ())
+    monkeypatch.setattr("cuwheel.changes.repair.contents._LD_CONF", str(tmp_path / "none"))
 
 
-def answered(folder: Path, needed: Sequence[str], wish: Wish) -> Repair:
+def answered(folder: Path, needed: Sequence[str], **asked: Any) -> Repair:
     path = wheel(folder / "dist", {"pkg/libown.so": elf(needed=needed, versions=OLD, runpath="/opt/ci/lib")})
-    return Repair(dry_run=True, wheels=(wheel_of(deciding.decide(path, wish), folder="wheelhouse"),))
+    return repair(RepairRequest(path, dry_run=True, **asked))
 
 
 def shown(answer: Repair, *, verbose: bool = False) -> str:
     stream = io.StringIO()
-    terminal.write(documents.of(answer, verbose=verbose), stream)
+    terminal.write(document_of(answer, verbose=verbose), stream)
     return stream.getvalue()
 
 
@@ -59,7 +60,7 @@ def test_what_would_be_done_and_why(tmp_path: Path) -> None:
     )
     (folder / "libblas.so.3").write_bytes(elf(soname="libblas.so.3", versions={"libc.so.6": ["GLIBC_2.17"]}))
     needed = ["libcublas.so.12", "libcuda.so.1", "libblas.so.3", "libc.so.6"]
-    answer = answered(tmp_path, needed, Wish(libraries=(folder,), requires=True))
+    answer = answered(tmp_path, needed, libraries=(folder,), requires=True)
     assert answer.succeeded
     text = shown(answer)
     for words in (
@@ -83,7 +84,7 @@ def test_what_would_be_done_and_why(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
-    answer = answered(tmp_path, ["libnone.so.1", "libcudart.so.12"], Wish(requires=True))
+    answer = answered(tmp_path, ["libnone.so.1", "libcudart.so.12"], requires=True)
     assert not answer.succeeded
     assert answer.wheels[0].output is None
     text = shown(answer)
@@ -95,7 +96,7 @@ def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
 def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
     """Whatever the wheel calls its libraries."""
     needed = ["lib$(id).so", *(f"libnone{number}.so.1" for number in range(20))]
-    answer = answered(tmp_path, needed, Wish())
+    answer = answered(tmp_path, needed)
     (finding,) = [each for each in answer.wheels[0].findings if each.rule == "library-missing"]
     words = shlex.split(finding.fix.partition("users have it: ")[2])
     assert sorted(words[1::2]) == sorted(needed)
@@ -105,7 +106,7 @@ def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
 def test_the_json_is_what_its_schema_says(tmp_path: Path) -> None:
     schema = json.loads((SCHEMAS / "repair-1.json").read_text())
     for needed in (["libcudart.so.12"], ["libnone.so.1"]):
-        answer = answered(tmp_path, needed, Wish())
+        answer = answered(tmp_path, needed)
         told = json.loads(to_json(answer))
         jsonschema.validate(told, schema)
         assert told["schema"] == "cuwheel.repair/1"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.report import html
 from cuwheel.report import trace as report
-from cuwheel.report.document import Amount
+from cuwheel.report.document import Amount, Table
 from cuwheel.tracing import traced
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
@@ -21,18 +21,8 @@ def rows(folder: Path, *loads: dict[str, object], first: float = 6.0) -> list[st
     return [each.value for each in report._start(answer(folder, [process(first_launch=first)], *loads))]
 
 
-def answer(folder: Path, processes: list[dict[str, object]], *loads: dict[str, object]) -> report.Traced:
-    found = traced._read_trace(written(folder, loads=list(loads), processes=processes))
-    return report.Traced(
-        command=(),
-        status=0,
-        exit_status=0,
-        processes=found.processes,
-        libraries=found.libraries,
-        loads=found.loads,
-        failures=(),
-        unread=0,
-    )
+def answer(folder: Path, processes: list[dict[str, object]], *loads: dict[str, object]) -> traced.Traced:
+    return traced._read_trace(written(folder, loads=list(loads), processes=processes))
 
 
 def compiled(at: float, milliseconds: float, *, cached: bool = False) -> dict[str, object]:
@@ -96,3 +86,38 @@ def test_the_bar_of_a_library_is_the_share_of_it_that_was_loaded(tmp_path: Path)
     (library,) = found.libraries
     table = report._libraries([replace(library, bytes=400, loaded_bytes=100)])
     assert [cell.share for row in table.rows for cell in row if isinstance(cell, Amount)] == [0.25]
+
+
+def _used(kernel: str, path: str | None, launches: int | None, number: int = 0) -> traced.KernelUse:
+    return traced.KernelUse(
+        process=number, kernel=kernel, demangled=None, library=path, package=None, launches=launches
+    )
+
+
+def test_kernels_are_a_table_over_all_processes_with_their_time_where_it_is_known(tmp_path: Path) -> None:
+    time = traced.KernelTime(process=0, kernel="slow", demangled=None, launches=4, seconds=0.002)
+    found = replace(
+        answer(tmp_path, [process()], load(1, LIBRARY)),
+        kernels=(
+            _used("fast", LIBRARY, 900),
+            _used("slow", LIBRARY, 3),
+            _used("fast", LIBRARY, 100, 1),
+            _used("k", None, None),
+        ),
+    )
+    (table,) = [each for each in report._kernels(found, verbose=False) if isinstance(each, Table)]
+    shown = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in table.rows]
+    assert shown == [["fast", "libfoo.so", "1,000"], ["slow", "libfoo.so", "3"], ["k", "", "not told"]]
+    (table,) = [
+        each for each in report._kernels(replace(found, times=(time,)), verbose=False) if isinstance(each, Table)
+    ]
+    assert [column.title for column in table.columns] == ["kernel", "library", "launches", "together", "each"]
+    first = [cell if isinstance(cell, str) else cell.text for cell in table.rows[0]]
+    assert first == ["slow", "libfoo.so", "4", "2.000 ms", "500.0 µs"]  # CUPTI sees those of graphs too
+
+
+def test_what_threads_load_at_the_same_time_is_drawn_one_below_the_other(tmp_path: Path) -> None:
+    loads = [load(number, LIBRARY, at=at, seconds=1.0) for number, at in enumerate((0.0, 0.5, 1.0))]
+    drawn = report._timeline(answer(tmp_path, [process(seconds=2.0)], *loads))
+    assert [[bar.began for bar in row] for row in drawn.rows] == [[0.0, 1.0], [0.5]]
+    assert drawn.labels == ("1: python train.py", "")

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.proving.outcomes import Check, Installation, Result, Verified
-from cuwheel.report import documents, html, terminal
-from cuwheel.report.answer import SCHEMAS, to_json
-from cuwheel.report.verify import Kit, Verify
+from cuwheel.proving.outcomes import Check, Installation, Kit, Result, Verified, Verify
+from cuwheel.report import html, terminal
+from cuwheel.report.answer import SCHEMAS, document_of, to_json
 from cuwheel.support.finding import Finding
 
 CHECK = Check(name="run", kind="python", text="", origin="configuration", gpu=True, timeout=1, memory=1)
@@ -54,7 +53,7 @@ def answer(*results: Result, findings: tuple[Finding, ...] = (), **more: Any) ->
 def shown(given: Verify, monkeypatch: pytest.MonkeyPatch, *, verbose: bool = False) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
-    terminal.write(documents.of(given, verbose=verbose), stream)
+    terminal.write(document_of(given, verbose=verbose), stream)
     return stream.getvalue()
 
 
@@ -121,4 +120,4 @@ def test_json_fits_its_schema_and_the_page_is_whole() -> None:
     given = answer(PASSED, CRASHED, findings=(WRONG,), planned=(CHECK,))
     schema = msgspec.json.decode((SCHEMAS / "verify-1.json").read_bytes())
     jsonschema.validate(msgspec.json.decode(to_json(given)), schema)
-    assert "ended by SIGSEGV" in html.page(documents.of(given, verbose=True))
+    assert "ended by SIGSEGV" in html.page(document_of(given, verbose=True))

@@ -40,6 +40,17 @@ def test_refused_where_it_would_matter(tmp_path: Path, name: str) -> None:
         assert confined.inside(root, name, tmp_path / "source") == root / name
 
 
+def test_a_link_or_a_file_is_no_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("folder")
+    assert confined.must_be_a_folder(tmp_path / "folder")
+    assert not confined.must_be_a_folder(tmp_path / "none")
+    for name in ("file", "link"):
+        with pytest.raises(MalformedError, match="not a folder of its own"):
+            confined.must_be_a_folder(tmp_path / name)
+
+
 def test_a_junction_is_no_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows' link of a folder has the mode of one."""
     assert confined.must_be_a_folder(tmp_path)

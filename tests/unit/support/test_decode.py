@@ -150,7 +150,13 @@ def test_names_alike_are_sought_for_the_first_problems_alone(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "load", [lambda path: config.load(None, path, {}), trials_file.load, matrix.load_matrix, fleet.read_fleet_file]
+    "load",
+    [
+        lambda path: config.load_table(None, path, {}),
+        trials_file.load_trials,
+        matrix.load_matrix,
+        fleet.read_fleet_file,
+    ],
 )
 def test_a_file_of_unknown_keys_is_refused_in_time(
     load: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from cuwheel.errors import CuwheelError
 if TYPE_CHECKING:
     import pytest
 
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "exit-codes.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md"
 
 
 def _classes() -> list[type[CuwheelError]]:

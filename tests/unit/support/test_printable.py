@@ -7,9 +7,9 @@ import io
 import pytest
 
 from cuwheel import cli
-from cuwheel.cli import frame, progress, streams
+from cuwheel.cli import frame, streams
 from cuwheel.errors import MalformedError
-from cuwheel.proving.runner import capture
+from cuwheel.proving.runner import output
 from cuwheel.report import terminal
 from cuwheel.report.document import (
     Amount,
@@ -74,9 +74,9 @@ def test_messages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(streams, "_PATIENCE_S", -1.0)
     monkeypatch.setattr(streams, "terminal_width", lambda: 400)
-    with progress.on_terminal(FORGED, 3) as bar:
+    with streams.on_terminal(FORGED, 3) as bar:
         bar.show(FORGED)
     shown = capsys.readouterr().err.replace("\r\x1b[K", "")
     assert is_harmless(shown)
@@ -103,7 +103,7 @@ def test_reports() -> None:
 
 
 def test_what_travels_has_the_same_rules() -> None:
-    assert capture._UNSHOWN.pattern == wording._UNPRINTABLE.pattern
+    assert output._UNSHOWN.pattern == wording._UNPRINTABLE.pattern
 
 
 @pytest.mark.parametrize(("before", "after"), [("a\r\nb\tc", "a\nb\tc"), ("ü → ✓ 中 🙂", "ü → ✓ 中 🙂"), ("", "")])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.facts import gpus
 from cuwheel.support import wording
 
 
@@ -17,7 +18,7 @@ from cuwheel.support import wording
     ],
 )
 def test_slips_are_counted(one: str, other: str, slips: float) -> None:
-    assert wording.distance(one, other) == wording.distance(other, one) == slips
+    assert gpus.slips_between(one, other) == gpus.slips_between(other, one) == slips
 
 
 def test_the_nearest_of_some_names_or_none() -> None:

@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
+import inspect
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import fields
 
 import cuwheel
-from cuwheel import api
+from cuwheel import api, errors
+from cuwheel.building import request
+from cuwheel.building.request import BuildSettings
+from cuwheel.building.tables import GateTable, GuardTable, RepairTable, Table
 from cuwheel.cli import frame
-from cuwheel.report.answer import SCHEMAS
-from cuwheel.support.verbs import VERBS, Verb
+from cuwheel.cli.common import HTML, REFINEMENT, WISHES
+from cuwheel.cli.options import Command, flat
+from cuwheel.errors import CuwheelError
+from cuwheel.report import answer
+from cuwheel.report.answer import SCHEMAS, answer_type
+from cuwheel.support.verbs import FAMILIES, SHOWN, VERBS, Verb, public_names
+from cuwheel.verdicts.planning.plan import Wishes
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 _SRC = Path(cuwheel.__file__).parent
 _ROWS = list(VERBS.values())
+_OWN = ("cuwheel.version", "cuwheel.support.verbs")
 _FUNCTIONS = [each for verb in _ROWS for each in verb.functions]
 
 
 def _typed(module: str) -> set[str]:
-    """`module.name` of what type checkers see imported from the API."""
+    """`module.name` of what type checkers see imported."""
     tree = ast.parse((_SRC / module).read_text(encoding="utf-8"))
     found = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.level == 0]
     return {
-        f"{each.module}.{name.name}".removeprefix("cuwheel.api.")
+        f"{each.module}.{name.name}"
         for each in found
-        if each.module and each.module.startswith("cuwheel.api")
+        if each.module and each.module.startswith("cuwheel.") and each.module not in _OWN
         for name in each.names
     }
 
 
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
 def test_a_verb_has_its_command(verb: Verb) -> None:
-    module = frame.verb_module(verb.name)
-    for name in ("EXAMPLES", "add_arguments", "refuse_conflicts", "run"):
-        assert hasattr(module, name), f"cli/cmd_{verb.name}.py has no {name}"
+    command = frame.command_of(verb.name)
+    assert isinstance(command, Command)
+    assert "cuwheel " in command.examples
 
 
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
@@ -51,25 +67,107 @@ def test_a_verb_has_its_function(verb: Verb) -> None:
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
 def test_a_verb_has_its_answer_and_schema(verb: Verb) -> None:
     for each in verb.answers:
-        module, _, name = each.partition(".")
-        answer = getattr(importlib.import_module(f"cuwheel.report.{module}"), name)
-        assert {each.name: each.default for each in fields(answer)}["schema"] == f"cuwheel.{module}/1"
-        assert (SCHEMAS / f"{module}-1.json").is_file(), "./run schemas"
+        schema = {each.name: each.default for each in fields(answer_type(each))}["schema"]
+        assert schema.startswith("cuwheel."), schema
+        assert schema.endswith("/1"), schema
+        name = schema.removeprefix("cuwheel.").removesuffix("/1")
+        assert (SCHEMAS / f"{name}-1.json").is_file(), "./run schemas"
+        assert callable(importlib.import_module(answer.document_module(schema)).document)
 
 
 def test_no_command_is_without_a_row() -> None:
-    there = {path.stem.removeprefix("cmd_") for path in (_SRC / "cli").glob("cmd_*.py")}
-    assert there - VERBS.keys() == set(), "give it a row in verbs.py"
+    modules = [importlib.import_module(f"cuwheel.cli.{path.stem}") for path in (_SRC / "cli").glob("cmd_*.py")]
+    there = {name.lower() for module in modules for name, each in vars(module).items() if isinstance(each, Command)}
+    families = {command for family in FAMILIES.values() for command in family.commands.values()}
+    assert there == VERBS.keys() | families, "give it a row in verbs.py"
+
+
+def test_every_verb_is_in_help_or_has_a_new_spelling() -> None:
+    families = {command for family in FAMILIES.values() for command in family.commands.values()}
+    assert VERBS.keys() - SHOWN.keys() - families == {"kernels", "compare"}  # of inspect: --kernels, --against
 
 
 def test_type_checkers_see_the_functions_of_the_table() -> None:
     """What is imported when it is asked for must stand as imports too, or no type checker knows it."""
-    assert _typed("api/__init__.py") ^ set(_FUNCTIONS) == set(), "the imports of api/__init__.py"
-    assert _typed("__init__.py") ^ set(VERBS) == set(), "the imports of cuwheel/__init__.py"
+    functions = {f"cuwheel.api.{each}" for each in _FUNCTIONS}
+    assert _typed("api/__init__.py") ^ functions == set(), "the imports of api/__init__.py"
+    names = {f"{module}.{name}" for name, module in public_names().items()}
+    assert _typed("__init__.py") ^ names == set(), "the imports of cuwheel/__init__.py"
 
 
 def test_what_is_exported_is_the_table() -> None:
     assert set(api.__all__) ^ {each.partition(".")[2] for each in _FUNCTIONS} == set(), "__all__ of cuwheel.api"
-    requests = [each.request.rpartition(".")[2] for each in _ROWS if each.request]
-    assert set(cuwheel.__all__) ^ {"__version__", *requests, *VERBS} == set(), "__all__ of cuwheel"
-    assert all(hasattr(cuwheel, each) for each in cuwheel.__all__)
+    assert set(cuwheel.__all__) ^ {"__version__", *public_names()} == set(), "__all__ of cuwheel"
+    assert set(cuwheel.__all__) <= set(dir(cuwheel))
+
+
+@pytest.mark.parametrize("name", cuwheel.__all__)
+def test_a_public_name_is_there_and_no_module(name: str) -> None:
+    """A room of the same name would take its place as soon as somebody imports the room."""
+    assert not inspect.ismodule(getattr(cuwheel, name))
+    assert not (_SRC / name).exists()
+    assert not (_SRC / f"{name}.py").exists()
+
+
+def test_every_kind_of_error_is_public() -> None:
+    kinds = {name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, CuwheelError)}
+    assert kinds - set(cuwheel.__all__) == set()
+
+
+def test_every_type_of_a_public_function_is_public() -> None:
+    """Whoever calls one can name what it takes and what it gives, without knowing our modules."""
+    literals = {"ServiceKind", "Shell", "Service"}  # the words themselves are written
+    plain = {"bool", "float", "int", "str", "None", "BinaryIO", "Mapping", "Sequence", "Path", "Literal"}
+    known = {*cuwheel.__all__, *literals, *plain}
+    for each in _FUNCTIONS:
+        signature = inspect.signature(getattr(api, each.partition(".")[2]))
+        said = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
+        words = {word for one in said for word in re.findall(r"[A-Za-z]\w*", re.sub(r"Literal\[.*?\]", "", str(one)))}
+        assert words - known == set(), each
+
+
+def test_machines_are_called_on_or_machines() -> None:
+    """Also no dictionary of anything, and no wish."""
+    for each in _FUNCTIONS:
+        parameters = inspect.signature(getattr(api, each.partition(".")[2])).parameters.values()
+        named = {one.name for one in parameters if re.search(r"\b(Machine|MachineProfile)\b", str(one.annotation))}
+        assert named <= {"on", "machines"}, each
+        assert not {one.name for one in parameters} & {"wish", "gpu", "for_", "machine", "fleet"}, each
+        assert [one for one in parameters if re.search(r"\bobject\b|\bAny\b", str(one.annotation))] == [], each
+
+
+def test_settings_of_a_build_are_those_of_the_configuration() -> None:
+    """The typed names of `settings`, table by table."""
+    elsewhere = {"for_", "python", "verify", "ci", "cache_limit"}  # fields of the request, or of no build
+    below: dict[type[Struct], type] = {
+        Table: BuildSettings,
+        Wishes: request.PlanSettings,
+        GateTable: request.GateSettings,
+        RepairTable: request.RepairSettings,
+        GuardTable: request.GuardSettings,
+    }
+    for table, settings in below.items():
+        assert {each.name for each in fields(table)} - elsewhere == set(settings.__annotations__), table
+    assert cuwheel.BuildRequest().settings == {}
+
+
+def test_machines_of_a_build_may_be_files() -> None:
+    given = cuwheel.BuildRequest(machines=["h100", Path("fleet.toml")], settings={"merge": True})
+    assert given.overrides == {"merge": True, "for_": ("h100", "fleet.toml")}
+
+
+def test_a_function_that_was_renamed_is_found_by_its_old_name() -> None:
+    assert api.toolchains is api.toolchain_list
+
+
+@pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
+def test_every_option_is_used(verb: Verb) -> None:
+    """It fills a field of the request, or is asked for by its name: one that does neither would be taken in silence."""
+    command = frame.command_of(verb.name)
+    room, _, name = verb.request.rpartition(".")
+    request = getattr(importlib.import_module(f"cuwheel.{room}.request"), name) if name else None
+    known = {each.name for each in dataclasses.fields(request)} if request else set()
+    known |= {row.dest for row in (*REFINEMENT.rows, *WISHES, HTML)}
+    text = Path(str(inspect.getsourcefile(command.run))).read_text(encoding="utf-8")
+    rows = [row.dest.split(".")[0] for row in flat(command.options)]
+    assert [each for each in rows if each not in known and f"args.{each}" not in text] == []

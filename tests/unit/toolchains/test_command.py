@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.cli import main
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.toolchains import host_compiler, toolchain
+from cuwheel.toolchains import toolchain
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Setting
 from tests.fixtures import systems
@@ -27,7 +27,7 @@ COMPILER = HostCompiler(kind="gcc", version="12.2.0", path="/opt/my gcc/g++", fo
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / ("a-folder-with-quite-a-long-name-" * 2) / "it's here"
     monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
-    monkeypatch.setattr(host_compiler, "choose_host_compiler", lambda *_: COMPILER)
+    monkeypatch.setattr(toolchain, "choose_host_compiler", lambda *_: COMPILER)
     components = ("nvcc", "cudart", "cccl", "nvvm")
 
     def whole(scratch: Path, final: Path) -> Installed:
@@ -100,7 +100,7 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
         (["install", "13.0", "--with", "cubals"], 2, "no component named 'cubals'", ""),
         (["install", "19.1"], 3, "no CUDA toolkit named '19.1'", "did you mean"),
         (["env", "12.4"], 11, "CUDA 12.4 is not installed", "cuwheel toolchain install 12.4"),
-        (["install", "12.4", "--provider", "index"], 11, "no nvcc before 13.0", "docs/toolchains.md"),
+        (["install", "12.4", "--provider", "index"], 11, "no nvcc before 13.0", "docs/howto/toolchains.md"),
         (["install", "13.0", "--locked", "nowhere.lock"], 2, "nowhere.lock", "hint: "),
         (["fetch", "13.0", "--to", "x", "--provider", "conda"], 11, "cannot be fetched", "--provider index"),
     ],

@@ -9,7 +9,7 @@ from cuwheel.errors import NoHostCompilerError, ToolError
 from cuwheel.facts.toolkits import find_toolkit
 from cuwheel.machine.world import World
 from cuwheel.support.process import Completed
-from cuwheel.toolchains import host_compiler
+from cuwheel.toolchains import toolchain
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def machine(root: Path, programs: dict[str, str], **environ: str) -> World:
     ],
 )
 def test_the_newest_that_fits(tmp_path: Path, cuda: str, programs: dict[str, str], chosen: str) -> None:
-    found = host_compiler.choose_host_compiler(machine(tmp_path, programs), find_toolkit(cuda))
+    found = toolchain.choose_host_compiler(machine(tmp_path, programs), find_toolkit(cuda))
     assert found.path == f"/usr/bin/{chosen}"
     assert f"PATH: {chosen}" in found.found_via
 
@@ -58,17 +58,15 @@ def test_the_newest_that_fits(tmp_path: Path, cuda: str, programs: dict[str, str
 def test_what_somebody_chose_comes_first(tmp_path: Path) -> None:
     programs = {"g++-12": "12.3.0", "g++-10": "10.2.1"}
     toolkit = find_toolkit("12.2")
-    found = host_compiler.choose_host_compiler(machine(tmp_path, programs, NVCC_CCBIN="/usr/bin/g++-10"), toolkit)
+    found = toolchain.choose_host_compiler(machine(tmp_path, programs, NVCC_CCBIN="/usr/bin/g++-10"), toolkit)
     assert found.version == "10.2.1"
-    assert (
-        host_compiler.choose_host_compiler(machine(tmp_path, programs), toolkit, "/usr/bin/g++-10").version == "10.2.1"
-    )
+    assert toolchain.choose_host_compiler(machine(tmp_path, programs), toolkit, "/usr/bin/g++-10").version == "10.2.1"
 
 
 def test_none_fits_and_how_to_get_one(tmp_path: Path) -> None:
     programs = {"g++-13": "13.2.0", "clang++-19": "19.1.0"}
     with pytest.raises(NoHostCompilerError) as caught:
-        host_compiler.choose_host_compiler(machine(tmp_path, programs), find_toolkit("11.8"))
+        toolchain.choose_host_compiler(machine(tmp_path, programs), find_toolkit("11.8"))
     told = caught.value
     assert "/usr/bin/g++-13 is gcc 13.2.0, but CUDA 11.8 accepts up to 11" in told.message
     assert "clang 19.1.0" in told.message
@@ -78,24 +76,22 @@ def test_none_fits_and_how_to_get_one(tmp_path: Path) -> None:
 
 def test_a_compiler_that_was_named_and_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError, match=r"/usr/bin/g\+\+-13 is not a compiler that nvcc 12\.2 accepts"):
-        host_compiler.choose_host_compiler(
-            machine(tmp_path, {"g++-13": "13.2.0"}), find_toolkit("12.2"), "/usr/bin/g++-13"
-        )
+        toolchain.choose_host_compiler(machine(tmp_path, {"g++-13": "13.2.0"}), find_toolkit("12.2"), "/usr/bin/g++-13")
 
 
 def test_c_alone_is_not_enough(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError, match=r"has no C\+\+ compiler"):
-        host_compiler.choose_host_compiler(machine(tmp_path, {"gcc-12": "12.3.0"}), find_toolkit("12.2"))
+        toolchain.choose_host_compiler(machine(tmp_path, {"gcc-12": "12.3.0"}), find_toolkit("12.2"))
 
 
 def test_one_that_changes_its_mind(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError, match="reports 14 when asked again"):
-        host_compiler.choose_host_compiler(machine(tmp_path, {"g++-12": "12.3.0 then 14"}), find_toolkit("12.2"))
+        toolchain.choose_host_compiler(machine(tmp_path, {"g++-12": "12.3.0 then 14"}), find_toolkit("12.2"))
 
 
 def test_none_at_all(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError, match="no compiler was found"):
-        host_compiler.choose_host_compiler(machine(tmp_path, {}), find_toolkit("12.2"))
+        toolchain.choose_host_compiler(machine(tmp_path, {}), find_toolkit("12.2"))
 
 
 def test_on_windows_it_is_visual_studios(tmp_path: Path) -> None:
@@ -107,12 +103,12 @@ def test_on_windows_it_is_visual_studios(tmp_path: Path) -> None:
         windows.program(path, f"Compiler Version 19.{toolset[3:]}.35215 for x64")
     windows.program("C:\\msys64\\g++.exe", "g++ (Rev1) 13.2.0\n")
     windows.environ["PATH"] += ";C:\\msys64"
-    chosen = host_compiler.choose_host_compiler(windows.world, find_toolkit("13.0"))
+    chosen = toolchain.choose_host_compiler(windows.world, find_toolkit("13.0"))
     assert (chosen.kind, chosen.version, chosen.path) == ("msvc", "19.44.35215", places["14.44"])
     windows.environ["NVCC_CCBIN"] = places["14.50"]
-    assert host_compiler.choose_host_compiler(windows.world, find_toolkit("13.2")).version == "19.50.35215"
+    assert toolchain.choose_host_compiler(windows.world, find_toolkit("13.2")).version == "19.50.35215"
     with pytest.raises(NoHostCompilerError) as caught:
-        host_compiler.choose_host_compiler(windows.world, find_toolkit("11.8"), wanted=places["14.44"])
+        toolchain.choose_host_compiler(windows.world, find_toolkit("11.8"), wanted=places["14.44"])
     assert "is MSVC 19.44.35215, but CUDA 11.8 accepts 19.10 to 19.39" in caught.value.message
     assert "accepts (MSVC 19.10 to 19.39)" in caught.value.message
     assert "Visual Studio" in caught.value.hint

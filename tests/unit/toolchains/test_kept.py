@@ -12,8 +12,8 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.errors import UsageError
-from cuwheel.toolchains import kept
+from cuwheel.errors import ConfigurationError, UsageError
+from cuwheel.toolchains import store
 from cuwheel.toolchains.store import Store
 
 _DAY = 24 * 3600.0
@@ -55,6 +55,21 @@ def test_all_that_is_old_goes_and_nothing_that_cannot_be_had_again(cache: Path) 
     assert (answer.freed, len(answer.removed), answer.held) == (8000, 8, ())
     left = {each.name: each.bytes for each in answer.kinds}
     assert left == {"toolkits": 1000, "helpers": 1000, "undo": 1000, "state": 5000, "unknown": 1000}
+
+
+def test_the_configuration_may_say_how_much_is_left(
+    cache: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path_factory.mktemp("project")
+    monkeypatch.chdir(project)
+    with pytest.raises(UsageError, match="--prune needs --older-than or --most") as caught:
+        api.cache(cache=cache, prune=True)
+    assert "cache-limit" in caught.value.hint
+    (project / "pyproject.toml").write_text('[tool.cuwheel]\ncache-limit = "3KB"\n')
+    assert api.cache(cache=cache, prune=True, dry_run=True).freed == 6000
+    (project / "pyproject.toml").write_text('[tool.cuwheel]\ncache-limit = "much"\n')
+    with pytest.raises(ConfigurationError, match="cache-limit: 'much' is not a size"):
+        api.cache(cache=cache, prune=True)
 
 
 def test_the_oldest_go_until_it_fits(tmp_path: Path) -> None:
@@ -111,7 +126,7 @@ def test_what_an_environment_keeps_to_undo_is_shown(tmp_path: Path) -> None:
 
 def test_every_folder_of_the_cache_has_a_kind() -> None:
     """A new one would otherwise never be emptied."""
-    known = {each.folder for each in kept.PLACES}
+    known = {each.folder for each in store.PLACES}
     found = set()
     for path in Path(cuwheel.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -120,7 +135,7 @@ def test_every_folder_of_the_cache_has_a_kind() -> None:
         )
     found -= {"src", "uv"}  # of a job, not of the cache
     assert {"toolchains", "builds", "facts-files", "sccache"} <= found
-    assert found - known == set(), "give it a row in toolchains/kept.py"
+    assert found - known == set(), "give it a row in toolchains/store.py"
 
 
 @pytest.mark.parametrize("words", [["--prune"], ["--most", "5GB"], ["--dry-run"], ["--prune", "--older-than", "30"]])

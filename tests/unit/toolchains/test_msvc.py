@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchains import host_compiler
+from cuwheel.toolchains import toolchain
 from cuwheel.toolchains.toolchain import HostCompiler
 from tests.unit.machine.fake import FakeMachine
 
@@ -40,7 +40,7 @@ def machine(tmp_path: Path) -> FakeMachine:
 
 
 def test_lists_and_what_build_systems_ask_for(machine: FakeMachine) -> None:
-    found = {each.name: (each.value, each.how) for each in host_compiler.msvc_settings(machine.world, compiler())}
+    found = {each.name: (each.value, each.how) for each in toolchain.msvc_settings(machine.world, compiler())}
     assert found["INCLUDE"] == (f"{STUDIO}\\include;C:\\Kits\\ucrt", "set")
     assert found["PATH"] == (f"{STUDIO}\\bin;C:\\Kits\\bin", "prepend")  # without what was there
     assert found["VCToolsVersion"][0] == "14.44.35207"
@@ -57,7 +57,7 @@ def test_the_toolset_is_that_of_the_compiler(machine: FakeMachine, monkeypatch: 
         return run(command, **options)
 
     monkeypatch.setattr(machine, "_run", look)
-    host_compiler.msvc_settings(machine.world, compiler())
+    toolchain.msvc_settings(machine.world, compiler())
     ((batch, environ),) = seen
     assert '@call "%CUWHEEL_VCVARS%" -vcvars_ver=14.44 >nul\r\n' in batch
     assert environ["CUWHEEL_VCVARS"] == f"{STUDIO}\\VC\\Auxiliary\\Build\\vcvars64.bat"
@@ -65,16 +65,16 @@ def test_the_toolset_is_that_of_the_compiler(machine: FakeMachine, monkeypatch: 
 
 def test_no_script(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="says where its headers are"):
-        host_compiler.msvc_settings(FakeMachine(tmp_path, platform="win32").world, compiler())
+        toolchain.msvc_settings(FakeMachine(tmp_path, platform="win32").world, compiler())
 
 
 def test_a_script_that_fails(machine: FakeMachine) -> None:
     machine.outputs.clear()
     with pytest.raises(UnavailableError, match="does not set up MSVC"):
-        host_compiler.msvc_settings(machine.world, compiler())
+        toolchain.msvc_settings(machine.world, compiler())
 
 
 @pytest.mark.parametrize("path", ["C:\\bin\\cl.exe", "cl.exe", "C:\\14.44.1\\cl.exe"])
 def test_a_compiler_of_another_kind_of_folder(machine: FakeMachine, path: str) -> None:
     with pytest.raises(UnavailableError, match="not in a folder of Visual Studio"):
-        host_compiler.msvc_settings(machine.world, compiler(path))
+        toolchain.msvc_settings(machine.world, compiler(path))

@@ -79,6 +79,14 @@ def test_without_its_nvcc_it_is_not_there(there: store.Store) -> None:
     assert there.all() == ()
 
 
+def test_one_that_cannot_be_looked_at_is_not_there(there: store.Store) -> None:
+    """As in a folder of another user. Even an administrator cannot look where the path is too long."""
+    made = there.make(RECIPE, fill)
+    marker = next(there.toolchains.glob("*/cuwheel-toolchain.json"))
+    marker.write_text(marker.read_text().replace(made.root, "/" + "x" * 5000))
+    assert there.all() == ()
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing(there: store.Store, error: BaseException) -> None:
     def fail(scratch: Path, final: Path) -> Installed:

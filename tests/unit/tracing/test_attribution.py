@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.report import documents, trace
+from cuwheel.report.answer import document_of
 from cuwheel.report.document import Facts
 from cuwheel.tracing import attribution, events
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.tracing.traced import Failure, Trace
+    from cuwheel.tracing.traced import Failure, Traced
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ H200 = {"event": "device", "time": 1, "device": 0, "major": 9, "minor": 0, "driv
 PTX = {"event": "load", "time": 10, "took": 9_000_000, "api": "cuModuleLoadData", "kind": "ptx", "target": " sm_75"}
 
 
-def attributed(folder: Path, *lines: object, succeeded: bool = True) -> Trace:
+def attributed(folder: Path, *lines: object, succeeded: bool = True) -> Traced:
     text = "".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in (PROCESS, H200, *lines))
     (folder / "trace-7-1.jsonl").write_text(text)
     return attribution.attributed(events.read_events(folder), succeeded=succeeded)
@@ -104,9 +104,9 @@ def test_an_error_that_no_table_knows_is_shown_by_its_number(tmp_path: Path) -> 
 
 
 def test_a_report_of_nothing_says_what_cannot_be_seen(tmp_path: Path) -> None:
-    answer = trace.answer_of(("./program", "--token", "hunter2hunter2"), 0, attribution.attributed((), succeeded=True))
+    answer = attribution.attributed((), succeeded=True, command=("./program", "--token", "hunter2hunter2"), status=0)
     assert answer.command == ("./program", "--token", "***")
-    shown = str(documents.of(answer, verbose=False).blocks)
+    shown = str(document_of(answer, verbose=False).blocks)
     assert "linked statically" in shown
     assert events.read_events(tmp_path) == ()
 
@@ -117,7 +117,7 @@ def test_compiling_that_took_long_is_told(tmp_path: Path) -> None:
         {**PTX, "handle": "a", "ptx_isa": " 8.0", "jit": 1_900_000_000, "caller": "/x/libcufft.so.12"},
         {"event": "launch", "time": 6_000_000_000, "kernel": "c", "name": "k"},
     )
-    shown = documents.of(trace.answer_of(("p",), 0, found), verbose=False)
+    shown = document_of(found, verbose=False)
     rows = [row.value for block in shown.blocks if isinstance(block, Facts) for row in block.rows]
     assert "1.9 s of these 6.0 s are the driver compiling 1 PTX module of libcufft.so.12" in "\n".join(rows)
 
@@ -202,7 +202,7 @@ def test_a_failure_that_was_dealt_with_is_told_in_full_when_asked(tmp_path: Path
         "bytes": 5000,
         "python": '  File "a.py", line 3 in f',
     }
-    answer = trace.answer_of(("p",), 0, attributed(tmp_path, line, end))
+    answer = attributed(tmp_path, line, end)
     assert answer.failures[0].swallowed
-    assert "a.py:3 in f" not in str(documents.of(answer, verbose=False).blocks)
-    assert "a.py:3 in f" in str(documents.of(answer, verbose=True).blocks)
+    assert "a.py:3 in f" not in str(document_of(answer, verbose=False).blocks)
+    assert "a.py:3 in f" in str(document_of(answer, verbose=True).blocks)

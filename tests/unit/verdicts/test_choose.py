@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
 
@@ -107,12 +107,12 @@ def test_switches() -> None:
 
 ARCHS = st.builds(
     Arch,
-    st.sampled_from(architectures.current_capabilities()),
+    st.sampled_from(gpus.current_capabilities()),
     st.sampled_from(("", "a")),
     st.sampled_from(("sm", "compute")),
 )
 CONTAINERS = st.lists(st.builds(Code, arch=ARCHS, ptx_isa=st.just("8.0")), max_size=6)
-DEVICES = st.builds(Device, capability=st.sampled_from(architectures.current_capabilities()), ptx_isa=st.just("9.0"))
+DEVICES = st.builds(Device, capability=st.sampled_from(gpus.current_capabilities()), ptx_isa=st.just("9.0"))
 
 
 @given(CONTAINERS, DEVICES, ARCHS)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library, PythonLoad, Survey
 from cuwheel.facts import packages
-from cuwheel.machine.named import machines_named
+from cuwheel.machine.fleet import machines_named
 from cuwheel.verdicts import matrix
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading
@@ -197,16 +197,60 @@ def test_a_torch_whose_cusparselt_lacks_the_gpu_runs_in_part() -> None:
     """As torch 2.2.2 on a T4 and 2.5.1 on a V100, where it was said to fail."""
     cuda = library("sm_75 sm_80", path="torch/lib/libtorch_cuda.so", needed=("libcusparseLt-f8b4a9fb.so.0",))
     path = "torch/lib/libcusparseLt-f8b4a9fb.so.0"
-    lacking = replace(survey(cuda, library("sm_80", path=path), name="torch"), imported=("torch/_C.so",))
+    lacking = replace(
+        survey(cuda, library("sm_80", path=path), name="torch", version="2.2.2"), imported=("torch/_C.so",)
+    )
     verdict = judge(lacking, machine("7.5"))
     assert (verdict.outcome, verdict.main) == ("partial", "native")
     assert verdict.summary == f"runs; an optional part does not: {path[10:]} (semi-structured sparsity)"
-    compiled = survey(cuda, library("compute_52@8.5", path=path), name="torch")
+    compiled = survey(cuda, library("compute_52@8.5", path=path), name="torch", version="2.2.2")
     verdict = judge(compiled, machine("7.5"))
     assert verdict.outcome == "native", "how a linked library runs does not matter beside the rest"
     assert any(each.startswith("for semi-structured sparsity: driver 555") for each in verdict.conditions)
-    fails = survey(library("sm_80", path=cuda.path), library("sm_80", path=path), name="torch")
+    fails = survey(library("sm_80", path=cuda.path), library("sm_80", path=path), name="torch", version="2.2.2")
     assert judge(fails, machine("7.5")).outcome == "fails", "nothing else runs"
+
+
+def test_what_torch_links_but_seldom_calls_differs_by_release() -> None:
+    """From 2.9 on libtorch_nvshmem.so must be there, and what its code lacks only symmetric memory misses."""
+    path = "torch/lib/libtorch_nvshmem.so"
+    cuda = library("sm_75 sm_90", path="torch/lib/libtorch_cuda.so", needed=("libtorch_nvshmem.so",))
+    linalg = library("sm_90", path="torch/lib/libtorch_cuda_linalg.so")
+    verdict = judge(survey(cuda, library("sm_90", path=path), name="torch", version="2.11.0"), machine("7.5"))
+    assert verdict.summary == f"runs; an optional part does not: {path[10:]} (symmetric memory over NVSHMEM)"
+    for release in ("2.0.1", "2.5.1", "2.6.0", "2.11.0"):
+        verdict = judge(survey(cuda, linalg, name="torch", version=release), machine("7.5"))
+        assert verdict.summary == "runs; an optional part does not: libtorch_cuda_linalg.so (torch.linalg)"
+    lost = library("sm_90", path=path, needed=("libnvshmem_host.so.3",))
+    verdict = judge(
+        survey(cuda, lost, name="torch", version="2.11.0"),
+        machine("7.5", libraries=()),
+    )
+    assert verdict.outcome == "fails", "it is linked, so what it needs stops the import"
+
+
+def test_what_fails_in_part_and_what_is_optional_is_told_beside_the_main_part_that_fails() -> None:
+    """As vllm 0.11.0 on a T4: libraries of one part are named together, and none is left out."""
+    paths = (
+        "_C",
+        "_flashmla_C",
+        "_flashmla_extension_C",
+        "_moe_C",
+        "vllm_flash_attn/_vllm_fa2_C",
+        "vllm_flash_attn/_vllm_fa3_C",
+    )
+    codes = ("sm_75 sm_80", "sm_90", "sm_90", "sm_75|sm_80", "sm_80", "sm_90")
+    libraries = [
+        library(*code.split("|"), path=f"vllm/{path}.abi3.so") for path, code in zip(paths, codes, strict=True)
+    ]
+    verdict = judge(survey(*libraries, name="vllm", version="0.11.0"), machine("7.5"))
+    assert (verdict.outcome, verdict.main) == ("partial", "fails")
+    assert verdict.summary == (
+        "starts, but its main part fails: _vllm_fa2_C.abi3.so (attention: FlashAttention 2); so do 2 optional parts: "
+        "_flashmla_C.abi3.so and _flashmla_extension_C.abi3.so (FlashMLA, attention of DeepSeek's models), "
+        "_vllm_fa3_C.abi3.so (FlashAttention 3, which Hopper takes instead of 2); "
+        "some kernels of _moe_C.abi3.so (mixtures of experts) have no code for this GPU"
+    )
 
 
 def test_of_two_libraries_by_cuda_torch_chooses_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.proving import predictions
@@ -30,7 +30,7 @@ def _from_inspect(found: Survey) -> dict[str, str]:
     (subject,) = found.libraries
     covered = predict.coverage_of(subject)
     assert covered
-    known = [str(each) for each in architectures.current_capabilities()]
+    known = [str(each) for each in gpus.current_capabilities()]
     how = dict.fromkeys(known, "fails")
     for name in ("native", "jit", "partial"):
         how |= dict.fromkeys(getattr(covered, name), name)
@@ -38,7 +38,7 @@ def _from_inspect(found: Survey) -> dict[str, str]:
 
 
 def _from_check(found: Survey) -> dict[str, str]:
-    known = [str(each) for each in architectures.current_capabilities()]
+    known = [str(each) for each in gpus.current_capabilities()]
     newer = f"{int(known[-1].split('.')[0]) + 1}.0"
     verdicts = matrix.judge_all(
         found, [Machine(name=each, capability=Capability.parse(each)) for each in (*known, newer)]
@@ -90,7 +90,7 @@ def test_modules_are_found_once_for_all_machines(monkeypatch: pytest.MonkeyPatch
     matrix.judge_all(made(library("sm_86"), library("sm_87", path="pkg/b.so")), [machine("8.7"), machine("8.9")])
     assert sorted(calls) == ["pkg/b.so", "pkg/libpkg.so"]
     calls.clear()
-    predictions.foresee(made(library("sm_90 compute_90@8.0")))
+    predictions.predict_everywhere(made(library("sm_90 compute_90@8.0")))
     assert calls == ["pkg/libpkg.so"]
 
 

@@ -9,12 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
-from cuwheel.changes.binaries.decisions import SlimOptions
-from cuwheel.changes.slim import wheel
+from cuwheel.changes.slim import act
 from cuwheel.changes.slim.request import SlimRequest
-from cuwheel.changes.slim.task import Task
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.wheel import record, zip_writer
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, deflated
@@ -24,19 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.machine.fleet import Machine
+    from cuwheel.changes.slim.answer import Slim
 
 TRAITS = Traits(name="a/b.so", time=0, date=0x21, external_attr=0o100755 << 16, create_system=3)
 
 
-def h100() -> tuple[Machine, ...]:
-    from cuwheel.machine.fleet import from_gpu
-
-    return (from_gpu("h100"),)
-
-
-def request(output: Path, cuda: str | None = None, **more: Any) -> Task:
-    return Task(request=SlimRequest(output=output, **more), options=SlimOptions(targets=h100()), cuda=cuda)
+def slim(source: Path, output: Path, *gpus: str, **more: Any) -> Slim:
+    return act.slim(SlimRequest(source, machines=gpus or ("h100",), output=output, **more))
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 1 << 20, (1 << 20) + 1, 5_000_000])
@@ -98,7 +89,7 @@ def test_a_slimmed_wheel_is_a_valid_one(tmp_path: Path) -> None:
 
     source = make_wheel(tmp_path, FOO, extra={"entry_points.txt": b"[console_scripts]\nx = foo:x\n"})
     before = source.read_bytes()
-    made = wheel.slim(source, request(tmp_path / "out"))
+    made = slim(source, tmp_path / "out")
     output = tmp_path / "out" / "foo-1.0+cu130.slim-py3-none-any.whl"
     assert made.output == str(output)
     assert wrong_members(output) == []
@@ -125,7 +116,7 @@ def test_a_slimmed_wheel_is_a_valid_one(tmp_path: Path) -> None:
 def test_the_same_bytes_every_time(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO)
     for folder in ("one", "two"):
-        wheel.slim(source, request(tmp_path / folder))
+        slim(source, tmp_path / folder)
     one, two = (next((tmp_path / folder).iterdir()).read_bytes() for folder in ("one", "two"))
     assert one == two
 
@@ -134,8 +125,8 @@ def test_slimmed_twice(tmp_path: Path) -> None:
     import msgspec
 
     source = make_wheel(tmp_path, FOO)
-    first = wheel.slim(source, replace(request(tmp_path / "1"), options=SlimOptions(targets=(*h100(), *t4()))))
-    second = wheel.slim(tmp_path / "1" / "foo-1.0+cu130.slim-py3-none-any.whl", request(tmp_path / "2"))
+    first = slim(source, tmp_path / "1", "h100", "t4")
+    second = slim(tmp_path / "1" / "foo-1.0+cu130.slim-py3-none-any.whl", tmp_path / "2")
     output = tmp_path / "2" / "foo-1.0+cu130.slim.2-py3-none-any.whl"
     assert second.total.bytes_after < first.total.bytes_after
     assert wrong_members(output) == []
@@ -145,16 +136,10 @@ def test_slimmed_twice(tmp_path: Path) -> None:
     assert [each["version"] for each in note["earlier"]] == ["1.0+cu130"]
 
 
-def t4() -> tuple[Machine, ...]:
-    from cuwheel.machine.fleet import from_gpu
-
-    return (from_gpu("t4"),)
-
-
 @pytest.mark.parametrize("level", [0, 9])
 def test_levels(tmp_path: Path, level: int) -> None:
     source = make_wheel(tmp_path, FOO)
-    wheel.slim(source, request(tmp_path / "out", level=level))
+    slim(source, tmp_path / "out", level=level)
     (output,) = (tmp_path / "out").iterdir()
     assert wrong_members(output) == []
     with zipfile.ZipFile(output) as archive:
@@ -164,14 +149,14 @@ def test_levels(tmp_path: Path, level: int) -> None:
 
 def test_what_was_stored_stays_so(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO, compression=zipfile.ZIP_STORED)
-    wheel.slim(source, request(tmp_path / "out"))
+    slim(source, tmp_path / "out")
     with zipfile.ZipFile(next((tmp_path / "out").iterdir())) as archive:
         assert archive.getinfo("foo/libfoo.so").compress_type == zipfile.ZIP_STORED
 
 
 def test_the_library_for_one_cuda(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, PER_CUDA, "bitsandbytes", "0.50.2")
-    made = wheel.slim(source, request(tmp_path / "out", cuda="12.9"))
+    made = slim(source, tmp_path / "out", cuda="12.9")
     output = tmp_path / "out" / "bitsandbytes-0.50.2+slim-py3-none-any.whl"
     assert wrong_members(output) == []
     fates = {each.path[-6:-3]: each.fate for each in made.files}
@@ -184,7 +169,7 @@ def test_the_library_for_one_cuda(tmp_path: Path) -> None:
 
 def test_a_release_that_takes_the_very_version_alone_keeps_all(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, PER_CUDA, "bitsandbytes", "0.49.2")
-    made = wheel.slim(source, request(tmp_path / "out", cuda="12.9"))
+    made = slim(source, tmp_path / "out", cuda="12.9")
     assert [each.rule for each in made.findings] == ["no-library-for-cuda"]
     assert all(each.fate == "slimmed" for each in made.files)
 
@@ -192,21 +177,21 @@ def test_a_release_that_takes_the_very_version_alone_keeps_all(tmp_path: Path) -
 def test_the_packages_own_files_say_which_rule_holds(tmp_path: Path) -> None:
     loader = {"bitsandbytes/cextension.py": b"def _find_cuda_libs(prefix, is_hip): ..."}
     source = make_wheel(tmp_path, {**PER_CUDA, **loader}, "bitsandbytes", "0.49.2")
-    made = wheel.slim(source, request(tmp_path / "out", cuda="12.9"))
+    made = slim(source, tmp_path / "out", cuda="12.9")
     assert {each.path[-6:-3]: each.fate for each in made.files if each.path.endswith(".so")}["128"] == "slimmed"
     assert sum(each.fate == "removed" for each in made.files) == 2
 
 
 def test_no_library_for_that_cuda_keeps_all(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, PER_CUDA, "bitsandbytes", "0.50.2")
-    made = wheel.slim(source, request(tmp_path / "out", cuda="11.8"))
+    made = slim(source, tmp_path / "out", cuda="11.8")
     assert [each.rule for each in made.findings] == ["no-library-for-cuda"]
     assert all(each.fate == "slimmed" for each in made.files)
 
 
 def test_signatures_are_dropped_and_reported(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO, extra={"RECORD.jws": b"{}"})
-    made = wheel.slim(source, request(tmp_path / "out"))
+    made = slim(source, tmp_path / "out")
     assert [each.rule for each in made.findings] == ["signature-dropped"]
     (output,) = (tmp_path / "out").iterdir()
     assert wrong_members(output) == []
@@ -214,9 +199,9 @@ def test_signatures_are_dropped_and_reported(tmp_path: Path) -> None:
 
 def test_a_dry_run_writes_nothing_and_knows_nearly_all(tmp_path: Path) -> None:
     source = make_wheel(tmp_path / "in", FOO)
-    dry = wheel.slim(source, request(tmp_path / "out", dry_run=True))
+    dry = slim(source, tmp_path / "out", dry_run=True)
     assert not (tmp_path / "out").exists()
-    wet = wheel.slim(source, request(tmp_path / "out"))
+    wet = slim(source, tmp_path / "out")
     assert [(each.path, each.fate, each.dropped) for each in dry.files] == [
         (each.path, each.fate, each.dropped) for each in wet.files
     ]
@@ -226,7 +211,7 @@ def test_a_dry_run_writes_nothing_and_knows_nearly_all(tmp_path: Path) -> None:
 
 def test_data_folders_carry_the_version_too(tmp_path: Path) -> None:
     files = {**FOO, "foo-1.0+cu130.data/scripts/run.sh": b"#!/bin/sh\n"}
-    wheel.slim(make_wheel(tmp_path, files), request(tmp_path / "out"))
+    slim(make_wheel(tmp_path, files), tmp_path / "out")
     (output,) = (tmp_path / "out").iterdir()
     assert wrong_members(output) == []
     with zipfile.ZipFile(output) as archive:
@@ -235,7 +220,7 @@ def test_data_folders_carry_the_version_too(tmp_path: Path) -> None:
 
 def test_nothing_to_leave_out_writes_nothing(tmp_path: Path) -> None:
     source = make_wheel(tmp_path / "in", {"foo/libhost.so": FOO["foo/libhost.so"]})
-    made = wheel.slim(source, request(tmp_path / "out"))
+    made = slim(source, tmp_path / "out")
     assert [each.rule for each in made.findings] == ["nothing-to-slim"]
     assert not (tmp_path / "out").exists()
 
@@ -243,23 +228,23 @@ def test_nothing_to_leave_out_writes_nothing(tmp_path: Path) -> None:
 def test_names_that_would_not_install(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO)
     with pytest.raises(UsageError, match=r"slim\.whl is not the right name") as raised:
-        wheel.slim(source, request(tmp_path / "slim.whl"))
+        slim(source, tmp_path / "slim.whl")
     assert "foo-1.0+cu130.slim-py3-none-any.whl" in raised.value.hint
     with pytest.raises(UsageError, match="is the input wheel itself"):
-        wheel.slim(source, request(tmp_path, version="1.0+cu130"))
+        slim(source, tmp_path, version="1.0+cu130")
     with pytest.raises(UsageError, match="--version one"):
-        wheel.slim(source, request(tmp_path, version="one"))
+        slim(source, tmp_path, version="one")
 
 
 def test_damaged_wheels_are_not_slimmed(tmp_path: Path) -> None:
     not_one = tmp_path / "foo-1.0-py3-none-any.whl"
     not_one.write_bytes(b"not a wheel")
     with pytest.raises(MalformedError):
-        wheel.slim(not_one, request(tmp_path / "out"))
+        slim(not_one, tmp_path / "out")
     with zipfile.ZipFile(not_one, "w") as archive:
         archive.writestr("foo/libfoo.so", FOO["foo/libfoo.so"])
     with pytest.raises(MalformedError, match="not slimmed"):
-        wheel.slim(not_one, request(tmp_path / "out"))
+        slim(not_one, tmp_path / "out")
 
 
 def test_record_keeps_what_it_does_not_change() -> None:
@@ -279,15 +264,15 @@ def test_record_keeps_what_it_does_not_change() -> None:
     ],
 )
 def test_licences_that_restrict_changes_are_reported(text: str, reported: bool) -> None:  # noqa: FBT001
-    from cuwheel.changes.slim import licence
+    from cuwheel.changes.slim.plan import licence_findings
 
-    assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if reported else [])
+    assert [each.rule for each in licence_findings({"x": text})] == (["licence-on-changes"] if reported else [])
 
 
 def test_a_record_that_was_incomplete_stays_so_and_is_reported(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO)
     with zipfile.ZipFile(source, "a") as archive:
         archive.writestr("foo/forgotten.txt", "x")
-    made = wheel.slim(source, request(tmp_path / "out"))
+    made = slim(source, tmp_path / "out")
     assert [each.rule for each in made.findings] == ["record-incomplete"]
     assert wrong_members(next((tmp_path / "out").iterdir())) == ["foo/forgotten.txt", "foo/forgotten.txt"]

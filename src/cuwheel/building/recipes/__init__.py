@@ -54,9 +54,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return self.names[0]
 
 
-def find(name: str, version: str) -> Recipe | None:
+def find_recipe(name: str, version: str) -> Recipe | None:
     """Of a project by its name; a version that is not known is taken to be one that fits."""
-    return next((each for each in known() if fits(each, name, version)), None)
+    return next((each for each in known_recipes() if fits(each, name, version)), None)
 
 
 def fits(recipe: Recipe, name: str, version: str) -> bool:
@@ -69,12 +69,12 @@ def fits(recipe: Recipe, name: str, version: str) -> bool:
 
 
 @cache
-def known() -> tuple[Recipe, ...]:
+def known_recipes() -> tuple[Recipe, ...]:
     """Every recipe; raises FactsError with every mistake of every file."""
-    return load(FOLDER)
+    return load_recipes(FOLDER)
 
 
-def load(folder: Path) -> tuple[Recipe, ...]:
+def load_recipes(folder: Path) -> tuple[Recipe, ...]:
     problems: list[str] = []
     found = [_read(path, problems) for path in sorted(folder.glob("*.toml"))]
     if problems:
@@ -90,7 +90,7 @@ def _read(path: Path, problems: list[str]) -> Recipe | None:
     recipe = codec.convert_or_list_problems(data, Recipe, path.name, problems)
     if recipe is None:
         return None
-    settings = config.settings(written, f"{path.name}: settings", problems)
+    settings = config.read_recipe_settings(written, f"{path.name}: settings", problems)
     recipe = replace(recipe, settings=settings)
     problems += [f"{path.name}: {each}" for each in (*_problems(recipe), *_torch_problems(recipe))]
     return recipe

@@ -41,7 +41,7 @@ class ResponseFile(Struct, frozen=True, kw_only=True):
     encoding: str = "utf-8"  # `utf-16` with its mark, as Visual Studio writes it
 
 
-class Inner(Struct, frozen=True, kw_only=True):
+class InnerProgram(Struct, frozen=True, kw_only=True):
     """A program that a call ran itself, as the watcher on Windows saw it: tools, and whatever failed."""
 
     name: str
@@ -90,7 +90,7 @@ class Call(Struct, frozen=True, kw_only=True):
     stderr: str = ""
     response_files: tuple[ResponseFile, ...] = ()
     phases: tuple[Phase, ...] = ()
-    inner: tuple[Inner, ...] = ()
+    inner: tuple[InnerProgram, ...] = ()
     cache_hit: bool | None = None  # None where no compiler cache was asked
     memory: int | None = None  # bytes, the most that the largest of its programs had at once
 
@@ -132,7 +132,7 @@ def parse_phases(text: str) -> Iterator[Phase]:
             yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=seconds)
 
 
-def phases_inside(inner: Iterable[Inner]) -> tuple[Phase, ...]:
+def phases_inside(inner: Iterable[InnerProgram]) -> tuple[Phase, ...]:
     """The programs that the watcher saw nvcc run, as its own table has them."""
     return tuple(
         Phase(
@@ -261,7 +261,7 @@ def summarize(record: Record) -> Summary:
 def parse_call(call: Call) -> Parsed:
     """With its response files; for a compiler cache, those of the compiler that it was asked to run."""
     given = call.ran or call.words
-    return words.parse(
+    return words.parse_words(
         given[1:] if call.tool == "cache" else given,
         {each.path: each.text for each in call.response_files},
         windows=words.is_windows_program(call.name),
@@ -399,3 +399,48 @@ def source_of(call: Call) -> str:
     """The first file that a call compiles; nothing for one that only links, or tries something out."""
     parsed = parse_call(call)
     return parsed.inputs[0] if parsed.compiles and parsed.inputs and not is_trial(call) else ""
+
+
+_FIRST, _LAST = 0x8000_0000, 0xFFFF_FFFF  # of Windows' own
+
+
+# Microsoft, [MS-ERREF] 2.3.1 "NTSTATUS Values".
+_CRASHES = {
+    0x8000_0003: "a breakpoint",
+    0xC000_0005: "an access violation",
+    0xC000_0017: "no memory",
+    0xC000_001D: "an illegal instruction",
+    0xC000_0026: "an invalid exception",
+    0xC000_007B: "a DLL of another processor, or a damaged one",
+    0xC000_0094: "a division by zero",
+    0xC000_00FD: "a stack overflow",
+    0xC000_012D: "no memory: the paging file is too small",
+    0xC000_0135: "a DLL was not found",
+    0xC000_0138: "a DLL lacks a function by its number",
+    0xC000_0139: "a DLL lacks a function",
+    0xC000_013A: "Ctrl-C",
+    0xC000_0142: "a DLL could not be initialised",
+    0xC000_0374: "a damaged heap",
+    0xC000_0409: "it aborted, or found its stack damaged",
+    0xC000_041D: "an exception in a callback",
+}
+
+
+def crash_name(status: int) -> str:
+    """What a status of Windows' own means; empty for any other."""
+    return _CRASHES.get(status, "")
+
+
+def status_words(status: int | None) -> str:
+    """`1`, or `0xC0000135 (a DLL was not found)`."""
+    if status is None or not _FIRST <= status <= _LAST:
+        return str(status)
+    known = crash_name(status)
+    return f"0x{status:08X} ({known})" if known else f"0x{status:08X}"
+
+
+def shell_status(status: int) -> int:
+    """As a shell has it: 128+n where signal n ended it; Windows' own of 32 bits in the range of a C integer."""
+    if status < 0:
+        return 128 - status
+    return status - (1 << 32) if _FIRST <= status <= _LAST else status

@@ -166,11 +166,11 @@ def _likeliest(every: tuple[Change, ...]) -> Iterator[tuple[Change, ...]]:
 def smallest_part(
     items: tuple[T, ...], holds: Callable[[tuple[T, ...]], bool], tell: Callable[[tuple[T, ...]], None]
 ) -> tuple[T, ...]:
-    """The smallest part of `items` (which hold) that still holds; nothing can be left out. Each smaller one is "
-    "reported."""
+    """The smallest part of `items` (which hold) that still holds; nothing can be left out. Each smaller one is told."""
     parts = 2
     while len(items) > 1:
-        pieces = _split(items, parts)
+        ends = [len(items) * index // parts for index in range(parts + 1)]
+        pieces = [items[start:stop] for start, stop in pairwise(ends) if stop > start]
         rests = [tuple(item for item in items if item not in piece) for piece in pieces] if parts > _TWICE else []
         found = next((piece for piece in (*pieces, *rests) if holds(piece)), None)
         if found is not None:
@@ -182,11 +182,6 @@ def smallest_part(
         else:
             break
     return items
-
-
-def _split(items: tuple[T, ...], parts: int) -> list[tuple[T, ...]]:
-    ends = [len(items) * index // parts for index in range(parts + 1)]
-    return [items[start:stop] for start, stop in pairwise(ends) if stop > start]
 
 
 class _Bench:
@@ -222,19 +217,13 @@ def all_changes(one: Situation, other: Situation) -> tuple[Change, ...]:
     found: list[Change] = []
     if one.program != other.program:
         found.append(Change("program"))
-    found += [Change("argument", hunk=hunk) for hunk in differences.hunks(*_option_keys(one, other))]
+    ours, theirs = ([option.key for option in differences.without_outputs(side)] for side in (one, other))
+    found += [Change("argument", hunk=hunk) for hunk in differences.hunks(ours, theirs)]
     variables = [Change("variable", name) for name in differences.differing_variables(one.environ, other.environ)]
     found += [change for change in variables if weight(change.name) == "steers"]
     if one.cwd != other.cwd:
         found.append(Change("directory"))
     return (*found, *(change for change in variables if weight(change.name) != "steers"))
-
-
-def _option_keys(one: Situation, other: Situation) -> tuple[list[object], list[object]]:
-    return (
-        [option.key for option in differences.without_outputs(one)],
-        [option.key for option in differences.without_outputs(other)],
-    )
 
 
 def _element_changes(one: Situation, other: Situation, change: Change) -> tuple[Change, ...]:
@@ -295,7 +284,7 @@ class Culprit(Struct, frozen=True, kw_only=True):
     fix: str
 
 
-class Blame(Struct, frozen=True, kw_only=True):
+class Explanation(Struct, frozen=True, kw_only=True):
     """`failing`: the side to mend. `answer`: a sentence. `rates`: how many runs worked, of how many, of each side."""
 
     verdict: Verdict
@@ -308,16 +297,16 @@ class Blame(Struct, frozen=True, kw_only=True):
     rates: tuple[tuple[int, int], tuple[int, int]] | None = None
 
 
-def assign_blame(found: Culprits, left: Situation, right: Situation, origins: Mapping[str, str]) -> Blame:
+def explain_culprits(found: Culprits, left: Situation, right: Situation, origins: Mapping[str, str]) -> Explanation:
     bad, good = (right, left) if found.from_ == "right" else (left, right)
     culprits = tuple(culprit for change in found.changes for culprit in _culprits(change, bad, good, origins))
-    return Blame(
+    return Explanation(
         verdict=found.verdict,
         left=found.left,
         right=found.right,
         failing=found.from_,
         culprits=culprits,
-        answer=_ANSWERS[found.verdict](found, culprits, bad, good),
+        answer=_sentence(found, culprits, bad, good),
         runs=found.runs,
         rates=found.rates,
     )
@@ -375,43 +364,25 @@ def _argument_culprit(change: Change, bad: Situation, good: Situation) -> Culpri
     return Culprit(kind="argument", name=name, fails=fails or None, works=works or None, fix=fix)
 
 
-def _say_found(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+def _sentence(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    if found.verdict == "same":
+        failing = f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
+        how = "works" if found.left.works else failing
+        return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
+    if found.verdict == "flaky":
+        (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
+        return (
+            f"The call does not always behave the same: it works in {left} of {of_left} runs in {bad.label} and in "
+            f"{right} of {of_right} in {good.label}, without any change. No variable is to blame: look at what runs at "
+            "the same time."
+        )
+    if found.verdict == "elsewhere":
+        return (
+            f"It works in one of {bad.label} and {good.label}, but carrying over every known difference does not fix "
+            "it: a masked secret, or something outside the environment (limits, the terminal), makes the difference."
+        )
     wanted = found.left if found.from_ == "right" else found.right
     result = "it works" if wanted.works else f"it fails as {good.label} does"
-    return f"In {bad.label} it fails: with {' and '.join(each.fix for each in culprits)} {result}."
-
-
-def _say_unfinished(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    return _say_found(found, culprits, bad, good) + " Fewer changes may be enough, but --max-runs was reached."
-
-
-def _say_same(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    how = (
-        "works" if found.left.works else f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
-    )
-    return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
-
-
-def _say_flaky(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
-    return (
-        f"The call does not always behave the same: it works in {left} of {of_left} runs in {bad.label} and in "
-        f"{right} of "
-        f"{of_right} in {good.label}, without any change. No variable is to blame: look at what runs at the same time."
-    )
-
-
-def _say_elsewhere(_found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    return (
-        f"It works in one of {bad.label} and {good.label}, but carrying over every known difference does not fix it: "
-        f"a masked secret, or something outside the environment (limits, the terminal), makes the difference."
-    )
-
-
-_ANSWERS = {
-    "found": _say_found,
-    "unfinished": _say_unfinished,
-    "same": _say_same,
-    "flaky": _say_flaky,
-    "elsewhere": _say_elsewhere,
-}
+    sentence = f"In {bad.label} it fails: with {' and '.join(each.fix for each in culprits)} {result}."
+    more = " Fewer changes may be enough, but --max-runs was reached."
+    return sentence + more if found.verdict == "unfinished" else sentence

@@ -18,8 +18,7 @@ from cuwheel.building.recording.calls import ToolKind
 from cuwheel.building.recording.options import WRITTEN
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import compilers as host_compilers
-from cuwheel.machine import toolkits
-from cuwheel.machine.variables import VARIABLE_NAMES
+from cuwheel.machine.system import VARIABLE_NAMES
 from cuwheel.machine.world import World
 from cuwheel.support import masking, process
 
@@ -315,7 +314,7 @@ def _asked_version(program: str, situation: Situation, timeout: float) -> str:
     except CuwheelError:
         return f"{program} (does not start)"
     banner = done.stdout + done.stderr
-    version = toolkits.version_in(banner) or host_compilers.version_in(banner)[1]
+    version = host_compilers.nvcc_version_in(banner) or host_compilers.compiler_version_in(banner)[1]
     return f"{program} ({version or 'version not known'})"
 
 
@@ -326,10 +325,10 @@ def reported_versions(record: Record, call: Call) -> dict[str, str]:
     for each in sorted(asking, key=lambda each: each.program != call.program):
         banner = "".join(reader.read_output(record, each))
         if each.tool == "nvcc":
-            if version := toolkits.version_in(banner):
+            if version := host_compilers.nvcc_version_in(banner):
                 facts.setdefault("nvcc", version)
         else:
-            kind, found = host_compilers.version_in(banner)
+            kind, found = host_compilers.compiler_version_in(banner)
             if kind and found:
                 facts.setdefault(kind, found)
     return facts

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.building.recording import cache_server, reader, session
+from cuwheel.building.recording import reader, replays, sccache, session
 from cuwheel.building.recording.calls import COPIED_SOURCE
+from cuwheel.building.recording.shims import RecordOptions
 from cuwheel.errors import (
     ConfigurationError,
     CuwheelError,
@@ -22,10 +24,12 @@ from cuwheel.errors import (
     ToolTimeoutError,
     UnavailableError,
     UnreadableError,
+    UsageError,
 )
-from cuwheel.machine.toolkits import nvcc_in
+from cuwheel.machine.compilers import nvcc_in
 from cuwheel.support import axes as named_axes
 from cuwheel.support import codec, files, log, process, quoting
+from cuwheel.support.finding import Cause
 from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
 
-_HINT = "docs/replay.md shows such a file"
+_HINT = "docs/howto/replay.md shows such a file"
 Choice = Literal["on", "off"]
 
 
@@ -122,14 +126,11 @@ def _read_value(axis: str, given: Any, where: str, problems: list[str]) -> Value
     if isinstance(given, dict):
         return codec.convert_or_list_problems(given, Value, where, problems)
     if isinstance(given, str):
-        return codec.convert_or_list_problems(_short(axis, given), Value, where, problems)
+        # Two axes have a meaning of their own; of any other the text stands in the command.
+        table = {axis: given} if axis in ("toolkit", "cache") else {"words": given}
+        return codec.convert_or_list_problems(table, Value, where, problems)
     problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
     return None
-
-
-def _short(axis: str, given: str) -> dict[str, str]:
-    """Two axes have a meaning of their own; of any other the text stands in the command."""
-    return {axis: given} if axis in ("toolkit", "cache") else {"words": given}
 
 
 def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path) -> Iterator[str]:
@@ -169,6 +170,9 @@ def _configuration(file: _File, values: Mapping[str, Value], choices: Mapping[st
     for value in values.values():
         environment |= value.environment
     directories = [value.directory for value in values.values() if value.directory is not None]
+    toolkit = next((value.toolkit for value in values.values() if value.toolkit), None)
+    if toolkit and ("/" in toolkit or "\\" in toolkit):  # a folder is taken from where the file is
+        toolkit = str((folder / toolkit).resolve())
     return Configuration(
         name=", ".join(choices.values()) or "the command",
         choices=dict(choices),
@@ -176,14 +180,9 @@ def _configuration(file: _File, values: Mapping[str, Value], choices: Mapping[st
         directory=directories[-1] if directories else ".",
         environment=environment,
         unset=tuple(name for value in values.values() for name in value.unset),
-        toolkit=next((_toolkit_place(value.toolkit, folder) for value in values.values() if value.toolkit), None),
+        toolkit=toolkit,
         cache=next((value.cache for value in values.values() if value.cache), None),
     )
-
-
-def _toolkit_place(wanted: str, folder: Path) -> str:
-    """A folder is taken from where the file is; a version is itself."""
-    return str((folder / wanted).resolve()) if "/" in wanted or "\\" in wanted else wanted
 
 
 # Runs the cells of a matrix, each recorded into a folder of its own; one that fails does not stop the others.
@@ -242,7 +241,7 @@ def folder_name(plan: Plan, configuration: Configuration) -> str:
 
 
 def run_matrix(
-    plan: Plan, folder: Path, finished: Container[str], environ: Mapping[str, str], wish: session.Wish | None = None
+    plan: Plan, folder: Path, finished: Container[str], environ: Mapping[str, str], options: RecordOptions | None = None
 ) -> Iterator[tuple[int, Run]]:
     """Each configuration whose fingerprint is not among the finished ones, by its place in the plan."""
     with log.progress("configurations", len(plan.configurations)) as progress:
@@ -251,32 +250,39 @@ def run_matrix(
             if fingerprint(plan, each) in finished:
                 log.info("%s: finished by an earlier run", each.name)
             else:
-                ended = run_configuration(plan, each, folder / folder_name(plan, each), environ, wish)
+                ended = run_configuration(plan, each, folder / folder_name(plan, each), environ, options)
                 log.info("%s: %s", each.name, ended.outcome)
                 yield index, ended
             progress.advance()
 
 
 def run_configuration(
-    plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str], wish: session.Wish | None = None
+    plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str], options: RecordOptions | None = None
 ) -> Run:
     """In `to`, which is made anew: the record, the log, and a copy of the source where one is made."""
     bare = Run(configuration=configuration.name, fingerprint=fingerprint(plan, configuration), result="not-run")
-    server: cache_server.Server | None = None
+    server: sccache.Server | None = None
     with contextlib.ExitStack() as stack:
         try:
             _make_anew(to)
-            setting = _environment(configuration, environ)
+            setting = {name: value for name, value in environ.items() if name not in configuration.unset}
+            if configuration.toolkit:
+                setting = toolchain.apply_settings(_toolkit_settings(configuration.toolkit), setting)
+            if configuration.cache == "off":
+                setting |= _NO_CACHE
+            setting |= configuration.environment
             source = _clean_source(plan, to, setting)
-            cwd = _folder_inside(source, configuration.directory)
-            wish = wish or session.Wish()
+            cwd = source / configuration.directory
+            if not cwd.is_dir():
+                raise UnreadableError(cwd, "no such folder")
+            options = options or RecordOptions()
             if configuration.cache == "on":
-                server = stack.enter_context(cache_server.serving(to.parent / "sccache", to / "sccache.log", setting))
-                setting, wish = setting | server.environ, replace(wish, launcher=(server.client,))
+                server = stack.enter_context(sccache.serving(to.parent / "sccache", to / "sccache.log", setting))
+                setting, options = setting | server.environ, replace(options, launcher=(server.client,))
         except CuwheelError as error:
             return replace(bare, problem=error.message)
         began = time.monotonic()
-        result, status = _record_command(configuration.command, to, cwd, setting, wish, plan.timeout)
+        result, status = _record_command(configuration.command, to, cwd, setting, options, plan.timeout)
         seconds = time.monotonic() - began
         hits = server.hits() if server else None
     record = reader.read_record(to / "record")
@@ -305,10 +311,10 @@ def _make_anew(to: Path) -> None:
 
 
 def _record_command(
-    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], wish: session.Wish, timeout: float
+    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], options: RecordOptions, timeout: float
 ) -> tuple[Result, int | None]:
     output = to / "output.log"
-    with session.recording(to / "record", command, environ, cwd, wish) as recording:
+    with session.recording(to / "record", command, environ, cwd, options) as recording:
         try:
             status = process.follow(recording.command, output=output, timeout=timeout, env=recording.environ, cwd=cwd)
         except ToolTimeoutError:
@@ -324,15 +330,6 @@ def _record_command(
 
 
 # Where, and with what
-
-
-def _environment(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, str]:
-    setting = {name: value for name, value in environ.items() if name not in configuration.unset}
-    if configuration.toolkit:
-        setting = toolchain.apply_settings(_toolkit_settings(configuration.toolkit), setting)
-    if configuration.cache == "off":
-        setting |= _NO_CACHE
-    return setting | configuration.environment
 
 
 def _toolkit_settings(wanted: str) -> tuple[Setting, ...]:
@@ -391,8 +388,120 @@ def _is_odd(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
-def _folder_inside(source: Path, directory: str) -> Path:
-    place = source / directory
-    if not place.is_dir():
-        raise UnreadableError(place, "no such folder")
-    return place
+STATE_FILE = "matrix.json"
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again.
+
+    `compare`: the command that finds what makes it fail, against the nearest configuration that works, or else this
+    environment; `difference`: what that found, in a sentence.
+    """
+
+    choices: dict[str, str]
+    command: tuple[str, ...]
+    run: Run | None = None
+    causes: tuple[Cause, ...] = ()
+    error: str = ""
+    again: str = ""
+    compare: str = ""
+    difference: str = ""
+
+
+class Matrix(Struct, frozen=True, kw_only=True):
+    """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
+
+    schema: Literal["cuwheel.matrix/1"] = "cuwheel.matrix/1"
+    file: str
+    folder: str
+    axes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return all(cell.run is None or cell.run.result == "succeeded" for cell in self.cells)
+
+
+def planned_matrix(plan: Plan, file: str, folder: Path) -> Matrix:
+    """Before anything was run."""
+    cells = (Cell(choices=each.choices, command=each.command) for each in plan.configurations)
+    return Matrix(file=file, folder=str(folder), axes=plan.axes, cells=tuple(cells))
+
+
+def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], error: str) -> Matrix:
+    """`index`: of the cell. `causes`, `error`: why it failed, if it did."""
+    again = quoting.here(["cuwheel", "replay", _near(run.record)]) if run.failed_calls else ""
+    cells = list(answer.cells)
+    cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
+    # One that comes later may be nearer to one that failed before.
+    return replace(answer, cells=tuple(replace(each, compare=_compare(each, cells)) for each in cells))
+
+
+def _compare(cell: Cell, cells: Sequence[Cell]) -> str:
+    if not cell.run or not cell.run.failed_calls:
+        return ""
+    good = _nearest(cell, cells)
+    words = ["cuwheel", "replay", _near(cell.run.record), "--diff"]
+    return quoting.here([*words, _near(good.record)] if good else words)
+
+
+def _nearest(cell: Cell, cells: Sequence[Cell]) -> Run | None:
+    """The run that worked and differs in the fewest choices; None where nothing worked."""
+    worked = [(each, each.run) for each in cells if each.run and each.run.result == "succeeded" and each.run.calls]
+    found = min(worked, key=lambda pair: len(pair[0].choices.items() ^ cell.choices.items()), default=None)
+    return found[1] if found else None
+
+
+def with_comparisons(answer: Matrix) -> Matrix:
+    """What makes each failed, tried out. One that cannot be compared does not stop the others."""
+    return replace(answer, cells=tuple(_with_comparison(each, answer.cells) for each in answer.cells))
+
+
+def _with_comparison(cell: Cell, cells: Sequence[Cell]) -> Cell:
+    if not cell.run or not cell.compare:
+        return cell
+    good = _nearest(cell, cells)
+    try:
+        made = replays.compare_environments(cell.run.record, good.record if good else None)
+    except CuwheelError as error:
+        return replace(cell, difference=f"cannot be compared: {error.message}")
+    if made.blame and made.blame.verdict in ("found", "unfinished"):
+        return replace(cell, difference=made.blame.answer)
+    sentence = made.blame.answer if made.blame else "Program, folder, arguments and environment are the same."
+    return replace(cell, difference=" ".join((sentence, *(f"{note}." for note in made.notes))))
+
+
+def _near(path: str) -> str:
+    """From where we are, if that is below."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def with_earlier_runs(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
+    """With what an earlier run has finished already. Makes the folder."""
+    earlier = _earlier(Path(answer.folder), resume=resume)
+    cells = zip(plan.configurations, answer.cells, strict=True)
+    return replace(answer, cells=tuple(earlier.get(fingerprint(plan, each), cell) for each, cell in cells))
+
+
+def finished_runs(answer: Matrix) -> frozenset[str]:
+    """Fingerprints of what need not be run."""
+    return frozenset(each.run.fingerprint for each in answer.cells if each.run)
+
+
+def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
+    """By fingerprint; none in a new folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            return {}
+        if not resume:
+            raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
+        state = folder / STATE_FILE
+        before = codec.decode(state.read_bytes(), Matrix) if state.is_file() else None
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder) from error
+    except msgspec.DecodeError:
+        before = None  # cut short, or of another kind: everything is run again
+    cells = before.cells if before else ()
+    return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}

@@ -25,7 +25,7 @@ from cuwheel.building.recording.calls import (
     SCHEMA,
     Call,
     CallState,
-    Inner,
+    InnerProgram,
     Record,
     ResponseFile,
     ToolKind,
@@ -276,9 +276,9 @@ class _Reading:
                     encoding="utf-16" if each.get("encoding") == "utf-16" else "utf-8",
                 )
 
-    def _inner_of(self, id_: str) -> Iterator[Inner]:
+    def _inner_of(self, id_: str) -> Iterator[InnerProgram]:
         for event in self._inner.get(id_, ()):
-            yield Inner(
+            yield InnerProgram(
                 name=_text(event.get("name")),
                 program=self._text_of(event.get("program")),
                 words=tuple(map(self._text_of, _texts(event.get("words")))),

@@ -7,29 +7,35 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 import time
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cuwheel.building.recording import cachelog, calls, instructions, reader, sealing, session_folder, words
-from cuwheel.building.recording.instructions import Orders, Wish
-from cuwheel.building.recording.means import choose
+from cuwheel.building.recording import calls, reader, sccache, shims, words
+from cuwheel.building.recording.recorder import choose_recorder
+from cuwheel.building.recording.shims import RecordOptions, ShimOrders
 from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.support import log, masking, system_calls
+from cuwheel.support import files, log, masking, scratch, system_calls
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.building.recording.means import Means
+    from cuwheel.building.recording.recorder import Recorder
 
-__all__ = ["Progress", "Session", "Wish", "recording"]
+    _Hide = Callable[[str], str]
 
 _LONGEST_LINE = 1 << 26
+_FOLDER_PREFIX = "cuwheel-record-"
+_LOCK = "lock"  # held as long as the session lives: the kernel lets go of it however that ends
+_PIECE = 1 << 22
+# Whose options stand in a word of their own, before the secret: only the list of words tells.
+_PROGRAMS = tuple({f'{each.split()[0]}"'.encode() for each in masking.SHORT_OPTIONS})
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -39,17 +45,120 @@ class Progress(Struct, frozen=True, kw_only=True):
     running: tuple[tuple[str, float], ...]
 
 
+@contextlib.contextmanager
+def recording(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, options: RecordOptions | None = None
+) -> Iterator[Session]:
+    """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
+    options = options or RecordOptions()
+    folder = folder.absolute()
+    if os.name == "nt":  # there `Path` is PATH
+        environ = {name.upper(): value for name, value in environ.items()}
+    with session_folder() as own:
+        recorder = choose_recorder(environ, options)
+        _lay_out(folder, command, environ, cwd, options, recorder)
+        began = time.perf_counter_ns()
+        redirected = recorder.redirected_environ(environ)
+        orders = ShimOrders(
+            record=folder,
+            began=began,
+            options=options,
+            library=recorder.library,
+            watch=recorder.way == "watch",
+            environ=environ,
+            redirected={
+                name: value for name, value in redirected.items() if environ.get(name) != value and name != "LD_PRELOAD"
+            },
+        )
+        shims.write_orders(own, orders)
+        redirected[shims.RECORD_VARIABLE] = str(own)
+        words_to_run = _through_recorder(recorder, command, environ, cwd)
+        try:
+            yield Session(folder, recorder, words_to_run, redirected, began)
+        finally:
+            if options.masked:
+                mask_record(folder, environ)
+
+
+def _lay_out(
+    folder: Path,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Path,
+    options: RecordOptions,
+    recorder: Recorder,
+) -> None:
+    """The files of a record of which nothing has happened yet; none of them where one cannot be written."""
+    made = not folder.exists()
+    hint = "choose a writable folder with --output"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty, and records are never overwritten", hint="choose another folder")
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder, hint=hint) from error
+    shown_command = masking.words(command, partial(masking.known, environ=environ)) if options.masked else list(command)
+    head = {
+        "schema": calls.SCHEMA,
+        "cuwheel": __version__,
+        "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
+        "command": shown_command,
+        "cwd": str(cwd),
+        "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        "masked": options.masked,
+        "way": recorder.way,
+        "encoding": system_calls.code_page(),
+    }
+    try:
+        for name in calls.RECORD_FOLDERS:
+            (folder / name).mkdir()
+        variables = masking.variables(environ) if options.masked else dict(environ)
+        calls.write_json(folder, calls.ENVIRONMENT_FILE, variables)
+        calls.write_json(folder, calls.HEAD_FILE, head)
+        (folder / calls.CALLS_FILE).touch()
+    except (OSError, UnreadableError) as error:
+        for path in (folder,) if made else tuple(folder.iterdir()):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        reason = error.__cause__ if isinstance(error, UnreadableError) else error
+        raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
+
+
+def _through_recorder(
+    recorder: Recorder, command: Sequence[str], environ: Mapping[str, str], cwd: Path
+) -> tuple[str, ...]:
+    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it.
+
+    On Windows what is not started by the watcher is not watched.
+    """
+    if not command or (recorder.way != "watch" and (os.name == "nt" or not words.tool_kind(command[0]))):
+        return tuple(command)
+    program = _found_program(command[0], environ, cwd)
+    if not program:
+        return tuple(command)
+    if recorder.way == "watch":
+        return recorder.kept_command((program, *command[1:]))
+    return (str(recorder.stand_in), "--cuwheel-run", program, *command)
+
+
+def _found_program(name: str, environ: Mapping[str, str], cwd: Path) -> str | None:
+    """The program that a shell would run."""
+    if not name:
+        return None
+    with_folder = "/" in name or (os.name == "nt" and "\\" in name)
+    return shutil.which(str(cwd / name) if with_folder else name, path=environ.get("PATH", os.defpath))
+
+
 class Session:
     """A record being made. Run `command` with `environ`, then `finish`."""
 
     def __init__(
-        self, folder: Path, means: Means, command: tuple[str, ...], environ: dict[str, str], began: int
+        self, folder: Path, recorder: Recorder, command: tuple[str, ...], environ: dict[str, str], began: int
     ) -> None:
         self.folder, self.command, self.environ = folder, command, environ
-        self._means = means
+        self._recorder = recorder
         self._began = began
-        cache_log = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
-        self._cache_log = (cache_log, cachelog.size(cache_log))
+        cache_log = Path(environ.get(sccache.LOG_VARIABLE) or Path(environ[shims.RECORD_VARIABLE], sccache.LOG_NAME))
+        self._cache_log = (cache_log, sccache.log_size(cache_log))
         self._finished = False
         self._seen = 0
         self._running: dict[str, tuple[str, int]] = {}
@@ -61,10 +170,10 @@ class Session:
         One that cannot be found stays as it is: whoever starts it is told. A compiler runs by the shim anyway.
         """
         name = self.command[0] if self.command else ""
-        found = _found(name, self.environ, cwd)
-        if not found or name == str(self._means.keeper):
+        program = _found_program(name, self.environ, cwd)
+        if not program or name == str(self._recorder.keeper):
             return self.command
-        return self._means.keeping((found if os.name == "nt" else name, *self.command[1:]))
+        return self._recorder.kept_command((program if os.name == "nt" else name, *self.command[1:]))
 
     def finish(self, status: int) -> None:
         """The command has ended: with this status, negative for a signal."""
@@ -78,9 +187,9 @@ class Session:
             log.warning("%s: the record is incomplete: %s", self.folder, error.strerror)
             return
         cache_log, start = self._cache_log
-        if cachelog.size(cache_log) > start:
+        if sccache.log_size(cache_log) > start:
             record = reader.read_record(self.folder)
-            cachelog.mark(record, cachelog.hits(cache_log, start, record.calls))
+            sccache.mark_hits(record, sccache.cache_hits(cache_log, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""
@@ -90,124 +199,117 @@ class Session:
                 if not line.endswith(b"\n"):
                     break
                 self._seen += len(line)
-                self._heed(line)
+                with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+                    event = json.loads(line)
+                    if event["event"] == "start":
+                        label = words.call_label(event["name"], event["words"])
+                        self._running[event["id"]] = label, int(event["began"])
+                    elif event["event"] == "end":
+                        self._running.pop(event["id"], None)
+                        self._ended += 1
         now = time.perf_counter_ns() - self._began
         running = sorted(self._running.values(), key=lambda each: each[1])
         return Progress(
             calls_ended=self._ended, running=tuple((label, max(now - start, 0) / 1e9) for label, start in running)
         )
 
-    def _heed(self, line: bytes) -> None:
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            event = json.loads(line)
-            if event["event"] == "start":
-                self._running[event["id"]] = words.label(event["name"], event["words"]), int(event["began"])
-            elif event["event"] == "end":
-                self._running.pop(event["id"], None)
-                self._ended += 1
+
+# The folder that tells the shims of a session what to do. It holds variables as they are, secrets among them.
 
 
 @contextlib.contextmanager
-def recording(
-    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish | None = None
-) -> Iterator[Session]:
-    """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
-    wish = wish or Wish()
-    folder = folder.absolute()
-    if os.name == "nt":  # there `Path` is PATH
-        environ = {name.upper(): value for name, value in environ.items()}
-    with session_folder.folder() as own:
-        means = choose(environ, wish)
-        _begin(folder, command, environ, cwd, wish, means)
-        began = time.perf_counter_ns()
-        led = means.led(environ)
-        changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
-        instructions.write(
-            own,
-            Orders(
-                record=folder,
-                began=began,
-                wish=wish,
-                library=means.library,
-                watch=means.way == "watch",
-                environ=environ,
-                led=changed,
-            ),
-        )
-        led[instructions.VARIABLE] = str(own)
-        session = Session(folder, means, _through(means, command, environ, cwd), led, began)
-        try:
-            yield session
-        finally:
-            if wish.masked:
-                sealing.mask(folder, environ)
+def session_folder() -> Iterator[Path]:
+    """A new one, for its owner alone; gone afterwards. Those that killed sessions have left are removed first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            _remove_leftover(left)
+    # Windows renames no open file. There nobody removes one either: who comes between has found nothing.
+    first = _LOCK if os.name == "nt" else f"{_LOCK}.new"
+    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX) as name, Path(name, first).open("wb") as lock:
+        system_calls.wait_for_lock(lock.fileno())  # nobody else knows of it
+        if first != _LOCK:
+            Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
+        yield Path(name)
 
 
-def _through(means: Means, command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
-    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it.
+def _remove_leftover(folder: Path) -> None:
+    """Also where the build outlived its session: shims that find no orders step aside.
 
-    On Windows what is not started by the watcher is not watched.
+    A session that was killed could not mask what its build printed: that is done now, by the variables that it left.
     """
-    if not command or (means.way != "watch" and (os.name == "nt" or not words.tool(command[0]))):
-        return tuple(command)
-    found = _found(command[0], environ, cwd)
-    if not found:
-        return tuple(command)
-    if means.way == "watch":
-        return means.keeping((found, *command[1:]))
-    return (str(means.stand_in), "--cuwheel-run", found, *command)
+    if not system_calls.is_ours(folder.lstat()) or folder.is_symlink():
+        return
+    with (folder / _LOCK).open("rb") as lock:  # raises if it does not exist yet: a session is about to make it
+        if not scratch.take(lock.fileno()):
+            return
+    with contextlib.suppress(FileNotFoundError):
+        record, environ, masked = shims.read_orders(folder)
+        if masked and (record / calls.HEAD_FILE).is_file():
+            mask_record(record, environ)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _found(name: str, environ: Mapping[str, str], cwd: Path) -> str | None:
-    """The program that a shell would run."""
-    if not name:
-        return None
-    apart = "/" in name or (os.name == "nt" and "\\" in name)
-    return shutil.which(str(cwd / name) if apart else name, path=environ.get("PATH", os.defpath))
+# Secrets taken out of what a build has written into its record.
 
 
-def _begin(
-    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish, means: Means
-) -> None:
-    made = not folder.exists()
+def mask_record(folder: Path, environ: Mapping[str, str]) -> None:
+    """All files that the shims wrote; `environ`: of the command, whose secrets may stand in anything that it printed.
+
+    A file that holds no secret is not touched.
+    """
+    secrets = masking.secrets(environ)
+    hide = masking.hiding(secrets)
+    escaped = any(set('"\\') & set(each) or not (each.isascii() and each.isprintable()) for each in secrets.values())
+
+    def mask_events(lines: list[bytes]) -> bytes:
+        return b"".join(_masked_event(hide, line, escaped=escaped) for line in lines)
+
+    _change_file(folder / calls.CALLS_FILE, mask_events)
+    for path in (path for name in calls.RECORD_FOLDERS for path in (folder / name).glob("*")):
+        _change_file(path, partial(_masked_text, hide))
+
+
+def _change_file(path: Path, change: Callable[[list[bytes]], bytes]) -> None:
+    """Written beside, then renamed. A secret that goes on behind the end of a line is none of those that are known."""
+
+    def pieces() -> Iterator[list[bytes]]:
+        with path.open("rb") as file:
+            while lines := file.readlines(_PIECE):
+                yield lines
+
+    with contextlib.suppress(OSError, UnreadableError):
+        if path.is_symlink() or not path.is_file() or not any(change(each) != b"".join(each) for each in pieces()):
+            return
+        with files.replacing(path) as target:
+            target.writelines(map(change, pieces()))
+
+
+def _masked_text(hide: _Hide, lines: list[bytes]) -> bytes:
+    return hide(b"".join(lines).decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _masked_event(hide: _Hide, line: bytes, *, escaped: bool) -> bytes:
+    """Inside its strings: a mask across a quote would make the line unreadable.
+
+    `escaped`: JSON writes some secret otherwise than it is, so that only its strings tell.
+    """
+    if not escaped and not any(each in line for each in _PROGRAMS) and _masked_text(hide, [line]) == line:
+        return line
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty, and records are never overwritten", hint="choose another folder")
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder, hint="choose a writable folder with --output") from error
-    try:
-        _lay_out(folder, command, environ, cwd, wish, means)
-    except (OSError, UnreadableError) as error:
-        for path in (folder,) if made else tuple(folder.iterdir()):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        hint = "choose a writable folder with --output"
-        reason = error.__cause__ if isinstance(error, UnreadableError) else error
-        raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
+        event = json.loads(line)
+        hidden = _masked_value(hide, event)
+        return line if hidden == event else json.dumps(hidden).encode("ascii") + b"\n"
+    except (ValueError, RecursionError):
+        return b"\n"  # cut short by a crash, with a secret in it
 
 
-def _lay_out(
-    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish, means: Means
-) -> None:
-    for name in calls.RECORD_FOLDERS:
-        (folder / name).mkdir()
-    variables = masking.variables(environ) if wish.masked else dict(environ)
-    hide = partial(masking.known, environ=environ)
-    shown_command = masking.words(command, hide) if wish.masked else list(command)
-    calls.write_json(folder, calls.ENVIRONMENT_FILE, variables)
-    calls.write_json(
-        folder,
-        calls.HEAD_FILE,
-        {
-            "schema": calls.SCHEMA,
-            "cuwheel": __version__,
-            "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
-            "command": shown_command,
-            "cwd": str(cwd),
-            "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-            "masked": wish.masked,
-            "way": means.way,
-            "encoding": system_calls.code_page(),
-        },
-    )
-    (folder / calls.CALLS_FILE).touch()
+def _masked_value(hide: _Hide, value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return masking.words(value, hide)
+    if isinstance(value, list):
+        return [_masked_value(hide, each) for each in value]
+    if isinstance(value, dict):
+        return {key: _masked_value(hide, each) for key, each in value.items()}
+    return value

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 
 # The same names as in shim/tools.h; a test holds the two together.
 TOOLS = {
@@ -62,7 +64,7 @@ class Parsed(NamedTuple):  # not a struct: the shim in Python runs without packa
     compiles: bool
 
 
-def tool(program: str) -> str | None:
+def tool_kind(program: str) -> str | None:
     """The kind of tool that a program of this name is; None for anything else."""
     name = program.rsplit("/", 1)[-1]
     tools = TOOLS
@@ -80,9 +82,9 @@ def is_windows_program(name: str) -> bool:
     return name[-4:].lower() == ".exe"
 
 
-def label(name: str, given: Sequence[str]) -> str:
+def call_label(name: str, given: Sequence[str]) -> str:
     """A call in two words: `nvcc kernels.cu`."""
-    inputs = parse(given).inputs
+    inputs = parse_words(given).inputs
     more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
     return readable(f"{name} {file_name(inputs[0])}{more}" if inputs else name)
 
@@ -92,10 +94,12 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None, *, windows: bool = False) -> Parsed:
+def parse_words(
+    given: Sequence[str], files: Mapping[str, str | None] | None = None, *, windows: bool = False
+) -> Parsed:
     """`files`: the texts of response files by their names, whose words count too. `windows`: of a program there."""
     reading = _Reading(windows=windows)
-    every = list(expanded(given, files or {}, windows=windows))
+    every = list(with_response_files(given, files or {}, windows=windows))
     index = 0
     while index < len(every):
         word = every[index]
@@ -130,7 +134,9 @@ class _Reading:
             self.output = match["output"] or self.output
             self.compiles |= bool(match["compiles"])
         elif option in _GENCODE:
-            self.gencodes += _codes_of(value)
+            # `arch=compute_90,code=[sm_90,compute_90]` → both codes; without a code the architecture itself.
+            head, _, codes = value.strip("'\"").partition(",code=")
+            self.gencodes += _split(codes) or ([head.removeprefix("arch=")] if head else [])
         elif option in _ARCH:
             self.arch = value
         elif option in _CODE:
@@ -143,7 +149,7 @@ class _Reading:
             self.inputs.append(word)
 
 
-def expanded(
+def with_response_files(
     given: Iterable[str], files: Mapping[str, str | None], depth: int = 4, *, windows: bool = False
 ) -> Iterator[str]:
     """The words, with those of response files in place of their names."""
@@ -163,7 +169,7 @@ def expanded(
         if known and depth:
             for text in known:
                 split = split_windows_text(text) if windows else split_text(text)
-                yield from expanded(split, files, depth - 1, windows=windows)
+                yield from with_response_files(split, files, depth - 1, windows=windows)
         elif not names or not known:
             yield word
 
@@ -193,12 +199,6 @@ def split_windows_text(text: str) -> list[str]:
     return [_SLASHES.sub(unquoted, word) for word in _WINDOWS_WORD.findall(text)]
 
 
-def _codes_of(value: str) -> list[str]:
-    """`arch=compute_90,code=[sm_90,compute_90]` → both codes; without a code the architecture itself."""
-    head, _, codes = value.strip("'\"").partition(",code=")
-    return _split(codes) or ([head.removeprefix("arch=")] if head else [])
-
-
 def _split(value: str) -> list[str]:
     return [each for each in re.split(r"[\s,]+", value.strip("'\"[]\\")) if each]
 
@@ -208,3 +208,128 @@ def _chosen(arch: str | None, codes: list[str]) -> list[str]:
         return codes
     match = _DEFAULT_TARGET.fullmatch(arch)
     return [arch, f"compute_{match[1]}"] if match else [arch]
+
+
+# nvcc's architecture flags, replaced by those of a plan: as shim/archs.h does it, for the shim in Python.
+#
+# nvcc takes these spellings and no others, with the value in the same word behind `=`, or in the next. Tests hold the
+# two together.
+
+ARCH_OPTIONS = frozenset(("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code"))
+OPTION_FILES = ("--options-file", "-optf")
+NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_NVCC_TAKING = frozenset(
+    """
+    -Xcompiler --compiler-options -Xlinker --linker-options -Xarchive --archive-options -Xptxas --ptxas-options -Xnvlink
+    --nvlink-options -Xcudafe --cudafe-options -Xfatbinary --fatbinary-options -Xnvvm --nvvm-options -o --output-file
+    -odir --output-directory -D -I -L -l -include -isystem -MF -MT -MQ -x -ccbin --compiler-bindir
+    """.split()  # noqa: SIM905 - a list of thirty words reads as one
+)
+_TELLING = frozenset(("--version", "-V", "--help", "-h", "--list-gpu-code", "-code-ls", "--list-gpu-arch", "-arch-ls"))
+_SINGLE = frozenset(
+    """
+    -ptx --ptx -cubin --cubin -optix-ir --optix-ir -E --preprocess -M --generate-dependencies -MM
+    --generate-nonsystem-dependencies -lib --lib
+    """.split()  # noqa: SIM905
+)
+_UNTIMED = frozenset(("-E", "--preprocess", "-dryrun", "--dryrun", "-run", "--run", "-time", "--time"))
+_NVCC_WORD = re.compile(
+    r"""(?:\\.|"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\$|[^ \t\r\n"'\\])+""", re.DOTALL
+)
+
+
+# Not a struct: the shim in Python runs without packages.
+@dataclass(slots=True)
+class NvccAsked:
+    """What nvcc is asked for: to tell something and make nothing; for one architecture alone; not to be timed."""
+
+    telling: bool = False
+    single: bool = False
+    untimed: bool = False
+    inputs: bool = False
+
+    def look_at(self, word: str) -> None:
+        name = word.partition("=")[0]
+        self.telling |= name in _TELLING
+        self.single |= name in _SINGLE
+        self.untimed |= name in _UNTIMED
+        self.inputs |= bool(word) and not word.startswith("-")
+
+
+def asked_of_nvcc(words: Sequence[str], environ: Mapping[str, str], read: Callable[[str], str | None]) -> NvccAsked:
+    """By its words, the files they name and nvcc's own variables. `read`: a file's text; None where it has none."""
+    found = NvccAsked()
+    for word, value in _pairs(words):
+        files = _option_files(word, value)
+        if files is None:
+            found.look_at(word)
+        for file in files or ():
+            _filter(read(file) or "", found)
+    for name in NVCC_VARIABLES:
+        _filter(environ.get(name, ""), found)
+    return found
+
+
+def without_archs(text: str) -> str | None:
+    """A text of options without those that choose architectures; None where there are none in it."""
+    kept, changed = _filter(text, None)
+    return " ".join(kept) if changed else None
+
+
+def replace_archs(
+    words: Sequence[str], archs: Sequence[str], read: Callable[[str], str | None], keep: Callable[[int, str], str]
+) -> list[str]:
+    """The words with the plan's architectures. `keep` writes a file of options by the index of its word; its path."""
+    result: list[str] = []
+    index = 0
+    for word, value in _pairs(words):
+        files = _option_files(word, value)
+        pair = [word] if value is None else [word, value]
+        if word.partition("=")[0] not in ARCH_OPTIONS:
+            copy = _copied(index, files, read, keep)
+            if copy is not None:
+                pair = [f"--options-file={copy}"] if value is None else [word, copy]
+            result += pair
+        index += len(pair)
+    return [*result, *archs]
+
+
+def _copied(
+    index: int, files: list[str] | None, read: Callable[[str], str | None], keep: Callable[[int, str], str]
+) -> str | None:
+    texts = [read(file) or "" for file in files or ()]
+    filtered = [_filter(text, None) for text in texts]
+    if not any(changed for _, changed in filtered):
+        return None
+    return keep(index, " ".join(word for kept, _ in filtered for word in kept))
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Each word, with the next one where that is its value."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        takes = word in _NVCC_TAKING or word in ARCH_OPTIONS or word in OPTION_FILES
+        value = words[index + 1] if takes and index + 1 < len(words) else None
+        yield word, value
+        index += 1 if value is None else 2
+
+
+def _option_files(word: str, value: str | None) -> list[str] | None:
+    """The files of options that a word names; None if it is not such a word."""
+    name, joined, rest = word.partition("=")
+    if name not in OPTION_FILES or not (joined or value is not None):
+        return None
+    return [file for file in (rest if joined else value or "").split(",") if file]
+
+
+def _filter(text: str, found: NvccAsked | None) -> tuple[list[str], bool]:
+    kept: list[str] = []
+    words = _NVCC_WORD.findall(text)
+    for word, value in _pairs(words):
+        if word.partition("=")[0] in ARCH_OPTIONS:
+            continue
+        if found:
+            found.look_at(word)
+        kept += [word] if value is None else [word, value]
+    return kept, len(kept) != len(words)

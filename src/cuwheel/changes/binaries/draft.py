@@ -1,6 +1,7 @@
 """A library's new bytes, whatever its format: what each container becomes, where it goes, and what is written where.
 
-Pages are cut out of a file whole. Addresses never change: only offsets do.
+Pages are cut out of a file whole. Addresses never change: only offsets do. Everything is counted in offsets of the
+original file; `Shift` turns them into offsets of the new one.
 """
 
 from __future__ import annotations
@@ -10,29 +11,23 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.device_code import elf, fatbin, limits, pe
-from cuwheel.device_code import elf as elf_file
 from cuwheel.device_code.dynamic import ElfPointers
 from cuwheel.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawEntry
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.registration import read_registration
 from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan
+    from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.elf import Elf
     from cuwheel.device_code.fatbin import RawContainer
     from cuwheel.device_code.libraries import Registration
     from cuwheel.support.buffer import Buffer
-
-
-# Where bytes of a file end up once whole pages are cut out of it. Addresses never change: only offsets do.
-#
-# Everything is counted in offsets of the original file; `Shift` turns them into offsets of the new one.
 
 PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}  # the largest that a kernel of that machine uses
 BLOCK_ALIGNMENT = 64  # of what moves among device code
@@ -289,10 +284,9 @@ def container_pieces(container: NewContainer, place: int) -> Iterator[Piece]:
         yield Piece(place, run_size, run_start, device=True)
 
 
-# Device code that the library finds by itself, outside the sections made for it: it goes where it stands.
-#
-# Whatever finds it (an address in the library's data, a place computed by its code) still finds the same address. A
-# container keeps its header and says that it holds nothing; the rest becomes zeros.
+# Device code that the library finds by itself, outside the sections made for it: it goes where it stands. Whatever
+# finds it (an address in the library's data, a place computed by its code) still finds the same address. A container
+# keeps its header and says that it holds nothing; the rest becomes zeros.
 
 _SMALL_CONTAINER = 1 << 16
 
@@ -318,7 +312,7 @@ def find_emptied(buffer: Buffer, plan: LibraryPlan, stay: Sequence[NewContainer]
         elif each.entry.section not in FATBIN_SECTIONS:
             containers.setdefault(each.entry.container, []).append(each)
     found += [_emptied_container(buffer, each) for each in containers.values() if not all(one.keep for one in each)]
-    if plan.options.workload:
+    if plan.by_use:
         found = [_without_header(each) for each in found]
     found += [
         Emptied(each.old.offset + len(each.header), each.old.offset + each.old.size, each.header) for each in stay
@@ -328,8 +322,8 @@ def find_emptied(buffer: Buffer, plan: LibraryPlan, stay: Sequence[NewContainer]
 
 def _emptied_cubin(buffer: Buffer, each: EntryDecision) -> Emptied:
     start = each.entry.offset
-    if buffer.read(start, 4) not in (elf_file.MAGIC, ZSTD_MAGIC):
-        raise _other_file(buffer)
+    if buffer.read(start, 4) not in (elf.MAGIC, ZSTD_MAGIC):
+        raise _not_planned_for(buffer)
     return Emptied(start, start + each.bytes)
 
 
@@ -340,7 +334,7 @@ def _emptied_container(buffer: Buffer, entries: Sequence[EntryDecision]) -> Empt
     if any(each.keep for each in entries):
         raise MalformedError(buffer.name, f"a part of the container at {start:#x} was to go, which only whole ones can")
     if head[:4] != MAGIC or header != CONTAINER.size or size != sum(each.bytes for each in entries):
-        raise _other_file(buffer)
+        raise _not_planned_for(buffer)
     return Emptied(start, start + size, CONTAINER.pack(magic, version, header, 0))
 
 
@@ -350,7 +344,7 @@ def _without_header(container: Emptied) -> Emptied:
     return Emptied(container.start - len(container.header), container.end) if small else container
 
 
-def _other_file(buffer: Buffer) -> MalformedError:
+def _not_planned_for(buffer: Buffer) -> MalformedError:
     return MalformedError(buffer.name, "it is not the file that was planned for")
 
 
@@ -457,9 +451,8 @@ def rewritten_pieces(
 
 
 def no_room(zeros: int, headers: str) -> Finding:
-    return Finding(
-        rule="file-keeps-its-size",
-        severity="note",
-        message=f"{size(zeros)} of the removed device code stay in the file as zeros: there is no room for the "
+    return finding(
+        "file-keeps-its-size",
+        f"{size(zeros)} of the removed device code stay in the file as zeros: there is no room for the "
         f"{headers} needed to drop them",
     )

@@ -207,7 +207,6 @@ def _inside(address: int, ranges: Sequence[tuple[int, int]]) -> bool:
 
 
 # What the dynamic loader goes by: program headers and the dynamic section, and whether section headers agree.
-#
 # Loaders never look at section headers, but rewriting uses them, so everything that depends on one is checked here
 # against what is loaded.
 

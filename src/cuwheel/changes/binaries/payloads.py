@@ -15,16 +15,16 @@ from cuwheel.changes.binaries.draft import Replacement, round_up
 from cuwheel.device_code import fatbin
 from cuwheel.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import system_calls, zstd
-from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError
-from cuwheel.support.finding import Finding
+from cuwheel.support import system_calls
+from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError, zstd_compressed
+from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan
     from cuwheel.changes.binaries.draft import Patch, Piece
+    from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.libraries import Compression
 
 
@@ -93,7 +93,8 @@ def _compress_all(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> N
         if each.entry.real_bytes > _LARGEST:
             large.append(each)
             return
-        with budget.take(_cost(each)):
+        tables = _TABLES if each.entry.real_bytes > _SMALL else _SMALL_TABLES
+        with budget.take(each.entry.real_bytes + each.bytes + tables):
             _compress_one(made, buffer, each)
 
     # The largest first, or one core would be left with it at the end.
@@ -104,7 +105,13 @@ def _compress_all(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> N
     except OSError as error:
         raise UnreadableError.from_os(error) from error
     if large:
-        made.findings.append(_too_large(large))
+        made.findings.append(
+            finding(
+                "too-large-to-recompress",
+                f"{len(large)} entries are too large to recompress within the memory limit and stay as they are",
+                evidence=tuple(f"{each.entry.arch} at {each.entry.offset:#x}" for each in large[:5]),
+            )
+        )
 
 
 def _compress_one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
@@ -139,7 +146,7 @@ def _compressed(data: bytes, wanted: Compression) -> bytes:
 
         packed: bytes = lz4.block.compress(data, mode="high_compression", compression=_LZ4_LEVEL, store_size=False)
         return packed
-    return zstd.compressed(data, _ZSTD_LEVEL)
+    return zstd_compressed(data, _ZSTD_LEVEL)
 
 
 def _unpacks_to(data: bytes, real: bytes, wanted: Compression) -> bool:
@@ -153,11 +160,6 @@ def _unpacks_to(data: bytes, real: bytes, wanted: Compression) -> bool:
         if reader.read(len(expected)) != expected:
             return False
     return not reader.read(1)
-
-
-def _cost(each: EntryDecision) -> int:
-    tables = _TABLES if each.entry.real_bytes > _SMALL else _SMALL_TABLES
-    return each.entry.real_bytes + each.bytes + tables
 
 
 class _Budget:
@@ -178,15 +180,6 @@ class _Budget:
             with self._freed:
                 self._used -= count
                 self._freed.notify_all()
-
-
-def _too_large(entries: list[EntryDecision]) -> Finding:
-    return Finding(
-        rule="too-large-to-recompress",
-        severity="note",
-        message=f"{len(entries)} entries are too large to recompress within the memory limit and stay as they are",
-        evidence=tuple(f"{each.entry.arch} at {each.entry.offset:#x}" for each in entries[:5]),
-    )
 
 
 # Bytes from one file into another, in pieces and without holding them: memory stays small whatever the size.

@@ -8,7 +8,6 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import arm64
 from cuwheel.changes.binaries.draft import round_up
 from cuwheel.device_code.pe import (
     CERTIFICATES,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 
 # What Windows' loader demands of a file before it maps it, and what every linker does: a file that breaks one stays.
-#
 # Sections must follow one another in memory without a gap, and stand at multiples of the alignments that the header
 # tells; wine and other readers are less strict, so nothing but these rules shows a mistake before Windows does.
 
@@ -156,15 +154,16 @@ def relocation_blocks(file: Pe) -> Iterator[tuple[int, list[int]]]:
 
 # Of a PE file's load configuration: what names sections by their numbers, and code for two processors in one file.
 
-LOAD_CONFIG_TABLE = struct.Struct(
-    "<IH"
-)  # where the dynamic relocations are: an offset in a section, and its number from 1
+# Where the dynamic relocations are: an offset in a section, and its number from 1.
+LOAD_CONFIG_TABLE = struct.Struct("<IH")
 _HYBRID_AT, _TABLE_AT = 0xC8, 0xE0
 _HYBRID = struct.Struct("<Q")
 
 
 class LoadConfig(NamedTuple):
-    """`hybrid`: it has code for x86-64 and arm64 (ARM64EC, ARM64X). `table_at`: in the file, the row of `TABLE`."""
+    """`hybrid`: it has code for x86-64 and arm64 (ARM64EC, ARM64X). `table_at`: in the file, its
+    `LOAD_CONFIG_TABLE`.
+    """
 
     hybrid: bool = False
     table_at: int = 0
@@ -279,23 +278,82 @@ def _by_lea(data: bytes, here: int, wanted: Collection[int]) -> int | None:
 
 def _by_page(data: bytes, here: int, wanted: Collection[int]) -> int | None:
     """adrp takes the page, and one of the next instructions adds the rest to it; adr takes both."""
-    pages = {each // arm64.PAGE for each in wanted}
+    pages = {each // ARM64_PAGE for each in wanted}
     words = memoryview(data[: len(data) // 4 * 4]).cast("I")
     for match in _ADR_OR_ADRP.finditer(data, 0, 4 * len(words)):
         index, byte = divmod(match.start(), 4)
         if byte != 3:  # noqa: PLR2004 - of an instruction the last
             continue
         word, place = words[index], here + 4 * index
-        if arm64.is_near(word) and place + arm64.relative(word) in wanted:
+        if is_adr(word) and place + adr_offset(word) in wanted:
             return place
-        page = place // arm64.PAGE + arm64.relative(word)
-        if arm64.is_page(word) and page in pages:
+        page = place // ARM64_PAGE + adr_offset(word)
+        if is_adrp(word) and page in pages:
             for other in words[index + 1 : index + 1 + _ADDED_WITHIN]:
-                low = arm64.completed(other, word)
-                if low is not None and page * arm64.PAGE + low in wanted:
+                low = added_low_bits(other, word)
+                if low is not None and page * ARM64_PAGE + low in wanted:
                     return place
     return None
 
 
 _SEEKERS = {"x86_64": _by_lea, "aarch64": _by_page}
 MACHINES = tuple(_SEEKERS)
+
+
+# AArch64 instructions that hold part of an address: what they hold.
+
+ARM64_PAGE = 1 << 12
+_RELATIVE_MASK, _ADRP, _ADR = 0x9F000000, 0x90000000, 0x10000000
+ADR_FIELDS = 0x60FFFFE0
+_ADD_MASK, _ADD = 0x7FC00000, 0x11000000
+_WIDE = 0x80000000
+_LOAD_MASK, _LOAD = 0x3B000000, 0x39000000
+LOW_BITS = 0x003FFC00
+_BRANCH_MASK, _BRANCH = 0x7C000000, 0x14000000
+BRANCH_FIELD = 0x03FFFFFF
+_REGISTER_BITS = 0x1F
+
+
+def is_adrp(word: int) -> bool:
+    """adrp: the page of an address, relative to its own."""
+    return word & _RELATIVE_MASK == _ADRP
+
+
+def is_adr(word: int) -> bool:
+    """adr: a whole address, relative to its own."""
+    return word & _RELATIVE_MASK == _ADR
+
+
+def is_branch(word: int) -> bool:
+    return word & _BRANCH_MASK == _BRANCH
+
+
+def adr_offset(word: int) -> int:
+    """Of adr in bytes, of adrp in pages."""
+    return _extended((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
+
+
+def branch_offset(word: int) -> int:
+    return 4 * _extended(word & BRANCH_FIELD, 26)
+
+
+def low_bits_scale(word: int) -> int | None:
+    """By what the low twelve bits of an address are divided, as a power of two; None: it holds none."""
+    if word & _ADD_MASK == _ADD:
+        return 0
+    if word & _LOAD_MASK == _LOAD:
+        size = word >> 30
+        vector = word >> 26 & 1 and word >> 23 & 1
+        return 4 if vector and not size else size
+    return None
+
+
+def added_low_bits(word: int, page: int) -> int | None:
+    """What an add behind the adrp `page` adds to its register; None where it is no such instruction."""
+    if word & (_ADD_MASK | _WIDE) != _ADD | _WIDE or word >> 5 & _REGISTER_BITS != page & _REGISTER_BITS:
+        return None
+    return (word & LOW_BITS) >> 10
+
+
+def _extended(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> bits - 1 else value

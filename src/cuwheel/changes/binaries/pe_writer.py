@@ -35,8 +35,124 @@ if TYPE_CHECKING:
     from cuwheel.device_code.pe import Pe, Row
 
 
-# Which bytes of a PE file can go once its device code is packed, and how the loader is told. Pure.
-#
+MACHINES = pe_references.MACHINES
+_FORCE_INTEGRITY = 0x80
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 64
+
+
+def check_pe(file: Pe, *, drop_signature: bool) -> None:
+    """Raises MalformedError, with what it is about the file that forbids changing it."""
+    name = file.buffer.name
+    if file.machine not in MACHINES:
+        words = f"only Windows binaries for {' and '.join(MACHINES)} can be rewritten, not for {file.machine}"
+        raise MalformedError(name, words)
+    if file.file_type not in ("shared", "executable"):
+        raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
+    if not file.directory(RELOCATIONS)[1]:
+        raise MalformedError(name, "it has no base relocations, so what points at its device code is not known")
+    if file.signed and pe_references.read_fields(file).traits & _FORCE_INTEGRITY:
+        raise MalformedError(name, "Windows loads it with a valid signature only, and no change leaves that valid")
+    if file.signed and not drop_signature:
+        raise MalformedError(name, "it is signed, and no change leaves the signature valid")
+    pe_references.rules_must_hold(file)
+    if pe_references.read_load_config(file).hybrid:
+        raise MalformedError(name, "it has code for two kinds of processors (ARM64EC, ARM64X)")
+
+
+def draft_pe(
+    file: Pe, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
+) -> Draft:
+    """The file with these containers, smaller or larger than before.
+
+    Raises MalformedError, with what it is about the file that forbids changing it.
+    """
+    head = pe_references.read_fields(file)
+    packed = _packed(file, head, containers)
+    # What the loader relocates is no device code, whatever it looks like.
+    ranges = [
+        (row.address + each.start - row.offset, row.address + each.end - row.offset)
+        for each in blank
+        for row in file.rows
+        if row.offset <= each.start < row.offset + row.stored
+    ]
+    if ranges and (address := pe_references.first_written(file, ranges)) is not None:
+        raise MalformedError(file.buffer.name, f"its loader writes into what seems to be device code, at {address:#x}")
+    made = plan_layout(file, head, packed, blank)
+    moved, placed = {}, {}
+    for number, each in packed.items():
+        row = file.rows[number]
+        for old, new in each.places.items():
+            moved[row.address + old - row.offset] = made.address(number, new)
+            placed[old] = made.placed(new)
+    changed = [(file.rows[number].address, file.rows[number].end) for number in packed]
+    pointers = tuple(pe_references.pointers_into(file, changed)) if changed else ()
+    name = file.buffer.name
+    must_lead_to_containers(name, [each.target for each in pointers], file.addresses.offset_of, containers, moved)
+    _check_others(file, changed, [old for old, new in moved.items() if old != new])
+    try:
+        patches = tuple(table_patches(file, head, made, moved, pointers))
+    except struct.error as error:
+        raise MalformedError(name, "its tables contain invalid numbers") from error
+    return Draft(
+        old_size=file.buffer.size,
+        containers=containers,
+        registration=registration,
+        emptied=blank,
+        replacements={},
+        placed=placed,
+        pieces=tuple(_pieces(file, made, containers, blank)),
+        patches=patches,
+        shift=made.shift,
+        size=new_size(file, made),
+        findings=(no_room(made.zeros, "section headers"),) if made.zeros else (),
+        checksum_at=file.header_at + COFF.size + pe_references.CHECKSUM_AT if head.checksum else None,
+    )
+
+
+def _packed(file: Pe, head: Fields, containers: Sequence[NewContainer]) -> dict[int, Packed]:
+    """Each section that something changes in, by its number."""
+    packed: dict[int, Packed] = {}
+    annex = annex_start(file, head)
+    for section in file.sections:
+        end = section.offset + section.size
+        inside = [each for each in containers if section.offset <= each.old.offset < end]
+        if section.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
+            continue
+        # What all of them follow: an image does not tell.
+        step = _MOST_ALIGNMENT
+        while step > _LEAST_ALIGNMENT and any((each.old.offset - section.offset) % step for each in inside):
+            step //= 2
+        alignment = step
+        if sum(each.size for each in inside) > sum(each.old.size for each in inside):
+            found = pack_behind(inside, annex, alignment)
+            annex = round_up((found.annexed or (0, annex))[1], head.section_alignment)
+        elif (fitting := pack_containers(inside, section.offset, end, alignment)) is not None:
+            found = fitting
+        else:
+            raise MalformedError(file.buffer.name, f"{section.name} has an alignment that its contents do not follow")
+        packed[section.number] = found
+    return packed
+
+
+def _check_others(file: Pe, changed: Sequence[tuple[int, int]], moving: Sequence[int]) -> None:
+    """Ways to device code that cannot be changed with it."""
+    if (address := pe_references.first_exported(file, changed)) is not None:
+        raise MalformedError(file.buffer.name, f"it exports a symbol in its device code, at {address:#x}")
+    if (address := pe_references.loaded_by_code(file, moving)) is not None:
+        raise MalformedError(file.buffer.name, f"its code takes the address of a container, at {address:#x}")
+
+
+def _pieces(file: Pe, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied]) -> Iterator[Piece]:
+    gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
+    gone.append(Cut(made.old_headers_size, made.old_headers_size))  # where the headers grow, the rest moves away
+    sections = [
+        Section(file.rows[number].offset, file.rows[number].offset + file.rows[number].stored, packed)
+        for number, packed in made.packed.items()
+    ]
+    yield from rewritten_pieces(Kept(file.buffer.size, gone, made.shift, made.placed), sections, containers, blank)
+
+
+# Which bytes of a PE file can go once its device code is packed, and how the loader is told.
 # Addresses stay. Behind its bytes a section may have more memory, which the loader fills with zeros: so what nobody
 # needs at a section's end goes by itself, and in its middle by making two sections of it. The table of sections has
 # room up to where the first section is loaded: the headers grow, and everything behind them moves in the file. Device
@@ -223,7 +339,11 @@ def table_patches(
             yield layout.placed(each.slot), _WORD.pack(file.image_base + new)
     yield from _debug(file, layout)
     numbers = _Numbers(file, layout)
-    yield from _dynamic_relocations(file, layout, numbers)
+    found = pe_references.read_load_config(file)
+    if numbers.known(found.table_section):
+        address = file.rows[found.table_section - 1].address + found.table_offset
+        section, offset = numbers.of(found.table_section, address)
+        yield layout.placed(found.table_at), pe_references.LOAD_CONFIG_TABLE.pack(offset, section)
     yield from _symbols(file, layout, moved, numbers)
 
 
@@ -306,14 +426,6 @@ class _Numbers:
         return 0 < number <= len(self._file.rows)
 
 
-def _dynamic_relocations(file: Pe, layout: Layout, numbers: _Numbers) -> Iterator[Patch]:
-    found = pe_references.read_load_config(file)
-    if numbers.known(found.table_section):
-        address = file.rows[found.table_section - 1].address + found.table_offset
-        section, offset = numbers.of(found.table_section, address)
-        yield layout.placed(found.table_at), pe_references.LOAD_CONFIG_TABLE.pack(offset, section)
-
-
 def _symbols(file: Pe, layout: Layout, moved: Mapping[int, int], numbers: _Numbers) -> Iterator[Patch]:
     """Local names of containers follow them."""
     skip = 0
@@ -331,127 +443,3 @@ def _symbols(file: Pe, layout: Layout, moved: Mapping[int, int], numbers: _Numbe
                 if (new_number, new_value) != (number, value):
                     new = _SYMBOL.pack(name, new_value, new_number, *rest, skip)
                     yield layout.placed(at + row * _SYMBOL.size), new
-
-
-# Where everything goes in a PE file with other device code. Nothing is written here.
-
-MACHINES = pe_references.MACHINES
-_FORCE_INTEGRITY = 0x80
-_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 64
-
-
-def check_pe(file: Pe, *, drop_signature: bool) -> None:
-    """Raises MalformedError, with what it is about the file that forbids changing it."""
-    name = file.buffer.name
-    if file.machine not in MACHINES:
-        words = f"only Windows binaries for {' and '.join(MACHINES)} can be rewritten, not for {file.machine}"
-        raise MalformedError(name, words)
-    if file.file_type not in ("shared", "executable"):
-        raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
-    if not file.directory(RELOCATIONS)[1]:
-        raise MalformedError(name, "it has no base relocations, so what points at its device code is not known")
-    if file.signed and pe_references.read_fields(file).traits & _FORCE_INTEGRITY:
-        raise MalformedError(name, "Windows loads it with a valid signature only, and no change leaves that valid")
-    if file.signed and not drop_signature:
-        raise MalformedError(name, "it is signed, and no change leaves the signature valid")
-    pe_references.rules_must_hold(file)
-    if pe_references.read_load_config(file).hybrid:
-        raise MalformedError(name, "it has code for two kinds of processors (ARM64EC, ARM64X)")
-
-
-def draft_pe(
-    file: Pe, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
-) -> Draft:
-    """The file with these containers, smaller or larger than before. Raises as `drafting.draft` does."""
-    head = pe_references.read_fields(file)
-    packed = _packed(file, head, containers)
-    _must_be_unwritten(file, blank)
-    made = plan_layout(file, head, packed, blank)
-    moved, placed = {}, {}
-    for number, each in packed.items():
-        row = file.rows[number]
-        for old, new in each.places.items():
-            moved[row.address + old - row.offset] = made.address(number, new)
-            placed[old] = made.placed(new)
-    changed = [(file.rows[number].address, file.rows[number].end) for number in packed]
-    pointers = tuple(pe_references.pointers_into(file, changed)) if changed else ()
-    name = file.buffer.name
-    must_lead_to_containers(name, [each.target for each in pointers], file.addresses.offset_of, containers, moved)
-    _check_others(file, changed, [old for old, new in moved.items() if old != new])
-    try:
-        patches = tuple(table_patches(file, head, made, moved, pointers))
-    except struct.error as error:
-        raise MalformedError(name, "its tables contain invalid numbers") from error
-    return Draft(
-        old_size=file.buffer.size,
-        containers=containers,
-        registration=registration,
-        emptied=blank,
-        replacements={},
-        placed=placed,
-        pieces=tuple(_pieces(file, made, containers, blank)),
-        patches=patches,
-        shift=made.shift,
-        size=new_size(file, made),
-        findings=(no_room(made.zeros, "section headers"),) if made.zeros else (),
-        checksum_at=file.header_at + COFF.size + pe_references.CHECKSUM_AT if head.checksum else None,
-    )
-
-
-def _packed(file: Pe, head: Fields, containers: Sequence[NewContainer]) -> dict[int, Packed]:
-    """Each section that something changes in, by its number."""
-    packed: dict[int, Packed] = {}
-    annex = annex_start(file, head)
-    for section in file.sections:
-        end = section.offset + section.size
-        inside = [each for each in containers if section.offset <= each.old.offset < end]
-        if section.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
-            continue
-        alignment = _alignment(section.offset, inside)
-        if sum(each.size for each in inside) > sum(each.old.size for each in inside):
-            found = pack_behind(inside, annex, alignment)
-            annex = round_up((found.annexed or (0, annex))[1], head.section_alignment)
-        elif (fitting := pack_containers(inside, section.offset, end, alignment)) is not None:
-            found = fitting
-        else:
-            raise MalformedError(file.buffer.name, f"{section.name} has an alignment that its contents do not follow")
-        packed[section.number] = found
-    return packed
-
-
-def _alignment(start: int, containers: Sequence[NewContainer]) -> int:
-    """What all of them follow: an image does not tell."""
-    step = _MOST_ALIGNMENT
-    while step > _LEAST_ALIGNMENT and any((each.old.offset - start) % step for each in containers):
-        step //= 2
-    return step
-
-
-def _must_be_unwritten(file: Pe, blank: Sequence[Emptied]) -> None:
-    """What the loader relocates is no device code, whatever it looks like."""
-    ranges = [
-        (row.address + each.start - row.offset, row.address + each.end - row.offset)
-        for each in blank
-        for row in file.rows
-        if row.offset <= each.start < row.offset + row.stored
-    ]
-    if ranges and (address := pe_references.first_written(file, ranges)) is not None:
-        raise MalformedError(file.buffer.name, f"its loader writes into what seems to be device code, at {address:#x}")
-
-
-def _check_others(file: Pe, changed: Sequence[tuple[int, int]], moving: Sequence[int]) -> None:
-    """Ways to device code that cannot be changed with it."""
-    if (address := pe_references.first_exported(file, changed)) is not None:
-        raise MalformedError(file.buffer.name, f"it exports a symbol in its device code, at {address:#x}")
-    if (address := pe_references.loaded_by_code(file, moving)) is not None:
-        raise MalformedError(file.buffer.name, f"its code takes the address of a container, at {address:#x}")
-
-
-def _pieces(file: Pe, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied]) -> Iterator[Piece]:
-    gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
-    gone.append(Cut(made.old_headers_size, made.old_headers_size))  # where the headers grow, the rest moves away
-    sections = [
-        Section(file.rows[number].offset, file.rows[number].offset + file.rows[number].stored, packed)
-        for number, packed in made.packed.items()
-    ]
-    yield from rewritten_pieces(Kept(file.buffer.size, gone, made.shift, made.placed), sections, containers, blank)

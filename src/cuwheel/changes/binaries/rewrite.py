@@ -6,73 +6,84 @@ import os
 import tempfile
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import draft, elf_writer, payloads, pe_writer, read_back
-from cuwheel.changes.binaries.decisions import Dropped, FileResult, Recompressed
+from cuwheel.changes.binaries import draft, elf_writer, payloads, pe_references, pe_writer
 from cuwheel.changes.binaries.draft import Addition, open_library, rebuild_container, walk_containers
 from cuwheel.device_code.fatbin import RawEntry
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import system_calls
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
+from cuwheel.verdicts.choice import chosen_entry, device_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cuwheel.changes.binaries.decisions import LibraryPlan
     from cuwheel.changes.binaries.draft import Draft, Emptied, NewContainer, Replacement
-    from cuwheel.changes.binaries.payloads import Spool
-    from cuwheel.device_code import fatbin
+    from cuwheel.changes.binaries.plan import EntryDecision, FileChange, LibraryPlan
     from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.libraries import Compression, Kind, Registration
-    from cuwheel.facts.arch import Arch
+    from cuwheel.device_code.fatbin import RawContainer, Walk
+    from cuwheel.device_code.libraries import Entry, Registration
     from cuwheel.support.buffer import Buffer
+    from cuwheel.verdicts.choice import Device, HasCode
+
+
+class Rewritten(NamedTuple):
+    """`change`: what became of the library. `findings`: what writing met that the plan had not told."""
+
+    change: FileChange
+    findings: tuple[Finding, ...]
+
+    @property
+    def written(self) -> bool:
+        return self.change.fate != "unchanged"
+
+
+def slim_library(source: Path, target: Path, plan: LibraryPlan) -> Rewritten:
+    """Write the library that `plan` describes to `target`: beside it first, then renamed. `source` is only read.
+
+    Where the plan changes nothing, or the file is such that it cannot be changed safely, nothing is written,
+    `written` is false and the findings say why. Raises MalformedError where what was written is not what was
+    planned, and UnreadableError where the disk does not do its part: `target` is then what it was.
+    """
+    if not plan.changes:
+        return Rewritten(plan.unchanged, ())
+    with ExitStack() as stack:
+        with closing(FileBuffer(source)) as buffer:  # Windows replaces no open file, and `target` may be `source`
+            spool = stack.enter_context(payloads.spool(target.parent, buffer, plan))
+            try:
+                made = draft_slimmed(buffer, plan, spool.replacements)
+            except MalformedError as error:
+                words = f"left unchanged: {error.problem}"
+                return Rewritten(plan.unchanged, (finding("cannot-rewrite", words),))
+        write_draft(
+            source,
+            target,
+            made,
+            spool.fileno,
+            lambda beside: same_as_planned(source, beside, plan, made, spool.fileno),
+        )
+
+    def stored(each: EntryDecision) -> int | None:
+        """None: compressing it would not have made it smaller."""
+        new = made.replacements.get(each.entry.offset)
+        return len(new.header) + new.size if new else None
+
+    return Rewritten(plan.changed(made.old_size, made.size, stored), (*made.findings, *spool.findings))
 
 
 def draft_slimmed(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacement]) -> Draft:
     """Of a library with less: raises MalformedError, with what it is about the file that forbids changing it."""
-    file = open_changeable(buffer, drop_signature=plan.options.drop_signature)
+    file = open_changeable(buffer, drop_signature=plan.drop_signature)
     walk, registration = walk_containers(file)
-    containers = _slimmed_containers(buffer, walk, registration, plan, replacements)
-    stay = [each for each in containers if each.pinned and not each.entries and each.old.entries]
-    blank = draft.find_emptied(buffer, plan, stay)
-    return draft_library(file, containers, registration, blank)._replace(replacements=replacements)
-
-
-def open_changeable(buffer: Buffer, *, drop_signature: bool) -> Elf | Pe:
-    """A library that can be rewritten at all; raises as `draft` does."""
-    file = open_library(buffer)
-    if isinstance(file, Pe):
-        pe_writer.check_pe(file, drop_signature=drop_signature)
-    else:
-        elf_writer.check_elf(file)
-    return file
-
-
-def draft_library(
-    file: Elf | Pe, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
-) -> Draft:
-    """The file with these containers, smaller or larger than before. Raises as `draft` does."""
-    if isinstance(file, Pe):
-        return pe_writer.draft_pe(file, containers, registration, blank)
-    return elf_writer.draft_elf(file, containers, registration, blank)
-
-
-def _slimmed_containers(
-    buffer: Buffer,
-    walk: fatbin.Walk,
-    registration: Registration,
-    plan: LibraryPlan,
-    replacements: Mapping[int, Replacement],
-) -> tuple[NewContainer, ...]:
     decisions = {each.entry.offset: each for each in plan.entries if each.entry.section in FATBIN_SECTIONS}
     found = {entry.offset: entry.header_size + entry.payload for each in walk.containers for entry in each.entries}
     if found != {offset: each.bytes for offset, each in decisions.items()}:
         raise MalformedError(buffer.name, "it is not the file that was planned for")
-    unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
+    unnamed = _unnamed(walk, registration)
     made = []
     for index, old in enumerate(walk.containers):
         keep = [entry for entry in old.entries if decisions[entry.offset].keep]
@@ -82,139 +93,11 @@ def _slimmed_containers(
             raise MalformedError(
                 buffer.name, f"nothing refers to the container at {old.offset:#x}, of which a part was to go"
             )
-        start = old.entries[0].offset if old.entries else old.offset + old.size
-        head = buffer.read(old.offset, start - old.offset)
-        made.append(rebuild_container(old, head, keep, replaced, pinned=index in unnamed))
-    return tuple(made)
-
-
-# One library, rewritten as its plan says, and read again before it takes its name.
-
-
-def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
-    """Write the library that `plan` describes to `target`: beside it first, then renamed. `source` is only read.
-
-    Where the plan changes nothing, or the file is such that it cannot be changed safely, nothing is written,
-    `written` is false and the findings say why. Raises MalformedError where what was written is not what was
-    planned, and UnreadableError where the disk does not do its part: `target` is then what it was.
-    """
-    if not plan.changes:
-        return _untouched(source, plan, ())
-    with ExitStack() as stack:
-        with closing(FileBuffer(source)) as buffer:  # Windows replaces no open file, and `target` may be `source`
-            spool = stack.enter_context(payloads.spool(target.parent, buffer, plan))
-            try:
-                made = draft_slimmed(buffer, plan, spool.replacements)
-            except MalformedError as error:
-                return _untouched(source, plan, (_cannot(error),))
-        return _write_slimmed(source, target, plan, made, spool)
-
-
-def _write_slimmed(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> FileResult:
-    write_draft(
-        source,
-        target,
-        made,
-        spool.fileno,
-        lambda beside: read_back.same_as_planned(source, beside, plan, made, spool.fileno),
-    )
-    return FileResult(
-        path=plan.path,
-        written=True,
-        bytes_before=made.old_size,
-        bytes_after=made.size,
-        dropped=dropped_rows(plan),
-        recompressed=recompressed_rows(plan, made),
-        findings=(*plan.untouched, *made.findings, *spool.findings),
-    )
-
-
-def write_draft(
-    source: Path, target: Path, made: Draft, spool: int | None, must_hold: Callable[[Path], object]
-) -> None:
-    """Beside `target`, then renamed, if `must_hold` does not raise for what was written. `spool`: open, or None."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target.parent) from error
-    beside = Path(name)
-    try:
-        _fill(handle, source, made, spool)
-        must_hold(beside)
-        system_calls.rename_over(beside, target)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target) from error
-    finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
-
-
-def _fill(handle: int, source: Path, made: Draft, spool: int | None) -> None:
-    with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
-        system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
-        os.ftruncate(file.fileno(), made.size)
-        payloads.write_pieces(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
-        if made.checksum_at is not None:
-            payloads.write_checksum(file.fileno(), made.checksum_at, made.size)
-
-
-def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:
-    size = source.stat().st_size
-    return FileResult(
-        path=plan.path,
-        written=False,
-        bytes_before=size,
-        bytes_after=size,
-        dropped=(),
-        recompressed=(),
-        findings=(*plan.untouched, *findings),
-    )
-
-
-def _cannot(error: MalformedError) -> Finding:
-    return Finding(
-        rule="cannot-rewrite",
-        severity="warning",
-        message=f"left unchanged: {error.problem}",
-    )
-
-
-def dropped_rows(plan: LibraryPlan) -> tuple[Dropped, ...]:
-    """Rows of what a plan drops, in the order of the file."""
-    sums: dict[tuple[Kind, Arch, str], tuple[int, int]] = {}
-    for each in plan.entries:
-        if not each.keep:
-            key = (each.entry.kind, each.entry.arch, each.entry.section)
-            count, size = sums.get(key, (0, 0))
-            sums[key] = count + 1, size + each.bytes
-    return tuple(
-        Dropped(kind=kind, arch=arch, section=section, count=count, bytes=size)
-        for (kind, arch, section), (count, size) in sums.items()
-    )
-
-
-def recompressed_rows(plan: LibraryPlan, made: Draft) -> tuple[Recompressed, ...]:
-    """Rows of what was compressed anew: entries that it would not have made smaller are left as they were."""
-    sums: dict[tuple[Kind, Arch, str, Compression, Compression], tuple[int, int, int]] = {}
-    for each in plan.entries:
-        new = made.replacements.get(each.entry.offset)
-        if new and each.recompress_to:
-            key = (each.entry.kind, each.entry.arch, each.entry.section, each.entry.compression, each.recompress_to)
-            count, before, after = sums.get(key, (0, 0, 0))
-            sums[key] = count + 1, before + each.bytes, after + len(new.header) + new.size
-    return tuple(
-        Recompressed(
-            kind=kind,
-            arch=arch,
-            section=section,
-            before=old,
-            after=new_kind,
-            count=count,
-            bytes_before=before,
-            bytes_after=after,
-        )
-        for (kind, arch, section, old, new_kind), (count, before, after) in sums.items()
-    )
+        made.append(rebuild_container(old, _head(buffer, old), keep, replaced, pinned=index in unnamed))
+    containers = tuple(made)
+    stay = [each for each in containers if each.pinned and not each.entries and each.old.entries]
+    blank = draft.find_emptied(buffer, plan, stay)
+    return draft_library(file, containers, registration, blank)._replace(replacements=replacements)
 
 
 # One library with more device code in its containers: written beside, read again, then given its name.
@@ -222,13 +105,11 @@ def recompressed_rows(plan: LibraryPlan, made: Draft) -> tuple[Recompressed, ...
 _CHUNK = 1 << 20
 
 
-class Foreign:
+class Foreign(NamedTuple):
     """An entry of another file: the buffer that it is in, and what its header says."""
 
-    __slots__ = ("buffer", "entry")
-
-    def __init__(self, buffer: Buffer, entry: RawEntry) -> None:
-        self.buffer, self.entry = buffer, entry
+    buffer: Buffer
+    entry: RawEntry
 
 
 def draft_grown(
@@ -245,7 +126,7 @@ def draft_grown(
     """
     file = open_changeable(base, drop_signature=drop_signature)
     walk, registration = walk_containers(file)
-    unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
+    unnamed = _unnamed(walk, registration)
     made, at = [], 0
     for index, old in enumerate(walk.containers):
         wanted: list[RawEntry | Addition] = []
@@ -260,10 +141,7 @@ def draft_grown(
             at += size
         if index in contents and index in unnamed:
             raise MalformedError(base.name, f"nothing refers to the container at {old.offset:#x}, which was to change")
-        start = old.entries[0].offset if old.entries else old.offset + old.size
-        made.append(
-            rebuild_container(old, base.read(old.offset, start - old.offset), wanted, {}, pinned=index in unnamed)
-        )
+        made.append(rebuild_container(old, _head(base, old), wanted, {}, pinned=index in unnamed))
     return draft_library(file, tuple(made), registration)
 
 
@@ -294,10 +172,211 @@ def grow_library(
             made = draft_grown(base, contents, file.fileno(), drop_signature=drop_signature)
 
             def check(beside: Path) -> None:
-                read_back.same_as_drafted(source, beside, base.name, made, file.fileno())
+                same_as_drafted(source, beside, base.name, made, file.fileno())
                 must_hold(beside)
 
             write_draft(source, target, made, file.fileno(), check)
             return made.size
     except OSError as error:
         raise UnreadableError.from_os(error, target) from error
+
+
+# What growing and slimming have in common.
+
+
+def open_changeable(buffer: Buffer, *, drop_signature: bool) -> Elf | Pe:
+    """A library that can be rewritten at all. Raises MalformedError, with what forbids it."""
+    file = open_library(buffer)
+    if isinstance(file, Pe):
+        pe_writer.check_pe(file, drop_signature=drop_signature)
+    else:
+        elf_writer.check_elf(file)
+    return file
+
+
+def _unnamed(walk: Walk, registration: Registration) -> set[int]:
+    """The containers that no wrapper names, so that they cannot move: all of them where there is no wrapper."""
+    return set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
+
+
+def _head(buffer: Buffer, container: RawContainer) -> bytes:
+    """What stands before a container's first entry."""
+    end = container.entries[0].offset if container.entries else container.offset + container.size
+    return buffer.read(container.offset, end - container.offset)
+
+
+def draft_library(
+    file: Elf | Pe, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
+) -> Draft:
+    """The file with these containers, smaller or larger than before. Raises MalformedError, with what forbids it."""
+    if isinstance(file, Pe):
+        return pe_writer.draft_pe(file, containers, registration, blank)
+    return elf_writer.draft_elf(file, containers, registration, blank)
+
+
+def write_draft(
+    source: Path, target: Path, made: Draft, spool: int | None, must_hold: Callable[[Path], object]
+) -> None:
+    """Beside `target`, then renamed, if `must_hold` does not raise for what was written. `spool`: open, or None."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target.parent) from error
+    beside = Path(name)
+    try:
+        with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
+            system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
+            os.ftruncate(file.fileno(), made.size)
+            payloads.write_pieces(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
+            if made.checksum_at is not None:
+                payloads.write_checksum(file.fileno(), made.checksum_at, made.size)
+        must_hold(beside)
+        system_calls.rename_over(beside, target)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target) from error
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+
+
+# Whether what was written is what was planned: the new file is read again as if somebody else had made it.
+
+_HINT = (
+    "nothing was changed: either the original is damaged, or this is a bug in cuwheel "
+    "(then please report it with the name of the package)"
+)
+
+
+class _Found(NamedTuple):
+    """What the new file holds."""
+
+    walk: Walk
+    entries: tuple[Entry, ...]
+    registration: Registration
+
+
+def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: int | None) -> None:
+    """Raises MalformedError where it is not."""
+    _must_take_same_entries(same_as_drafted(source, written, plan.path, made, spool), made, plan)
+    _must_stand_beside_emptied(source, written, plan, made)
+
+
+def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> _Found:
+    """Raises MalformedError where it is not. `spool`: the file, open, with what is not from `source`."""
+    buffer = FileBuffer(written, name)
+    try:
+        file = open_library(buffer)
+        if isinstance(file, Pe):
+            pe_references.rules_must_hold(file)
+        walk, registration = walk_containers(file)
+        found = _Found(walk, walk.entries(), registration)
+    except CuwheelError as error:
+        raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
+    finally:
+        buffer.close()
+    _must_hold_entries(found, made, name)
+    # Every wrapper names the container that it named.
+    after = [
+        (each.version, None if each.container is None else found.walk.containers[each.container].offset)
+        for each in found.registration.wrappers
+    ]
+    before = [
+        (each.version, None if each.container is None else _place(made.containers[each.container], made))
+        for each in made.registration.wrappers
+    ]
+    if after != before or found.registration.module_ids != made.registration.module_ids:
+        raise MalformedError(name, "the new file registers other code than the original", _HINT)
+    _must_hold_same_bytes(source, written, name, made, spool)
+    return found
+
+
+def _must_hold_entries(found: _Found, made: Draft, name: str) -> None:
+    """Every container stands where it should, with the entries that it was to have, in their order."""
+    inside = {
+        each.offset: [(entry.header_size, entry.payload) for entry in each.entries] for each in found.walk.containers
+    }
+    wanted = {_place(each, made): _expected(each) for each in made.containers}
+    if inside != wanted:
+        raise MalformedError(name, "the new file does not contain what was planned", _HINT)
+
+
+def _place(container: NewContainer, made: Draft) -> int:
+    return made.placed.get(container.old.offset, made.shift(container.old.offset))
+
+
+def _expected(container: NewContainer) -> list[tuple[int, int]]:
+    replaced = container.replaced
+    return [
+        (
+            entry.header_size,
+            replaced[entry.offset].size
+            if not isinstance(entry, Addition) and entry.offset in replaced
+            else entry.payload,
+        )
+        for entry in container.entries
+    ]
+
+
+def _must_take_same_entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
+    """For each target the driver takes the same entry of each container as before."""
+    if plan.targets is None:
+        return
+    by_place: dict[int, list[Entry]] = {}
+    for each in found.entries:
+        if each.container is not None:
+            by_place.setdefault(found.walk.containers[each.container].offset, []).append(each)
+    decided = {each.entry.offset: each.entry for each in plan.entries}
+    seen: set[tuple[tuple[tuple[str, str], ...], ...]] = set()
+    for container in made.containers:
+        before = [decided[entry.offset] for entry in container.old.entries]
+        after = by_place.get(_place(container, made), [])
+        if plan.drops_relocatable and not all(each.linked for each in before):
+            continue
+        if plan.by_use and not after:
+            continue
+        lists = (tuple(_code(each) for each in before), tuple(_code(each) for each in after))
+        if lists in seen:  # thousands of containers share a few
+            continue
+        seen.add(lists)
+        for machine in plan.targets:
+            if (on := device_of_machine(machine)) and _taken_code(before, on) != _taken_code(after, on):
+                raise MalformedError(plan.path, f"{machine.name} would load other code than before", _HINT)
+
+
+def _taken_code(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:
+    index = chosen_entry(entries, on)
+    return None if index is None else _code(entries[index])
+
+
+def _code(entry: HasCode) -> tuple[str, str]:
+    return entry.kind, entry.arch
+
+
+def _must_hold_same_bytes(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> None:
+    """Kept entries are the same bytes, header and all; others are what the spool holds."""
+    try:
+        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
+            for piece in made.pieces:
+                if piece.data:
+                    continue
+                original = spool if piece.spool and spool is not None else old.fileno()
+                if piece.device and not payloads.same_bytes(
+                    original, piece.offset, new.fileno(), piece.place, piece.size
+                ):
+                    raise MalformedError(name, f"device code at {piece.offset:#x} is not the same", _HINT)
+    except OSError as error:
+        raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
+
+
+def _must_stand_beside_emptied(source: Path, written: Path, plan: LibraryPlan, made: Draft) -> None:
+    """Where code was emptied in place, what is kept beside it is the same bytes."""
+    try:
+        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
+            for each in plan.entries if made.emptied else ():
+                at = each.entry.offset
+                if not each.keep or (each.entry.section in FATBIN_SECTIONS and each.entry.container is not None):
+                    continue
+                if not payloads.same_bytes(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
+                    raise MalformedError(plan.path, f"device code at {at:#x} is not the same", _HINT)
+    except OSError as error:
+        raise MalformedError(plan.path, f"the new file cannot be read: {error}", _HINT) from error

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.graft import cub_lists
-from cuwheel.changes.graft.subject import Held, Subject, code_difference, same_code
+from cuwheel.changes.graft.subject import Held, Subject, arch_lists_in, code_difference, listed_numbers, same_code
 from cuwheel.device_code.demangle import demangled
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +54,7 @@ class _Rule(NamedTuple):
 
     rule: str
     check: Callable[[Pair], Iterator[str]]
-    fix: str
+    fix: str | None = None
 
 
 class Misfit(NamedTuple):
@@ -63,7 +62,7 @@ class Misfit(NamedTuple):
 
     rule: str
     why: str
-    fix: str = ""
+    fix: str | None = None  # where it is not that of the rule
     evidence: tuple[str, ...] = ()
 
 
@@ -87,11 +86,7 @@ def possible(base: Subject, donor: Subject) -> Misfit | None:
     else:
         at = next(index for index, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
         why = f"container {at} of the base is {_words(ours[at])}, the donor's is {_words(theirs[at])}"
-    return Misfit(
-        rule="graft-other-registration",
-        why=why,
-        fix="build both from the same files, configured with the whole list of architectures",
-    )
+    return Misfit(rule="graft-other-registration", why=why)
 
 
 def _shape(subject: Subject) -> list[tuple[str, int]]:
@@ -139,10 +134,10 @@ def _arch_list(pair: Pair) -> Iterator[str]:
         for each in match.added:
             number = f"{each.entry.arch.capability.number}0"
             own = set(_lists(each))
-            lacking = [text for text in (lists | own) if number not in cub_lists.numbers(text)]
+            lacking = [text for text in (lists | own) if number not in listed_numbers(text)]
             if lacking or (own != lists and lists and own):
-                listed = ", ".join(sorted(cub_lists.numbers(min(lists or own))))
-                other = ", ".join(sorted(cub_lists.numbers(min(own)))) if own else "none"
+                listed = ", ".join(sorted(listed_numbers(min(lists or own))))
+                other = ", ".join(sorted(listed_numbers(min(own)))) if own else "none"
                 yield (
                     f"container {match.number}: the base's CUB or Thrust kernels were compiled for the list {listed}, "
                     f"the donor's {each.words} for {other}"
@@ -151,7 +146,7 @@ def _arch_list(pair: Pair) -> Iterator[str]:
 
 def _lists(held: Held) -> Iterator[str]:
     """An empty kernel is the same whatever the list."""
-    return cub_lists.in_names(name for name in held.interface.kernels if "EmptyKernel" not in name)
+    return arch_lists_in(name for name in held.interface.kernels if "EmptyKernel" not in name)
 
 
 def _kernels(pair: Pair) -> Iterator[str]:
@@ -261,13 +256,9 @@ _SAME = (
 )
 RULES = (
     _Rule(rule="graft-unsupported", check=_lto, fix="build the donor without link-time optimisation"),
-    _Rule(rule="graft-unsupported", check=_unnamed, fix="build the library again with all architectures"),
-    _Rule(rule="graft-other-cuda", check=_other_cuda, fix="build the donor with the CUDA version of the base"),
-    _Rule(
-        rule="graft-arch-list",
-        check=_arch_list,
-        fix="give both builds the whole list: nvcc -U__CUDA_ARCH_LIST__ '-D__CUDA_ARCH_LIST__=800\\,900'",
-    ),
+    _Rule(rule="graft-unsupported", check=_unnamed),
+    _Rule(rule="graft-other-cuda", check=_other_cuda),
+    _Rule(rule="graft-arch-list", check=_arch_list),
     _Rule(rule="graft-other-kernels", check=_kernels, fix=_SAME),
     _Rule(rule="graft-other-parameters", check=_parameters, fix=_SAME),
     _Rule(rule="graft-other-variables", check=_variables, fix=_SAME),
@@ -281,15 +272,15 @@ def misfit(pair: Pair) -> Misfit | None:
         found = list(itertools.islice(check(pair), _SHOWN))
         if found:
             added = dict.fromkeys(str(each.entry.arch) for match in pair.growing for each in match.added)
-            return Misfit(rule, found[0], fix.replace("{added}", ",".join(added)), tuple(found[1:]))
+            return Misfit(rule, found[0], fix and fix.replace("{added}", ",".join(added)), tuple(found[1:]))
     return None
 
 
-def finding(library: str, misfit: Misfit, *, forced: bool = False) -> Finding:
-    return Finding(
-        rule=misfit.rule,
-        severity="warning" if forced else "error",
-        message=f"{library}: {misfit.why}",
+def misfit_finding(library: str, misfit: Misfit, *, forced: bool = False) -> Finding:
+    return finding(
+        misfit.rule,
+        f"{library}: {misfit.why}",
         evidence=misfit.evidence,
         fix=misfit.fix,
+        severity="warning" if forced else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.support.request_fields import as_paths, freeze
+from cuwheel.support.request_fields import as_paths, normalise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +34,16 @@ class GraftRequest:
     drop_signature: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "donors", as_paths(self.donors))
-        freeze(self, "add")
+        normalise(self)
         object.__setattr__(self, "cuda", (self.cuda,) if isinstance(self.cuda, str) else tuple(self.cuda or ()))
-        if bool(self.add) != (self.source is not None) or (self.add and (self.donors or self.split)):
-            raise UsageError("--add needs --source, and takes neither donors nor --split")
-        if self.split and (self.donors or self.force):
-            raise UsageError("--split takes one wheel, and neither donors nor --force")
+        if bool(self.add) != (self.source is not None) or (self.cuda and not self.add):
+            raise UsageError("--add and --source belong together, and --cuda to them")
+        if self.add and (self.donors or self.split):
+            raise UsageError("--add takes neither donors nor --split")
+        if self.split and (self.donors or self.force or self.version):
+            raise UsageError("--split takes one wheel, without donors, --force or --version")
         if not self.split and not self.donors and not self.add:
-            raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT")
+            raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT   (or --split BASE)")
 
     @property
     def given(self) -> tuple[str | Path, ...]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.changes.repair import paths
+from cuwheel.changes.repair.needs import folders_for
 from cuwheel.device_code.elf import MACHINES
 from cuwheel.facts import packages
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name, size
 from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.metadata import normalised
@@ -20,9 +20,10 @@ from cuwheel.wheel.requirements import parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.changes.repair.answer import Fact
     from cuwheel.changes.repair.contents import Contents
-    from cuwheel.changes.repair.decision import Fact, Wish
     from cuwheel.changes.repair.policies import Policy
+    from cuwheel.changes.repair.request import RepairOptions
 
 _MACHINES = ("x86_64", "aarch64")
 _OTHER_SYSTEMS = (
@@ -35,7 +36,7 @@ _SHOWN = 8
 _MOST_COPIED = 60
 
 
-def examine(found: Contents) -> tuple[Finding, ...]:
+def objections_to(found: Contents) -> tuple[Finding, ...]:
     """Before anything is looked for. An error among them ends it."""
     return (
         *_unread(found),
@@ -56,28 +57,25 @@ def _platform(found: Contents) -> Iterator[Finding]:
     for platform in found.platforms:
         for start, what, tool in _OTHER_SYSTEMS:
             if platform.startswith(start):
-                yield Finding(
-                    rule="other-platform",
-                    severity="error",
-                    message=f"the wheel is for {what}, which cuwheel does not repair",
+                yield finding(
+                    "other-platform",
+                    f"the wheel is for {what}, which cuwheel does not repair",
                     evidence=(platform,),
                     fix=f"use {tool} instead",
                 )
                 return
         if platform != "any" and not platform.startswith(("linux_", "manylinux", *_WINDOWS)):
-            yield Finding(
-                rule="other-platform",
-                severity="error",
-                message=f"cuwheel does not repair wheels for {platform}",
+            yield finding(
+                "other-platform",
+                f"cuwheel does not repair wheels for {platform}",
                 fix="CUDA wheels are made for Linux and Windows",
             )
             return
     for binary in found.binaries:
         if any(each.startswith("libc.musl-") for each in binary.needed):
-            yield Finding(
-                rule="other-platform",
-                severity="error",
-                message=f"{binary.path} is linked with musl, for which NVIDIA makes no libraries",
+            yield finding(
+                "other-platform",
+                f"{binary.path} is linked with musl, for which NVIDIA makes no libraries",
                 fix="build it on a glibc system",
             )
             return
@@ -87,12 +85,12 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
     if found.binaries or found.findings:
         return
     pure = found.platforms == ("any",)
-    yield Finding(
-        rule="no-libraries",
-        severity="note" if pure else "warning",
-        message="the wheel has no native code, so there is nothing to repair"
+    yield finding(
+        "no-libraries",
+        "the wheel has no native code, so there is nothing to repair"
         + ("" if pure else f", but its tag is {found.name.platform}"),
         fix="" if pure else "check whether the build left its libraries out",
+        severity="note" if pure else "warning",
     )
 
 
@@ -102,61 +100,49 @@ def _machines(found: Contents) -> Iterator[Finding]:
         machine for platform in found.platforms for machine in MACHINES.values() if platform.endswith(f"_{machine}")
     } | {_WINDOWS[platform] for platform in found.platforms if platform in _WINDOWS}
     if len(there) > 1:
-        yield Finding(
-            rule="several-machines",
-            severity="error",
-            message=f"the wheel has libraries for {' and '.join(there)}: no tag fits them all",
+        yield finding(
+            "several-machines",
+            f"the wheel has libraries for {' and '.join(there)}: no tag fits them all",
             evidence=tuple(f"{each.path}: {each.machine}" for each in found.binaries[:_SHOWN]),
-            fix="build one wheel for each machine",
         )
     elif there and there[0] not in _MACHINES:
-        yield Finding(
-            rule="other-platform",
-            severity="error",
-            message=f"its libraries are for {there[0]}, which CUDA does not support",
-        )
+        yield finding("other-platform", f"its libraries are for {there[0]}, which CUDA does not support")
     elif there and kinds and kinds != set(there):
-        yield Finding(
-            rule="wrong-machine",
-            severity="error",
-            message=f"the tag says {', '.join(sorted(kinds))}, but the libraries are for {there[0]}",
+        yield finding(
+            "wrong-machine",
+            f"the tag says {', '.join(sorted(kinds))}, but the libraries are for {there[0]}",
             evidence=(found.name.platform, found.binaries[0].path),
-            fix="build it again with the right platform name (_PYTHON_HOST_PLATFORM when cross-compiling)",
         )
 
 
 def _purelib(found: Contents) -> Iterator[Finding]:
     bad = [each.path for each in found.binaries if each.path.split("/")[1:2] == ["purelib"] and ".data/" in each.path]
     if bad:
-        yield Finding(
-            rule="library-in-purelib",
-            severity="error",
-            message="native libraries are in the folder for pure Python, where no tag protects them",
+        yield finding(
+            "library-in-purelib",
+            "native libraries are in the folder for pure Python, where no tag protects them",
             evidence=tuple(bad[:_SHOWN]),
-            fix="make the build install them into platlib",
         )
 
 
 def _hashes(found: Contents) -> Iterator[Finding]:
     """RECORD is written anew: a file that was damaged, or changed, would get a hash that bears it out."""
     if wrong := found.wrong:
-        yield Finding(
-            rule="record-hash",
-            severity="error",
-            message=f"the hash of {len(wrong)} file{'s' if len(wrong) > 1 else ''} is not the one in RECORD",
+        yield finding(
+            "record-hash",
+            f"the hash of {len(wrong)} file{'s' if len(wrong) > 1 else ''} is not the one in RECORD",
             evidence=tuple(wrong[:_SHOWN]),
-            fix="build it again, or download it again; a tool that changes a wheel must also rewrite RECORD",
         )
 
 
-def of_needs(found: Contents, facts: Sequence[Fact], wish: Wish) -> tuple[Finding, ...]:
+def objections_to_needs(found: Contents, facts: Sequence[Fact], options: RepairOptions) -> tuple[Finding, ...]:
     """Once everything has been looked for."""
     return (
         *_missing(facts),
         *_nvidia_inside(found),
         *_newer_than_the_table(facts),
-        *_other_major(found, wish),
-        *_framework(found, facts, wish),
+        *_other_major(found, options),
+        *_framework(found, facts, options),
         *_not_led(found, facts),
     )
 
@@ -170,10 +156,9 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
     folders = list(dict.fromkeys(looked.folder for each in missing for looked in each.trail))
     odd = (f"{looked.folder}/{each.soname} {looked.found}" for each in missing for looked in each.trail if looked.odd)
     needs = (f"{each.soname} is needed by {', '.join(each.needed_by[:3])}" for each in missing[:_SHOWN])
-    yield Finding(
-        rule="library-missing",
-        severity="error",
-        message=f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
+    yield finding(
+        "library-missing",
+        f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
         evidence=(
             *needs,
             *list(odd)[:_SHOWN],
@@ -188,12 +173,10 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
 def _nvidia_inside(found: Contents) -> Iterator[Finding]:
     there = [each for each in found.binaries if nvidias(each.path, each.soname)]
     if there:
-        yield Finding(
-            rule="nvidia-inside",
-            severity="warning",
-            message=f"the wheel already contains {size(sum(each.size for each in there))} of NVIDIA's own libraries",
+        yield finding(
+            "nvidia-inside",
+            f"the wheel already contains {size(sum(each.size for each in there))} of NVIDIA's own libraries",
             evidence=tuple(each.path for each in there[:_SHOWN]),
-            fix="make the build leave them out, unless their licence allows it and your users need them",
         )
 
 
@@ -206,65 +189,58 @@ def nvidias(path: str, soname: str | None) -> bool:
 def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
     for fact in facts:
         nvidias_own = fact.fate == "kept-out" and not fact.indirect and packages.component_of(fact.soname)
-        if nvidias_own and paths.known(fact.soname) is None:
-            yield Finding(
-                rule="library-not-in-table",
-                severity="warning",
-                message=f"{fact.soname} is NVIDIA's and was kept out, but the table does not list this version: no "
+        if nvidias_own and packages.known_library(fact.soname) is None:
+            yield finding(
+                "library-not-in-table",
+                f"{fact.soname} is NVIDIA's and was kept out, but the table does not list this version: no "
                 f"search path leads to it, and no package can be required",
                 evidence=tuple(fact.needed_by[:3]),
                 fix=f"upgrade cuwheel, or provide a file with a row for its package: {packages.VARIABLE}=rows.toml",
             )
 
 
-def _other_major(found: Contents, wish: Wish) -> Iterator[Finding]:
-    if wish.cuda_major is None:
+def _other_major(found: Contents, options: RepairOptions) -> Iterator[Finding]:
+    if options.cuda_major is None:
         return
     for binary in found.binaries:
-        rows = [row for row in map(paths.known, binary.needed) if row and row.majors]
-        wrong = [row for row in rows if wish.cuda_major not in row.majors]
+        rows = [row for row in map(packages.known_library, binary.needed) if row and row.majors]
+        wrong = [row for row in rows if options.cuda_major not in row.majors]
         if wrong:
             majors = " or ".join(map(str, wrong[0].majors))
-            yield Finding(
-                rule="other-cuda",
-                severity="warning",
-                message=f"{binary.path} needs {wrong[0].pattern}, which is for CUDA {majors}, not {wish.cuda_major}",
-                fix="build it with the toolkit of that CUDA",
+            yield finding(
+                "other-cuda",
+                f"{binary.path} needs {wrong[0].pattern}, which is for CUDA {majors}, not {options.cuda_major}",
             )
 
 
-def _framework(found: Contents, facts: Iterable[Fact], wish: Wish) -> Iterator[Finding]:
+def _framework(found: Contents, facts: Iterable[Fact], options: RepairOptions) -> Iterator[Finding]:
     required = {normalised(each.name) for each in map(parse, found.distribution.requires) if each}
     for name in dict.fromkeys(filter(None, (packages.framework_of(each.soname) for each in facts))):
-        if name not in required and name not in wish.exclude:
-            yield Finding(
-                rule="framework-not-required",
-                severity="warning",
-                message=f"the wheel needs libraries of {name}, which were kept out, and does not require {name}",
+        if name not in required and name not in options.exclude:
+            yield finding(
+                "framework-not-required",
+                f"the wheel needs libraries of {name}, which were kept out, and does not require {name}",
                 evidence=tuple(each.soname for each in facts if packages.framework_of(each.soname) == name)[:_SHOWN],
                 fix=f"add {name} to the project's dependencies (or --exclude {name} if it will always be there)",
             )
 
 
 def _not_led(found: Contents, facts: Iterable[Fact]) -> Iterator[Finding]:
-    kept = {each.soname for each in facts if each.fate == "kept-out" and paths.folders_for(each.soname, None)}
+    kept = {each.soname for each in facts if each.fate == "kept-out" and folders_for(each.soname, None)}
     for binary in found.binaries:
         if installed_path(binary.path) is None and (needs := [each for each in binary.needed if each in kept]):
-            yield Finding(
-                rule="installed-elsewhere",
-                severity="warning",
-                message=f"{binary.path} is installed outside site-packages: no search path can lead to {needs[0]}",
+            yield finding(
+                "installed-elsewhere",
+                f"{binary.path} is installed outside site-packages: no search path can lead to {needs[0]}",
                 evidence=tuple(needs[:_SHOWN]),
-                fix="move it into the package",
             )
 
 
 def too_low(found: Contents, policy: Policy, because: Sequence[str]) -> tuple[Finding, ...]:
     return (
-        Finding(
-            rule="tag-too-low",
-            severity="warning",
-            message=f"the tag {found.name.platform} promises too much and becomes {policy.name}",
+        finding(
+            "tag-too-low",
+            f"the tag {found.name.platform} promises too much and becomes {policy.name}",
             evidence=tuple(because[:_SHOWN]),
         ),
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.facts import versions
-from cuwheel.support import codec, extras
+from cuwheel.support import codec, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ def is_from_system(soname: str, policy: Policy) -> bool:
 
 def windows(wheel: WheelName, machine: str) -> Policy:
     """What Windows and the Pythons of a wheel bring: delvewheel's lists."""
-    extras.require("repairing a wheel", modules=["delvewheel"])
+    process.require_extra("repairing a wheel", modules=["delvewheel"])
     lists = importlib.import_module("delvewheel._dll_list")
     try:
         kind = {each.name: each for each in lists.MachineType}[_WINDOWS[machine]]
@@ -132,7 +132,7 @@ def _policy(row: _Row, machine: str) -> Policy:
 def _rows() -> tuple[_Row, ...]:
     if sys.platform != "linux":
         raise ToolError(["auditwheel"], "runs on Linux alone", hint="repair the wheel on Linux, or in a container")
-    extras.require("repairing a wheel", modules=["auditwheel"])
+    process.require_extra("repairing a wheel", modules=["auditwheel"])
     spec = importlib.util.find_spec("auditwheel")
     path = Path((spec and spec.origin) or "").parent / _FILE
     try:

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries.decisions import EntryDecision, LibraryPlan, SlimOptions
-from cuwheel.changes.slim import unchanged, use
-from cuwheel.facts import architectures
+from cuwheel.changes.binaries import pe_writer
+from cuwheel.changes.binaries.draft import PAGES
+from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, EntryDecision, LibraryPlan
+from cuwheel.device_code.sections import FATBIN_SECTIONS
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
+from cuwheel.machine.fleet import Machine
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.wording import first_few, size
 from cuwheel.verdicts import drivers, predict
 from cuwheel.verdicts.choice import (
     LOADABLE,
@@ -21,138 +26,150 @@ from cuwheel.verdicts.choice import (
     device_of_machine,
     loadable_code,
     possible_entries,
+    serves,
     with_and_without_jit,
 )
 from cuwheel.verdicts.modules import device_linked, without_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Compression, Entry, Library
-    from cuwheel.support.finding import Finding
+    from cuwheel.changes.slim.request import SlimTask
+    from cuwheel.device_code.libraries import Compression, Entry, Format, Library
+    from cuwheel.tracing.traced import Use, Workload
 
-__all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
-
-_ANY = "for every architecture"
-_OTHERS = "none of these machines could load it"
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
-# Emptied, it could not be told from one that lost its kernels.
-_NO_KERNEL = "it has no kernels and is small"
-# What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
-_RATIOS: dict[tuple[Compression, Compression], float] = {
-    ("none", "zstd"): 0.12,
-    ("none", "lz4"): 0.2,
-    ("lz4", "zstd"): 0.4,
-}
+_SHOWN = 5
+# What a reader says of a file whose parts cannot be trusted to be what they seem.
+_DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
+_MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_writer.MACHINES}  # that are rewritten
 
 
-class _Verdict(NamedTuple):
+class _Ruling(NamedTuple):
+    """What becomes of an entry."""
+
     keep: bool
     reason: str
 
 
-def decide(library: Library, options: SlimOptions) -> LibraryPlan:
-    """`library` must have been surveyed with `detail="entries"`."""
-    fixed = unchanged.reason(library, options)
-    verdicts: dict[int, _Verdict] = {}
+class Reason(NamedTuple):
+    """Why a whole library is left as it is."""
+
+    rule: str
+    words: str
+    fix: str = ""
+
+
+def decide(library: Library, task: SlimTask) -> LibraryPlan:
+    """What stays, what goes, and why. `library` must have been surveyed with `detail="entries"`.
+
+    Later rulings overrule earlier ones: what a machine loads, what no trace loaded, relocatable and debug code.
+    """
+    request = task.request
+    fixed = why_untouchable(library, drop_signature=request.drop_signature)
+    rulings: dict[int, _Ruling] = {}
     refused: tuple[Finding, ...] = ()
+    registered = registered_containers(library)
     if fixed is None:
-        members = _members(library)
-        verdicts = _verdicts(library, options, members)
-        verdicts.update(_unregistered(library, options))
-        if options.workload:
-            unused = _Verdict(keep=False, reason=use.NOT_LOADED)
-            verdicts.update((index, unused) for index in use.unloaded(library, options.workload))
-        if options.drop_relocatable:
-            refused = _drop_relocatable(library, options, members, verdicts)
-        if options.strip_debug:
-            _strip_debug(library, members, verdicts)
-        asked = options.force or options.workload is not None
-        if options.targets is not None and not asked and verdicts and _runs_nowhere(library, options):
-            verdicts = {}
+        members: dict[int, list[int]] = {each: [] for each in registered}
+        for index, entry in enumerate(library.entries):
+            if entry.container in members:
+                members[entry.container].append(index)
+        rulings = _by_machine(library, task, members)
+        rulings.update(_unregistered(library, task))
+        if task.workload:
+            unused = _Ruling(keep=False, reason="the traced workload does not load it")
+            rulings.update((index, unused) for index in _unloaded(library, task.workload))
+        if request.drop_relocatable:
+            refused = _drop_relocatable(library, task, members, rulings)
+        if request.strip_debug:
+            _strip_debug(library, members, rulings)
+        asked = request.force or task.workload is not None
+        if task.targets is not None and not asked and rulings and _runs_nowhere(library, task):
+            rulings = {}
             refused = ()
-            fixed = unchanged.nothing_for(options.targets)
-    wanted = _compression(library, options) if fixed is None else None
-    named = unchanged.named(library)
-    entries = tuple(
-        _decision(index, entry, verdicts.get(index), wanted if entry.container in named else None)
-        for index, entry in enumerate(library.entries)
-    )
+            fixed = Reason(
+                "nothing-for-targets",
+                f"nothing in it is for {', '.join(each.name for each in task.targets)}: slimmed, it would be useless",
+                "remove the file, or slim it with --force",
+            )
+    wanted: Compression | None = None
+    if request.recompress and fixed is None:
+        old = any(drivers.below_zstd_floor(library, machine) for machine in task.targets or ())
+        wanted = "lz4" if old else "zstd"
     return LibraryPlan(
         path=library.path,
-        options=options,
-        entries=entries,
-        untouched=tuple(unchanged.findings(library, options, fixed, wanted, verdicts)),
-        refused=refused,
+        entries=tuple(
+            _decision(index, entry, rulings.get(index), wanted if entry.container in registered else None)
+            for index, entry in enumerate(library.entries)
+        ),
         bytes_before=library.size,
-        bytes_after_estimate=library.size - sum(map(_saved, entries)),
+        untouched=(
+            *_left_as_it_is(library, task, fixed, wanted, rulings),
+            *_gaps_out_of_sight(library, task, rulings),
+        ),
+        refused=refused,
+        targets=task.targets,
+        drops_relocatable=request.drop_relocatable,
+        by_use=task.workload is not None,
+        drop_signature=request.drop_signature,
     )
 
 
-def _members(library: Library) -> dict[int, list[int]]:
-    """The entries of each container that may be changed."""
-    members: dict[int, list[int]] = {each: [] for each in unchanged.named(library)}
-    for index, entry in enumerate(library.entries):
-        if entry.container in members:
-            members[entry.container].append(index)
-    return members
+def _decision(index: int, entry: Entry, ruling: _Ruling | None, wanted: Compression | None) -> EntryDecision:
+    keep = ruling is None or ruling.keep
+    better = keep and wanted and entry.kind in LOADABLE and (entry.compression, wanted) in COMPRESSION_RATIOS
+    return EntryDecision(
+        index=index,
+        entry=entry,
+        keep=keep,
+        recompress_to=wanted if better else None,
+        reason=ruling.reason if ruling else "for every architecture",
+    )
 
 
-def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[int]]) -> dict[int, _Verdict]:
-    if options.targets is None:
+def registered_containers(library: Library) -> frozenset[int]:
+    """The containers that the runtime registers, in the sections made for them: those that may be changed."""
+    if not library.registration.wrappers:
+        return frozenset()
+    inside = (index for index, each in enumerate(library.containers) if each.section in FATBIN_SECTIONS)
+    return frozenset(inside) - frozenset(library.registration.unnamed)
+
+
+# What goes, and why.
+
+
+def _by_machine(library: Library, task: SlimTask, members: dict[int, list[int]]) -> dict[int, _Ruling]:
+    """Of each container, what the driver would take for a machine, could take for a future one, or nobody can say."""
+    if task.targets is None:
         return {}
-    machines = [(machine.name, device_of_machine(machine)) for machine in options.targets]
+    machines = [(machine.name, device_of_machine(machine)) for machine in task.targets]
     known = [(name, found) for name, found in machines if found]
-    future = _newer_devices([found.capability for _, found in known]) if options.future else ()
+    future = _newer_devices([found.capability for _, found in known]) if task.request.future else ()
     if unknown := [name for name, found in machines if found is None]:
         return {
-            index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
+            index: _Ruling(keep=True, reason=f"the capability of {unknown[0]} is not known")
             for indices in members.values()
             for index in indices
         }
-    seen: dict[tuple[tuple[str, str], ...], tuple[_Verdict, ...]] = {}  # thousands of containers share a few lists
-    verdicts: dict[int, _Verdict] = {}
+    seen: dict[tuple[tuple[str, str], ...], tuple[_Ruling, ...]] = {}  # thousands of containers share a few lists
+    rulings: dict[int, _Ruling] = {}
     kernelless = without_kernels(library) - device_linked(library)  # of a link, one that is empty is nothing unusual
     for number, indices in members.items():
         entries = [library.entries[index] for index in indices]
         key = tuple((entry.kind, entry.arch) for entry in entries)
-        if number in kernelless:
-            verdicts.update((index, _Verdict(keep=True, reason=_NO_KERNEL)) for index in indices)
+        if number in kernelless:  # emptied, it could not be told from one that lost its kernels
+            rulings.update((index, _Ruling(keep=True, reason="it has no kernels and is small")) for index in indices)
             continue
         if key not in seen:
-            seen[key] = _container(entries, known, future)
-        verdicts.update(zip(indices, seen[key], strict=True))
-    return verdicts
+            seen[key] = _rulings_of_container(entries, known, future)
+        rulings.update(zip(indices, seen[key], strict=True))
+    return rulings
 
 
-def _unregistered(library: Library, options: SlimOptions) -> dict[int, _Verdict]:
-    """What the library finds by itself, nobody knows how: it goes, in place, where no machine could load any of it.
-
-    Not by what the driver would choose: each piece by itself must be for other GPUs, and large enough to save pages.
-    """
-    devices = [device_of_machine(each) for each in options.targets or ()]
-    if not devices or None in devices:
-        return {}
-    known = [each for each in devices if each]
-    known += _newer_devices([each.capability for each in known]) if options.future else ()
-    groups: dict[tuple[int | None, int], list[int]] = {}
-    named = unchanged.named(library)
-    for index, entry in enumerate(library.entries):
-        if entry.container not in named:
-            alone = index if entry.container is None else -1
-            groups.setdefault((entry.container, alone), []).append(index)
-    found: dict[int, _Verdict] = {}
-    for indices in groups.values():
-        entries = [library.entries[index] for index in indices]
-        worth = sum(each.header_size + each.bytes for each in entries) >= _WORTH
-        if worth and not any(unchanged.fits(each, known) for each in entries):
-            found.update((index, _Verdict(keep=False, reason=_OTHERS)) for index in indices)
-    return found
-
-
-def _container(
+def _rulings_of_container(
     entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], future: Sequence[Device]
-) -> tuple[_Verdict, ...]:
+) -> tuple[_Ruling, ...]:
     reasons: dict[int, str] = {}
     for name, on in machines:
         for index in possible_entries(entries, on):
@@ -165,34 +182,120 @@ def _container(
         if loadable_code(entry) is None:
             reasons.setdefault(index, f"it is not known what uses {entry.kind} code")
     return tuple(
-        _Verdict(index in reasons, reasons.get(index, "none of these machines would load it"))
+        _Ruling(index in reasons, reasons.get(index, "none of these machines would load it"))
         for index in range(len(entries))
     )
 
 
+def _newer_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
+    """GPUs newer than a fleet's newest: those of the tables, and one beyond.
+
+    Each as one that compiles PTX: machine code for a later GPU is not what `future` is about.
+    """
+    known = gpus.current_capabilities()
+    newest = max(fleet, default=known[0])
+    beyond = Capability(max(each.major for each in (*known, newest)) + 1, 0)
+    return tuple(Device(capability=each, jit="forced") for each in (*known, beyond) if each > newest)
+
+
+def _unregistered(library: Library, task: SlimTask) -> dict[int, _Ruling]:
+    """What the library finds by itself, nobody knows how: it goes, in place, where no machine could load any of it.
+
+    Not by what the driver would choose: each piece by itself must be for other GPUs, and large enough to save pages.
+    """
+    devices = _devices(task)
+    if not devices:
+        return {}
+    devices += _newer_devices([each.capability for each in devices]) if task.request.future else ()
+    groups: dict[tuple[int | None, int], list[int]] = {}
+    named = registered_containers(library)
+    for index, entry in enumerate(library.entries):
+        if entry.container not in named:
+            alone = index if entry.container is None else -1
+            groups.setdefault((entry.container, alone), []).append(index)
+    found: dict[int, _Ruling] = {}
+    for indices in groups.values():
+        entries = [library.entries[index] for index in indices]
+        worth = sum(each.header_size + each.bytes for each in entries) >= _WORTH
+        if worth and not any(_fits(each, devices) for each in entries):
+            found.update(
+                (index, _Ruling(keep=False, reason="none of these machines could load it")) for index in indices
+            )
+    return found
+
+
+def _devices(task: SlimTask) -> list[Device]:
+    """The GPUs of all machines; none where that of one is not known."""
+    found = [device_of_machine(each) for each in task.targets or ()]
+    return [] if None in found else [each for each in found if each]
+
+
+def _fits(entry: Entry, devices: Sequence[Device]) -> bool:
+    """Whether one of these GPUs could load it, or nobody can tell."""
+    found = loadable_code(entry)
+    return found is None or any(serves(found.arch, on.capability) for on in devices)
+
+
+def _unloaded(library: Library, workload: Workload) -> Iterator[int]:
+    """The entries that the workload does not load, as far as that can be told.
+
+    It can of every container that the runtime registers, and of code that the library hands to the driver itself. Not
+    of LTO-IR, which linkers take, nor of relocatable code in a library that the workload uses.
+    """
+    if library.build_id is None:
+        return
+    use = workload.use_of(library.build_id, library.size)
+    known = registered_containers(library)
+    doubtful = {
+        each.container
+        for each in library.entries
+        if each.section not in FATBIN_SECTIONS and loadable_code(each) is None
+    }
+    for index, entry in enumerate(library.entries):
+        outside = entry.section not in FATBIN_SECTIONS and entry.container not in doubtful
+        if (entry.container in known or outside) and not _is_loaded(entry, library, use):
+            yield index
+
+
+def _is_loaded(entry: Entry, library: Library, use: Use | None) -> bool:
+    if use is None:
+        return False
+    if entry.container is None:
+        return use.unclear or entry.offset in use.offsets
+    return not entry.linked or library.containers[entry.container].offset in use.offsets
+
+
 def _drop_relocatable(
-    library: Library, options: SlimOptions, members: dict[int, list[int]], verdicts: dict[int, _Verdict]
+    library: Library, task: SlimTask, members: dict[int, list[int]], rulings: dict[int, _Ruling]
 ) -> tuple[Finding, ...]:
     """Relocatable code is linked at load where the linked code does not fit: it goes where that does, everywhere."""
     objects = [index for indices in members.values() for index in indices if not library.entries[index].linked]
     if not objects:
         return ()
-    if not options.force and (missing := _not_linked_for(library, options)):
-        return (unchanged.needs_relocatable(missing),)
+    if not task.request.force and (missing := _not_linked_for(library, task)):
+        return (
+            finding(
+                "relocatable-code-needed",
+                "the relocatable code cannot be removed: the linked code has nothing for "
+                f"{', '.join(missing)}, and the driver links the relocatable code there",
+            ),
+        )
     for index in objects:
-        verdicts[index] = _Verdict(keep=False, reason="the linked code covers every machine")
+        rulings[index] = _Ruling(keep=False, reason="the linked code covers every machine")
     return ()
 
 
-def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
+def _not_linked_for(library: Library, task: SlimTask) -> list[str]:
     """The machines for which the linked containers have no machine code, so that the driver links at load."""
     containers: dict[int, list[Entry]] = {each: [] for each in device_linked(library)}
     for entry in library.entries:
         if entry.container in containers:
             containers[entry.container].append(entry)
-    machines = [(each.name, device_of_machine(each)) for each in options.targets or ()]
-    if options.targets is None:
-        machines = [(str(each.capability), each) for each in unchanged.served(library)]
+    machines = [(each.name, device_of_machine(each)) for each in task.targets or ()]
+    if task.targets is None:
+        archs = [found.arch for each in library.entries if (found := loadable_code(each))]
+        served = [each for each in gpus.current_capabilities() if any(serves(arch, each) for arch in archs)]
+        machines = [(str(each), Device(capability=each)) for each in served]
     missing = []
     for name, on in machines:
         taken = [] if on is None else [(each, chosen_entry(each, on)) for each in containers.values()]
@@ -201,7 +304,7 @@ def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
     return missing
 
 
-def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict[int, _Verdict]) -> None:
+def _strip_debug(library: Library, members: dict[int, list[int]], rulings: dict[int, _Ruling]) -> None:
     """A debug cubin goes where the same container has the same without: taking a cubin apart is not safe."""
     for indices in members.values():
         plain = {
@@ -212,58 +315,122 @@ def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict
         for index in indices:
             entry = library.entries[index]
             equal = plain.get((entry.kind, entry.arch))
-            if entry.debug and equal is not None and verdicts.get(index, _Verdict(keep=True, reason="")).keep:
-                verdicts[index] = _Verdict(keep=False, reason="the same code without debug information is beside it")
-                verdicts[equal] = _Verdict(keep=True, reason="replaces the same code with debug information")
+            if entry.debug and equal is not None and rulings.get(index, _Ruling(keep=True, reason="")).keep:
+                rulings[index] = _Ruling(keep=False, reason="the same code without debug information is beside it")
+                rulings[equal] = _Ruling(keep=True, reason="replaces the same code with debug information")
 
 
-def _runs_nowhere(library: Library, options: SlimOptions) -> bool:
+def _runs_nowhere(library: Library, task: SlimTask) -> bool:
     """Whether nothing in the whole library is for any of the machines, as `check` would say of them."""
+    devices = _devices(task)
     found = predict.reach_of(library)
-    devices = [device_of_machine(each) for each in options.targets or ()]
-    if None in devices:
-        return False
-    outcomes = (found.by_code(each) for on in devices if on for each in with_and_without_jit(on))
-    return not any(each.taken or each.alternatives for each in outcomes)
+    outcomes = [found.by_code(each) for on in devices for each in with_and_without_jit(on)]
+    return bool(devices) and not any(each.taken or each.alternatives for each in outcomes)
 
 
-def _compression(library: Library, options: SlimOptions) -> Compression | None:
-    if not options.recompress:
+# What is left as it is, and why; and what can no longer be seen.
+
+
+def why_untouchable(library: Library, *, drop_signature: bool) -> Reason | None:
+    if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
+        return Reason("damaged", damage.message, damage.fix)
+    if not library.entries:
         return None
-    old = any(drivers.below_zstd_floor(library, machine) for machine in options.targets or ())
-    return "lz4" if old else "zstd"
+    if library.format not in _MACHINES or library.type not in ("shared", "executable"):
+        return Reason("not-linked", "it is not linked yet: leave code out when building it")
+    if library.machine not in _MACHINES[library.format]:
+        return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
+    if library.signed and not drop_signature:
+        return Reason("signed", "it is signed, and no change leaves the signature valid", "add --drop-signature")
+    return None
 
 
-def _decision(index: int, entry: Entry, verdict: _Verdict | None, wanted: Compression | None) -> EntryDecision:
-    keep = verdict is None or verdict.keep
-    better = wanted if keep and entry.kind in LOADABLE and _improves(entry.compression, wanted) else None
-    return EntryDecision(
-        index=index,
-        entry=entry,
-        keep=keep,
-        recompress_to=better,
-        reason=verdict.reason if verdict else _ANY,
-    )
+def _left_as_it_is(
+    library: Library,
+    task: SlimTask,
+    fixed: Reason | None,
+    wanted: Compression | None,
+    decided: Collection[int] = (),
+) -> Iterator[Finding]:
+    """`decided`: the entries that a plan does not simply leave."""
+    if fixed and library.entries:
+        yield _left_unchanged(fixed.rule, fixed.words, library.entries, task, fix=fixed.fix)
+        return
+    outside = [
+        each
+        for index, each in enumerate(library.entries)
+        if (each.section not in FATBIN_SECTIONS or each.container is None) and index not in decided
+    ]
+    if outside:
+        words = "device code is outside the sections that the CUDA runtime registers: the library loads it itself"
+        yield _left_unchanged("code-elsewhere", words, outside, task)
+    inside = [each for each in library.entries if each.section in FATBIN_SECTIONS and each.container is not None]
+    known = registered_containers(library)
+    gone = {library.entries[index].container for index in decided}
+    nameless = [each for each in inside if each.container not in known and each.container not in gone]
+    if nameless:
+        words = "nothing that the CUDA runtime registers refers to these containers: the library finds them itself"
+        yield _left_unchanged("container-without-wrapper", words, nameless, task)
+    plain = {(each.container, each.kind, each.arch) for each in inside if not each.debug}
+    debug = [each for each in inside if each.debug and (each.container, each.kind, each.arch) not in plain]
+    if task.request.strip_debug and debug:
+        words = "device code with debug information has no counterpart without it: build without -G"
+        yield _left_unchanged("debug-code", words, debug, task)
+    if wanted == "zstd":
+        # An unknown driver may be too old for it.
+        machines = task.targets or (Machine(name="any", capability=None),)
+        floors = (drivers.zstd_floor(library, each) for each in machines if not each.driver)
+        if floor := next((each for each in floors if each), None):
+            yield finding("zstd-needs-driver", f"code compressed with ZSTD needs driver {floor} or later")
 
 
-def _improves(now: Compression, wanted: Compression | None) -> bool:
-    return wanted is not None and (now, wanted) in _RATIOS
+def _gaps_out_of_sight(library: Library, task: SlimTask, rulings: Mapping[int, _Ruling]) -> Iterator[Finding]:
+    """Containers that have nothing for a machine, of a library that `check` does not take for one that chooses.
 
-
-def _saved(each: EntryDecision) -> int:
-    if not each.keep:
-        return each.bytes
-    if each.recompress_to is None:
-        return 0
-    return int((each.bytes - each.entry.header_size) * (1 - _RATIOS[each.entry.compression, each.recompress_to]))
-
-
-def _newer_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
-    """GPUs newer than a fleet's newest: those of the tables, and one beyond.
-
-    Each as one that compiles PTX: machine code for a later GPU is not what `future` is about.
+    Emptied, they look like those of one that does: of the slimmed file `check` will say that it runs.
     """
-    known = architectures.current_capabilities()
-    newest = max(fleet, default=known[0])
-    beyond = Capability(max(each.major for each in (*known, newest)) + 1, 0)
-    return tuple(Device(capability=each, jit="forced") for each in (*known, beyond) if each > newest)
+    kept = {each.container for index, each in enumerate(library.entries) if index not in rulings or rulings[index].keep}
+    emptied = {each.container for each in library.entries if each.linked and each.container is not None} - kept
+    found = predict.reach_of(library)
+    if task.workload or not emptied or not found.chooses.many or found.chooses.itself:
+        return
+    on = [(machine.name, device_of_machine(machine)) for machine in task.targets or ()]
+    counts = [(name, found.by_code(device)) for name, device in on if device]
+    gaps = {name: each.containers for name, each in counts if each.outcome == "partial" and each.containers.none}
+    if gaps:
+        yield finding(
+            "gaps-out-of-sight",
+            f"it runs only in part on {', '.join(gaps)}, slimmed or not, and the slimmed library no longer shows that: "
+            "`check` will take it for one that chooses its kernels itself",
+            evidence=tuple(
+                f"{each.none} of {each.total} containers have nothing for {name}" for name, each in gaps.items()
+            ),
+        )
+
+
+def _left_unchanged(rule: str, words: str, entries: Sequence[Entry], task: SlimTask, fix: str = "") -> Finding:
+    could = _bytes_for_others(entries, task)
+    places = first_few(entries, _SHOWN, lambda each: f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}")
+    saving = f"; {size(could)} of it are for other GPUs" if could else ""
+    return finding(rule, f"left unchanged: {words}{saving}", evidence=places, fix=fix)
+
+
+def _bytes_for_others(entries: Sequence[Entry], task: SlimTask) -> int:
+    """What dropping would save of these, were it safe."""
+    devices = _devices(task)
+    if not devices:
+        return 0
+    groups: dict[int | None, list[Entry]] = {}
+    for each in entries:
+        groups.setdefault(each.container, []).append(each)
+    saved = 0
+    for container, group in groups.items():
+        kept = {index for on in devices for index in possible_entries(group, on)}
+        if container is None:  # each stands alone
+            kept = {index for index, each in enumerate(group) if _fits(each, devices)}
+        saved += sum(
+            each.header_size + each.bytes
+            for index, each in enumerate(group)
+            if index not in kept and loadable_code(each) is not None
+        )
+    return saved

@@ -1,9 +1,10 @@
-"""An environment or a folder slimmed where it is, with its RECORDs, so that it can be undone."""
+"""An environment or a folder slimmed where it is, with its RECORDs, by the journal that undoes it."""
 
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+import threading
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,162 +12,232 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries import rewrite
-from cuwheel.changes.slim import distributions, guard, licence, note, proposal, use, workers
-from cuwheel.changes.slim.outcome import FileChange, Outcome
-from cuwheel.errors import UnknownNameError, UnreadableError
-from cuwheel.support import quoting, system_calls
+from cuwheel.changes.binaries.plan import FileChange
+from cuwheel.changes.slim.answer import TOOL, Slim, answer_of, note_of
+from cuwheel.changes.slim.plan import PackageRelease, licence_findings, make_plan, naming_library, release_in_folder
+from cuwheel.device_code import fatbin
+from cuwheel.device_code.survey import survey
+from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel.machine import python_environment
+from cuwheel.machine.world import World
+from cuwheel.support import log, quoting, system_calls
+from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.confined import leads_inside
 from cuwheel.support.files import must_have_room
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few
-from cuwheel.wheel import journal, record
-from cuwheel.wheel.journal import Header
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel import journal, journal_file, metadata, record
+from cuwheel.wheel.journal_file import Header
+from cuwheel.wheel.metadata import SLIM_NOTE, normalised, recorded_files
 from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from cuwheel.changes.binaries.decisions import FileResult, LibraryPlan
-    from cuwheel.changes.slim.distributions import Layout, Owner
-    from cuwheel.changes.slim.proposal import Proposal
-    from cuwheel.changes.slim.task import Task
-    from cuwheel.device_code.libraries import Library
+    from cuwheel.changes.binaries.plan import LibraryPlan
+    from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.slim.plan import SlimPlan
+    from cuwheel.changes.slim.request import SlimTask
+    from cuwheel.device_code.libraries import Entry, Library
+    from cuwheel.tracing.traced import Use, Workload
     from cuwheel.wheel.journal import Changes
+
+_HASHED = 1 << 16  # of an image in memory, which the trace has the hash of
+_FNV, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+# Two at a time keep the disk and a core busy; the engine itself compresses with all cores.
+_WORKERS = 2
+_GUARD = "_cuwheel_workload"
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """`places`: the folders that are searched for libraries. `sites`: those that hold dist-info folders."""
+
+    root: Path
+    places: tuple[Path, ...]
+    sites: tuple[Path, ...]
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """The distribution that a file belongs to, and the file's name in its RECORD."""
+
+    info: Path
+    row: str
+    name: str
+    version: str
+
+
+def layout_of_environment(env: Path) -> Layout:
+    """A virtual environment, a conda environment, or a prefix such as /usr/local."""
+    root = env.resolve()
+    _, folders = python_environment.locate(World.here(), env)
+    sites = tuple(each for each in folders if leads_inside(root, each))
+    if not sites:
+        raise UnreadableError(env, f"its packages are elsewhere: {folders[0]}", hint="use that environment")
+    if (root / "conda-meta").is_dir():  # conda's own packages put libraries beside Python's
+        places = tuple(each for each in (root / "lib", root / "targets") if each.is_dir())
+        return Layout(root=root, places=places, sites=sites)
+    return Layout(root=root, places=sites, sites=sites)
+
+
+def layout_of_folder(folder: Path) -> Layout:
+    root = folder.resolve()
+    sites = [Path(place) for place, names, _ in os.walk(root) if any(each.endswith(".dist-info") for each in names)]
+    return Layout(root=root, places=(root,), sites=tuple(sorted(sites)))
+
+
+def slim(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
+    """`only`: the distributions, by any spelling of their names; all without one."""
+    root, dry_run = layout.root, task.request.dry_run
+    with nullcontext() if dry_run else journal_file.locked(root):
+        findings = [] if dry_run else list(journal.recover(root))
+        libraries, unread = _read_libraries(layout)
+        owners = _owners(layout, (each.path for each in libraries))
+        if only:
+            libraries = _of_distributions(libraries, owners, only)
+        if task.workload:
+            task = replace(task, workload=_with_places_of_images(task.workload, root, libraries))
+
+        def package(path: str) -> PackageRelease | None:
+            """By its RECORD; of files that none lists, by the folder they are in."""
+            owner, folder = owners.get(path), Path(path).parent
+            name = owner.name if owner else folder.name
+            return release_in_folder(name, owner.version if owner else None, root / folder) if name else None
+
+        plan = make_plan(libraries, task, package)
+        infos = {owners[each.path].info: owners[each.path].name for each in plan.to_write if each.path in owners}
+        licences = {
+            name: _read_text(info / "METADATA") for info, name in infos.items() if (info / "METADATA").is_file()
+        }
+        findings += [*unread, *plan.findings, *licence_findings(licences)]
+        if plan.refused or dry_run:
+            return answer_of(task, plan, plan.expected, findings, output=str(root))
+        return _write(layout, task, plan, owners, findings)
+
+
+def _write(layout: Layout, task: SlimTask, plan: SlimPlan, owners: dict[str, Owner], findings: list[Finding]) -> Slim:
+    """Every new file is staged first; the journal then renames them, and can undo that.
+
+    Too little room is known before any work, by the estimates. Where they were wrong and the disk fills up while files
+    are staged, the journal drops what was staged: nothing was changed.
+    """
+    root = layout.root
+    _must_be_replaceable(root, [*plan.removed, *(each.path for each in plan.to_write)])
+    must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
+    with journal.begin(root, Header(tool=TOOL, targets=task.target_names)) as changes:
+        results, digests = _stage_libraries(changes, plan.to_write)
+        for path in plan.removed:
+            changes.remove(root / path, owners[path].info / "RECORD" if path in owners else None)
+        files = plan.files(results)
+        changed = [each for each in files if each.fate != "unchanged"]
+        if changed:
+            by_info: dict[Path, _Rows] = {}
+            for file in changed:
+                if owner := owners.get(file.path):
+                    rows = by_info.setdefault(owner.info, _Rows(version=owner.version))
+                    rows.files.append(replace(file, path=owner.row))
+                    if file.fate == "removed":
+                        rows.removed.append(owner.row)
+                    else:
+                        rows.digests[owner.row] = digests[file.path]
+            findings += [each for info, rows in by_info.items() for each in _stage_record(changes, task, info, rows)]
+            if task.workload:
+                way_back = "install its packages again" if task.request.commit else f"undo: {_undo_command(task, root)}"
+                for name, data in workload_guard(task.workload.commands, way_back).items():
+                    for site in layout.sites:
+                        _stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
+            if lost := sorted({each.path for each in changed} - set(owners)):
+                words = f"{len(lost)} of the slimmed libraries are listed in no RECORD"
+                findings.append(finding("in-no-record", words, evidence=tuple(lost[:5])))
+            changes.apply()
+    if task.request.commit:
+        journal.commit(root)
+    findings += findings_met(results)
+    undo = _undo_command(task, *task.named) if changed and not task.request.commit else None
+    return answer_of(task, plan, files, findings, written=bool(changed), output=str(root), undo=undo)
+
+
+def _undo_command(task: SlimTask, *folder: str | Path) -> str:
+    """The command that takes it back."""
+    where = ["--env", task.request.env] if task.request.env else folder
+    return quoting.here(["cuwheel", "slim", "--undo", *map(str, where)])
+
+
+def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> tuple[list[Rewritten], dict[str, Digest]]:
+    digests: dict[str, Digest] = {}
+
+    def rewritten(plan: LibraryPlan) -> Rewritten:
+        path, staged = changes.root / plan.path, changes.stage()
+        result = rewrite.slim_library(path, staged, plan)
+        if result.written and result.change.bytes_after >= result.change.bytes_before:
+            staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
+            return result._replace(change=plan.unchanged)
+        if result.written:
+            digests[plan.path] = record.digest_of(staged)
+            changes.replace(path, staged, digests[plan.path])
+        return result
+
+    return each_library(plans, rewritten), digests
+
+
+def each_library(plans: Sequence[LibraryPlan], act: Callable[[LibraryPlan], Rewritten]) -> list[Rewritten]:
+    """`act` on every plan, in the order given. The first error stops those that have not begun."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
+
+    lock = threading.Lock()
+    with log.progress("slimming", sum(plan.bytes_before for plan in plans)) as progress:
+
+        def work(plan: LibraryPlan) -> Rewritten:
+            result = act(plan)
+            with lock:
+                progress.advance(plan.bytes_before)
+            return result
+
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            futures = [pool.submit(work, plan) for plan in plans]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+
+def findings_met(results: Iterable[Rewritten]) -> list[Finding]:
+    """What writing met that the plans had not told."""
+    return [naming_library(result.change.path, each) for result in results for each in result.findings]
+
+
+# The RECORDs of what was changed, and what else is written beside it.
 
 
 class _Rows(Struct, kw_only=True):
     """What changes in one RECORD."""
 
+    version: str
     digests: dict[str, Digest] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     files: list[FileChange] = field(default_factory=list)
 
 
-def slim(layout: Layout, task: Task, only: Sequence[str] = ()) -> Outcome:
-    """`only`: the distributions, by any spelling of their names; all without one."""
-    guard = nullcontext() if task.request.dry_run else journal.locked(layout.root)
-    with guard:
-        recovered = () if task.request.dry_run else journal.recover(layout.root)
-        libraries, unread = distributions.read(layout)
-        names = distributions.owners(layout, (each.path for each in libraries))
-        if only:
-            libraries = _of_distributions(libraries, names, only)
-        options = task.options
-        if options.workload:
-            options = replace(options, workload=use.located(options.workload, layout.root, libraries))
-        plan = proposal.propose(
-            libraries, options, cuda=task.cuda, package_of=lambda path: _package(path, names, layout.root)
-        )
-        findings = (*recovered, *unread, *plan.findings, *licence.finding(_metadata(plan, names)))
-        if plan.refused or task.request.dry_run:
-            return outcome(plan, proposal.expected(plan), findings, written=False)
-        return _act(layout, task, plan, names, findings)
-
-
-def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], findings: tuple[Finding, ...]) -> Outcome:
-    root = layout.root
-    _must_be_ours(root, [*plan.removed, *(each.path for each in plan.to_write)])
-    must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
-    header = Header(tool=note.TOOL, targets=note.names_of(task.options.targets))
-    with journal.begin(root, header) as changes:
-        results = _stage_libraries(changes, plan.to_write)
-        for path in plan.removed:
-            owner = names.get(path)
-            changes.remove(root / path, owner.info / "RECORD" if owner else None)
-        files = workers.files_of(plan, [result for result, _ in results])
-        if any(each.fate != "unchanged" for each in files):
-            digests = {result.path: digest for result, digest in results if digest}
-            findings += tuple(_stage_records(changes, task, files, digests, names))
-            _stage_guard(changes, layout, task)
-            findings += distributions.without_record((each.path for each in files if each.fate != "unchanged"), names)
-            changes.apply()
-    if task.request.commit:
-        journal.commit(root)
-    findings += proposal.met(plan, (result for result, _ in results))
-    return outcome(plan, files, findings, written=True)
-
-
-def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> list[tuple[FileResult, Digest | None]]:
-    digests: dict[str, Digest] = {}
-
-    def act(plan: LibraryPlan) -> FileResult:
-        path, staged = changes.root / plan.path, changes.stage()
-        result = rewrite.slim_library(path, staged, plan)
-        if result.written and result.bytes_after >= result.bytes_before:
-            staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
-            result = replace(result, written=False)
-        elif result.written:
-            digests[plan.path] = record.digest_of(staged)
-            changes.replace(path, staged, digests[plan.path])
-        return replace(result, path=plan.path)
-
-    return [(result, digests.get(result.path)) for result in workers.each_of(plans, act)]
-
-
-def _stage_records(
-    changes: Changes,
-    task: Task,
-    files: Sequence[FileChange],
-    digests: dict[str, Digest],
-    names: dict[str, Owner],
-) -> list[Finding]:
-    by_info: dict[Path, _Rows] = {}
-    versions: dict[Path, str] = {}
-    for file in files:
-        owner = names.get(file.path)
-        if owner is None or file.fate == "unchanged":
-            continue
-        rows = by_info.setdefault(owner.info, _Rows())
-        versions[owner.info] = owner.version
-        rows.files.append(replace(file, path=owner.row))
-        if file.fate == "removed":
-            rows.removed.append(owner.row)
-        else:
-            rows.digests[owner.row] = digests[file.path]
-    findings: list[Finding] = []
-    for info, rows in by_info.items():
-        findings += _stage_record(changes, task, info, rows, versions[info])
-    return findings
-
-
-def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version: str) -> list[Finding]:
+def _stage_record(changes: Changes, task: SlimTask, info: Path, rows: _Rows) -> list[Finding]:
     """The RECORD of one distribution, and the note beside it."""
-    listed, noted = info / "RECORD", info / note.SLIM_NOTE
+    listed, noted = info / "RECORD", info / SLIM_NOTE
     before = noted.read_bytes() if noted.is_file() else None
-    data = note.text(
-        targets=note.names_of(task.options.targets),
-        cuda=task.cuda,
-        version=version,
-        files=rows.files,
-        before=before,
-        workload=task.options.workload.commands if task.options.workload else None,
-    )
+    data = note_of(task, rows.version, rows.files, before)
     digest = record.digest_of_bytes(data)
     _stage_bytes(changes, noted, data, digest)
     signatures = [info / each for each in record.SIGNATURES if (info / each).is_file()]
     for path in signatures:
         changes.remove(path, listed)
-    row = f"{info.name}/{note.SLIM_NOTE}"
+    row = f"{info.name}/{SLIM_NOTE}"
     text = record.changed(
-        distributions.read_text(listed),
+        _read_text(listed),
         {**rows.digests, **({row: digest} if before is not None else {})},
         removed=[*rows.removed, *(f"{info.name}/{each.name}" for each in signatures)],
         added={} if before is not None else {row: digest},
     )
-    data = distributions.as_bytes(text)
+    data = text.encode("utf-8", "surrogateescape")
     _stage_bytes(changes, listed, data, record.digest_of_bytes(data))
     return [signature_dropped(f"{info.name}/{each.name}") for each in signatures]
-
-
-def _stage_guard(changes: Changes, layout: Layout, task: Task) -> None:
-    """In an environment that is cut to a workload, what says so when something fails."""
-    if task.options.workload is None:
-        return
-    where = ["--env", str(task.request.env)] if task.request.env else [str(layout.root)]
-    written = guard.files(task.options.workload.commands, quoting.here(["cuwheel", "slim", "--undo", *where]))
-    for site in layout.sites:
-        for name, data in written.items():
-            _stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
 
 
 def _stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> None:
@@ -179,44 +250,87 @@ def _stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> N
 
 
 def signature_dropped(path: str) -> Finding:
-    return Finding(
-        rule="signature-dropped",
-        severity="warning",
-        message=f"{path} was a signature of the original files and was removed",
-    )
+    return finding("signature-dropped", f"{path} was a signature of the original files and was removed")
 
 
-def outcome(plan: Proposal, files: tuple[FileChange, ...], findings: tuple[Finding, ...], *, written: bool) -> Outcome:
-    return Outcome(
-        files=files,
-        remaining=proposal.remaining(plan, files),
-        heavy=proposal.heavy(plan, files),
-        findings=(*plan.refused, *left_unread(findings)),
-        refused=bool(plan.refused),
-        written=written and any(each.fate != "unchanged" for each in files),
-        kept=plan.kept,
-    )
+def workload_guard(commands: tuple[str, ...], way_back: str) -> dict[str, bytes]:
+    """In an environment that is cut to a workload, what says so when something fails: `workload_guard.py`, filled in.
+
+    By the names of the files in site-packages.
+    """
+    template = Path(__file__).with_name("workload_guard.py").read_text(encoding="utf-8")
+    head, _, rest = template.partition("# >>> data\n")
+    data = f"COMMANDS = {'; '.join(commands)!a}\nWAY_BACK = {way_back!a}\n"
+    source = head + data + rest.partition("# <<< data\n")[2]
+    return {f"{_GUARD}.py": source.encode(), f"{_GUARD}.pth": f"import {_GUARD}; {_GUARD}.watch()\n".encode()}
 
 
-def _metadata(plan: Proposal, names: dict[str, Owner]) -> dict[str, str]:
-    """Of the distributions that are to be changed."""
-    infos = {names[each.path].info: names[each.path].name for each in plan.to_write if each.path in names}
-    return {
-        name: distributions.read_text(info / "METADATA")
-        for info, name in infos.items()
-        if (info / "METADATA").is_file()
-    }
+# What is there: libraries, and the distributions that they belong to.
 
 
-def left_unread(findings: Sequence[Finding]) -> list[Finding]:
-    """A library that cannot be read is left as it is, and no reason to stop."""
-    return [replace(each, severity="warning") if each.severity == "error" else each for each in findings]
+def _read_libraries(layout: Layout) -> tuple[list[Library], list[Finding]]:
+    """Every library with all its entries; their paths are relative to the root."""
+    libraries: dict[str, Library] = {}
+    findings: list[Finding] = []
+    for place in layout.places:
+        found = survey(place, detail="entries")
+        findings += found.findings
+        for library in found.libraries:
+            path = _real_path(layout.root, place / library.path)
+            if path and path.parts[0] != journal_file.FOLDER:
+                libraries[path.as_posix()] = replace(library, path=path.as_posix())
+    # An environment has many files that are no concern of ours (pip brings starters for Windows).
+    unread = [
+        each.message for each in findings if each.severity != "note" and f"{journal_file.FOLDER}/" not in each.message
+    ]
+    words = f"{len(unread)} files could not be read as libraries and stay unchanged"
+    note = finding("library-unreadable", words, evidence=tuple(unread[:3]), severity="note")
+    return [libraries[path] for path in sorted(libraries)], [note] if unread else []
 
 
-def _of_distributions(libraries: Sequence[Library], names: dict[str, Owner], only: Sequence[str]) -> list[Library]:
+def _real_path(root: Path, file: Path) -> Path | None:
+    """Where the file itself is, relative to the root.
+
+    A link into the root stands for what it names; one that leads out of it (uv can link to its cache) is
+    replaced by a file of its own, so that the cache stays as it is.
+    """
+    if file.is_symlink() and leads_inside(root, file):
+        return file.resolve().relative_to(root)
+    folder = file.parent.resolve()
+    return (folder / file.name).relative_to(root) if leads_inside(root, folder) else None
+
+
+def _owners(layout: Layout, paths: Iterable[str]) -> dict[str, Owner]:
+    """Which distribution has each of these files, as far as a RECORD says."""
+    wanted = {os.path.normpath(layout.root / path): path for path in paths}
+    names = {Path(each).name for each in wanted}
+    found: dict[str, Owner] = {}
+    for site in layout.sites:
+        for listed in sorted(site.glob("*.dist-info/RECORD")):
+            if not leads_inside(layout.root, listed.parent):
+                continue  # a link to another environment's, which is not ours to change
+            rows = {
+                path: row
+                for row in recorded_files(_read_text(listed))
+                if row.rpartition("/")[2] in names and (path := wanted.get(os.path.normpath(site / row)))
+            }
+            if rows:
+                known = metadata.installed_at(listed.parent)
+                name, version = (known.name, known.version) if known else ("", "")
+                for path, row in rows.items():
+                    found.setdefault(path, Owner(info=listed.parent, row=row, name=name, version=version))
+    return found
+
+
+def _read_text(path: Path) -> str:
+    """Bytes that are no UTF-8 come back as they were when it is encoded the same way."""
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _of_distributions(libraries: Sequence[Library], owners: dict[str, Owner], only: Sequence[str]) -> list[Library]:
     """All names that nobody has, at once."""
     wanted = {normalised(each): each for each in only}
-    found = {path: normalised(owner.name) for path, owner in names.items()}
+    found = {path: normalised(owner.name) for path, owner in owners.items()}
     if missing := [name for key, name in wanted.items() if key not in found.values()]:
         raise UnknownNameError(
             "installed distribution with libraries", ", ".join(missing), sorted(set(found.values()) - {""})
@@ -224,15 +338,7 @@ def _of_distributions(libraries: Sequence[Library], names: dict[str, Owner], onl
     return [each for each in libraries if found.get(each.path) in wanted]
 
 
-def _package(path: str, names: dict[str, Owner], root: Path) -> proposal.Owning | None:
-    """By its RECORD; of files that none lists, by the folder they are in."""
-    owner, folder = names.get(path), Path(path).parent
-    name = owner.name if owner else folder.name
-    version = owner.version if owner else None
-    return proposal.owning(name, version, root / folder) if name else None
-
-
-def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
+def _must_be_replaceable(root: Path, paths: Sequence[str]) -> None:
     """Found out before any work: all that may not be replaced, at once."""
     folders = {(root / path).parent for path in paths}
     shut = sorted(str(each) for each in folders if not os.access(each, os.W_OK | os.X_OK))
@@ -249,3 +355,47 @@ def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
             "owned by another user",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
+
+
+# Images that libraries unpack in memory: a trace knows them by their hash.
+
+
+def _with_places_of_images(workload: Workload, root: Path, libraries: Sequence[Library]) -> Workload:
+    """With the places of what libraries unpack in memory before they load it: found again by its hash."""
+    by_build = {(each.build_id, each.size): each for each in libraries}
+    uses = tuple(
+        _use_with_places(use, root, by_build[use.build_id, use.size]) if (use.build_id, use.size) in by_build else use
+        for use in workload.uses
+    )
+    return replace(workload, uses=uses)
+
+
+def _use_with_places(use: Use, root: Path, library: Library) -> Use:
+    loose = [each for each in library.entries if each.container is None]
+    if not loose or not use.images:
+        return use
+    try:
+        places = _by_hash(root / library.path, loose)
+    except CuwheelError as error:
+        log.debug("%s", error.message)
+        return replace(use, unclear=True)
+    found = frozenset(places[each] for each in use.images if each in places)
+    return replace(use, offsets=use.offsets | found, unclear=len(found) < len(use.images))
+
+
+def _by_hash(path: Path, loose: Sequence[Entry]) -> dict[str, int]:
+    with closing(FileBuffer(path)) as buffer:
+        return {
+            _fnv_hash(
+                fatbin.read_payload(buffer, each.offset, each.bytes, each.real_bytes, each.compression)
+            ): each.offset
+            for each in loose
+        }
+
+
+def _fnv_hash(data: bytes) -> str:
+    """As the preloaded library does: FNV-1a of the first bytes."""
+    value = _FNV
+    for byte in data[:_HASHED]:
+        value = (value ^ byte) * _FNV_PRIME & _WORD
+    return f"{value:016x}"

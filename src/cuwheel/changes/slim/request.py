@@ -1,16 +1,24 @@
-"""What is asked of `cuwheel slim`."""
+"""What is asked of `cuwheel slim`, and its words looked up once: files, machines, the CUDA version, traces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.errors import UsageError
+from msgspec import Struct
+
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.request_fields import as_paths, freeze, resolve_environment
+from cuwheel.support.request_fields import as_paths, normalise
 
+if TYPE_CHECKING:
+    from cuwheel.tracing.traced import Workload  # noqa: TC004 - never decoded
+
+Kind: TypeAlias = Literal["wheel", "libraries", "folder", "environment"]
 _LEVELS = range(10)  # zlib's
+_ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +51,7 @@ class SlimRequest:
     commit: bool = False
 
     def __post_init__(self) -> None:
-        freeze(self, "machines", "used")
-        resolve_environment(self)
-        object.__setattr__(self, "targets", as_paths(self.targets))
+        normalise(self)
         if self.level is not None and self.level not in _LEVELS:
             raise UsageError(f"level must be a number from 0 to 9, not {self.level}")
 
@@ -53,3 +59,122 @@ class SlimRequest:
     def named(self) -> tuple[str | Path, ...]:
         """The targets, however many."""
         return as_paths(self.targets)
+
+
+class SlimTask(Struct, frozen=True, kw_only=True):
+    """A request, its words looked up.
+
+    `named`: the files or the folder, on this machine; of an environment, the distributions (all without one).
+    `targets`: the machines it must still run on as before; None keeps all architectures. `cuda`: as the tables spell
+    it. `workload`: what the traces saw, and keep only that.
+    """
+
+    request: SlimRequest = SlimRequest()
+    kind: Kind = "libraries"
+    named: tuple[str | Path, ...] = ()
+    targets: tuple[Machine, ...] | None = None
+    cuda: str | None = None
+    workload: Workload | None = None
+
+    @property
+    def target(self) -> str:
+        """What is slimmed, in the words of the answer."""
+        return str(self.request.env) if self.request.env else ", ".join(map(str, self.named))
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The machines as people named them, with the capability that counts."""
+        if self.targets is None:
+            return (_ALL,)
+        return tuple(
+            dict.fromkeys(
+                each.name
+                if each.capability is None or each.name == each.capability
+                else f"{each.name} ({each.capability})"
+                for each in self.targets
+            )
+        )
+
+    @property
+    def commands(self) -> tuple[str, ...] | None:
+        """What was traced."""
+        return self.workload.commands if self.workload else None
+
+
+def resolve(request: SlimRequest) -> SlimTask:
+    """Looks everything up, and downloads `name==version`. Raises UsageError for what does not go together."""
+    from cuwheel.device_code.target import downloaded_if_pinned  # noqa: PLC0415 - who makes a request needs none
+    from cuwheel.facts import toolkits  # noqa: PLC0415
+    from cuwheel.tracing import traced  # noqa: PLC0415
+
+    workload = traced.read_workload(request.used) if request.used else None
+    wanted = request.machines or (workload.gpus if workload else ())  # a trace knows its GPUs
+    targets = _machines(wanted, request)
+    cuda = request.cuda
+    if cuda and cuda not in {each.version.partition(".")[0] for each in toolkits.all_toolkits()}:
+        cuda = toolkits.find_toolkit(cuda).version  # a major alone stays one
+    named = request.named
+    if request.env is None:
+        named = tuple(downloaded_if_pinned(each, request.platform) for each in named)
+    return SlimTask(
+        request=request,
+        kind=_kind(request, [Path(each) for each in named]),
+        named=named,
+        targets=targets,
+        cuda=cuda or None,
+        workload=workload,
+    )
+
+
+def _machines(words: Sequence[str | Path | Machine], request: SlimRequest) -> tuple[Machine, ...] | None:
+    """None for `all`, which makes sense only with what changes files that keep everything."""
+    from cuwheel.machine import fleet  # noqa: PLC0415
+
+    flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]
+    if not flat:
+        raise UsageError(
+            "no GPUs to keep were given", hint="--for h100,l40, --for this, or --for all with --recompress"
+        )
+    if _ALL in flat:
+        if len(flat) > 1 or not (request.recompress or request.drop_relocatable or request.strip_debug or request.cuda):
+            raise UsageError("--for all keeps every architecture", hint="use it alone, with --recompress or --cuda")
+        return None
+    found = fleet.machines_named(flat, env=request.env)
+    if unknown := [each.name for each in found if each.capability is None]:
+        raise UsageError(f"the GPUs of {', '.join(unknown)} are not known", hint="give the GPUs instead: --for h100")
+    return found
+
+
+def _kind(request: SlimRequest, paths: Sequence[Path]) -> Kind:
+    """Raises UsageError for options that are not for such a target."""
+    if request.env:
+        _only_for("wheels, libraries and folders", output=request.output, version=request.version, level=request.level)
+        return "environment"
+    if not paths:
+        raise UsageError("nothing to slim was given", hint="give a wheel, libraries, a folder, or --env FOLDER")
+    for path in paths:
+        if not path.exists():
+            hint = f"for an installed distribution: cuwheel slim {path} --env FOLDER" if len(path.parts) == 1 else ""
+            raise UnreadableError(path, "no such file or folder", hint=hint)
+    wheels = [path for path in paths if path.suffix == ".whl"]
+    folders = [path for path in paths if path.is_dir()]
+    if (wheels or folders) and len(paths) > 1:
+        raise UsageError("one wheel or one folder at a time", hint="run cuwheel slim once for each")
+    if not folders:
+        _only_for("environments and folders, which can carry the mark", used=request.used or None)
+    if wheels:
+        _only_for("environments and folders", commit=request.commit)
+        return "wheel"
+    _only_for("wheels", version=request.version, level=request.level)
+    if folders:
+        return "folder"
+    _only_for("environments and folders", commit=request.commit)
+    if request.output is None and not request.dry_run:
+        raise UsageError("single libraries are not changed in place", hint="choose where the new ones go: -o FOLDER")
+    return "libraries"
+
+
+def _only_for(what: str, **given: object) -> None:
+    for name, value in given.items():
+        if value not in (None, False):
+            raise UsageError(f"--{name} is for {what}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what is imported at every start is kept short
 
 # >>> data
 COMMANDS = ""
-UNDO = "cuwheel slim --undo"
+WAY_BACK = "undo: cuwheel slim --undo"
 # <<< data
 # What CUDA and its libraries say where code is missing.
 SIGNS = (
@@ -48,7 +48,7 @@ def words() -> str:
     return (
         f"cuwheel: this environment was cut to a workload ({COMMANDS}); what just failed may be outside of it.\n"
         "cuwheel: trace again with this included (cuwheel trace -o more.json -- COMMAND) and slim anew, "
-        f"or undo: {UNDO}"
+        f"or {WAY_BACK}"
     )
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import codecs
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
-from cuwheel.changes.stamp import guard_call
-from cuwheel.facts import architectures, toolkits
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import matrix, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from cuwheel.device_code.libraries import Survey
 
-FILE = f"{guard_call.MODULE}.py"
-CALL = f"from .{guard_call.MODULE} import check"
+
+MODULE = "_cuwheel_guard"
+FILE = f"{MODULE}.py"
+CALL = f"from .{MODULE} import check"
 _TEMPLATE = Path(__file__).with_name("import_guard.py")
 _BEGIN, _END = "# >>> data\n", "# <<< data\n"
 _LAST_MINOR = 9
@@ -35,7 +41,7 @@ class Run(Struct, frozen=True, kw_only=True):
     driver: int
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class Guard(Struct, frozen=True, kw_only=True):
     """The guard of one package. `wheel`: name and version for the message; `message`: what to install instead.
 
     `inject`: its call is put into the package's `__init__.py`, which does not know of it.
@@ -49,14 +55,16 @@ class Wish(Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
 
 
-def of(found: Survey, package: str, *, message: str = "", wheel: str | None = None, inject: bool = False) -> Wish:
+def guard_for(
+    found: Survey, package: str, *, message: str = "", wheel: str | None = None, inject: bool = False
+) -> Guard:
     """From what is in the wheel. Needs its containers.
 
     Only what fails for certain is refused: where a part of the code serves, the package may know what it does.
     """
     runs = tuple(_joined(_points(found)))
     distribution = found.distribution
-    return Wish(
+    return Guard(
         package=package,
         message=message,
         inject=inject,
@@ -66,35 +74,31 @@ def of(found: Survey, package: str, *, message: str = "", wheel: str | None = No
     )
 
 
-def source(wish: Wish) -> str:
+def guard_source(wanted: Guard) -> str:
     """The file that goes into the package."""
     head, _, rest = _TEMPLATE.read_text(encoding="utf-8").partition(_BEGIN)
     comments = [line for line in rest.partition(_END)[0].splitlines() if line.startswith("#")]
     tail = rest.partition(_END)[2]
-    runs = "".join(f"    ({each.first}, {each.last}, {each.driver}),\n" for each in wish.runs)
+    runs = "".join(f"    ({each.first}, {each.last}, {each.driver}),\n" for each in wanted.runs)
     data = (
-        f"WHEEL = {_literal(wish.wheel)}\n"
-        f"BUILT_FOR = {_literal(wish.built_for)}\n"
-        f"INSTEAD = {_literal(wish.message)}\n" + "".join(f"{line}\n" for line in comments) + f"RUNS = (\n{runs})\n"
+        f"WHEEL = {_literal(wanted.wheel)}\n"
+        f"BUILT_FOR = {_literal(wanted.built_for)}\n"
+        f"INSTEAD = {_literal(wanted.message)}\n" + "".join(f"{line}\n" for line in comments) + f"RUNS = (\n{runs})\n"
     )
     return head + data + tail
 
 
 def call_finding(init: str, package: str, *, inject: bool) -> Finding | None:
     """`init`: the package's `__init__.py`. A guard that nobody calls guards nothing. `inject`: the call is put in."""
-    if guard_call.MODULE in init:
+    if MODULE in init:
         return None
     if inject:
-        return Finding(
-            rule="guard-injected",
-            severity="note",
-            message=f"the guard is in {package}, and its call was put at the top of {package}/__init__.py",
-            fix="CUWHEEL_GUARD=0 switches it off at import",
+        return finding(
+            "guard-injected", f"the guard is in {package}, and its call was put at the top of {package}/__init__.py"
         )
-    return Finding(
-        rule="guard-not-called",
-        severity="warning",
-        message=f"the guard is in {package}, but {package}/__init__.py does not call it",
+    return finding(
+        "guard-not-called",
+        f"the guard is in {package}, but {package}/__init__.py does not call it",
         fix=f"add at its top: {CALL}; check()   (or let cuwheel do it: [tool.cuwheel.guard] inject = true)",
     )
 
@@ -113,7 +117,7 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     an earlier one, unless it is compiled for that alone.
     """
     subject = matrix.Judge(found)
-    known = sorted(each.number for each in architectures.current_capabilities())
+    known = sorted(each.number for each in gpus.current_capabilities())
     asked = sorted({*known, *(number + 1 for number in known if number % 10 < _LAST_MINOR)})
     for number in asked:
         beyond_it = [each for each in asked if each > number]
@@ -164,9 +168,7 @@ def _words(found: Survey, runs: Iterable[Run]) -> str:
     """`GPUs of compute capability 8.9, 9.0 (CUDA 13.0)`."""
     listed = tuple(runs)
     served = [
-        str(each)
-        for each in architectures.current_capabilities()
-        if any(run.first <= each.number <= run.last for run in listed)
+        str(each) for each in gpus.current_capabilities() if any(run.first <= each.number <= run.last for run in listed)
     ]
     and_later = " and later" if any(run.last == _ANY for run in listed) else ""
     cudas = sorted({cuda for library in found.libraries for cuda in library.toolkits})
@@ -176,3 +178,103 @@ def _words(found: Survey, runs: Iterable[Run]) -> str:
         if served
         else f"no known GPU{made}"
     )
+
+
+# A call put into somebody else's package: as early in its `__init__.py` as Python allows.
+
+
+class Call(NamedTuple):
+    """Of a module that was put beside. `line`: one, so that it can stand behind a semicolon; nothing of it stays.
+
+    `hint`: what to do where it cannot be put in.
+    """
+
+    module: str
+    line: str
+    why: str
+    hint: str
+
+
+GUARD = Call(
+    module=MODULE,
+    line=f"from .{MODULE} import check as _cuwheel_check; _cuwheel_check(); del _cuwheel_check",
+    why='put here by cuwheel build: guard = "inject"',
+    hint="leave guard out",
+)
+
+
+def package_of(packages: Collection[str], distribution: str, libraries: Iterable[str]) -> str:
+    """Of the packages at the top of a wheel, the one to guard.
+
+    Where there are several: the one of the wheel's own name, else the one that holds the libraries with device code.
+    """
+    if len(packages) == 1:
+        return next(iter(packages))
+    named = [each for each in packages if canonicalize_name(each) == canonicalize_name(distribution)]
+    holding = {path.partition("/")[0] for path in libraries} & set(packages)
+    for found in (named, sorted(holding)):
+        if len(found) == 1:
+            return found[0]
+    raise UsageError(
+        'guard = "inject": the wheel has no package to guard'
+        if not packages
+        else f'guard = "inject": which of {", ".join(sorted(packages))} should be guarded?',
+        hint='name it: [tool.cuwheel.guard] inject = true, package = "NAME"',
+    )
+
+
+def with_call(source: bytes, name: str, call: Call = GUARD) -> bytes:
+    """`source`: of an `__init__.py`, called `name` in messages. Unchanged where it has the call already."""
+    if call.module.encode() in source:
+        return source
+    body = _parsed(source, name, call).body
+    put = f"{call.line}  # {call.why}".encode()
+    # The docstring and the imports from `__future__`: nothing may come before those.
+    docstring = ast.get_docstring(ast.Module(body=body[:1], type_ignores=[]), clean=False)
+    found = body[:1] if docstring is not None else []
+    for each in body[len(found) :]:
+        if not (isinstance(each, ast.ImportFrom) and each.module == "__future__" and each.level == 0):
+            break
+        found = [*found, each]
+    start = len(found)
+    lines = source.splitlines(keepends=True)
+    end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
+    if start and _goes_on(lines, body[start - 1]):
+        line, column = body[start - 1].end_lineno or 1, body[start - 1].end_col_offset or 0
+        old = lines[line - 1]
+        lines[line - 1] = old[:column] + b"; " + call.line.encode() + old[column:]
+        return b"".join(lines)
+    head = b"".join(lines[: _line_above(body, start, len(lines))])
+    if not head and source.startswith(codecs.BOM_UTF8):
+        return codecs.BOM_UTF8 + put + end + source.removeprefix(codecs.BOM_UTF8)
+    gap = end if head and not head.endswith((b"\n", b"\r")) else b""
+    return head + gap + put + end + source[len(head) :]
+
+
+def _parsed(source: bytes, name: str, call: Call) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of somebody else's escapes
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise MalformedError(
+            name,
+            f"cannot be read as Python, so the call of {call.module} cannot be put into it: {error}",
+            hint=call.hint,
+        ) from error
+
+
+def _goes_on(lines: list[bytes], last: ast.stmt) -> bool:
+    """Whether something stands behind it in its own line, after a semicolon."""
+    rest = lines[(last.end_lineno or 1) - 1][last.end_col_offset or 0 :]
+    return rest.lstrip().startswith(b";")
+
+
+def _line_above(body: list[ast.stmt], prelude: int, lines: int) -> int:
+    """How many lines stay above the call. The comments at the top do: one of them may name the encoding."""
+    if prelude:
+        return body[prelude - 1].end_lineno or 0
+    if not body:
+        return lines
+    decorators: list[ast.expr] = getattr(body[0], "decorator_list", [])
+    return min([body[0].lineno, *(each.lineno for each in decorators)]) - 1

@@ -19,9 +19,9 @@ from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
-from cuwheel.support import files, locking, system_calls
+from cuwheel.support import files, system_calls
 from cuwheel.support.files import errors_of, sync_folder
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import drivers, variant_reach, variant_values
 from cuwheel.wheel import variant as variants
 from cuwheel.wheel.edit import WheelEdit
@@ -149,19 +149,13 @@ def _findings(
 ) -> Iterator[Finding]:
     file = found.target.replace("\\", "/").rpartition("/")[2]
     if not served:
-        yield Finding(
-            rule="variant-none",
-            severity="warning",
-            message=f"{file}: no variant was written, as its device code serves no known GPU in full",
-            fix="cuwheel inspect WHEEL   (what is in it)",
-        )
+        yield finding("variant-none", f"{file}: no variant was written, as its device code serves no known GPU in full")
         return
     unsaid = variant_reach.unsaid(served, made)
     if unsaid:
-        yield Finding(
-            rule="variant-unsaid",
-            severity="note",
-            message=f"{file} also serves GPUs that no value of a variant can name: "
+        yield finding(
+            "variant-unsaid",
+            f"{file} also serves GPUs that no value of a variant can name: "
             + ", ".join(str(each.capability) for each in unsaid),
             evidence=tuple(_why_unsaid(each, served, known) for each in unsaid),
             fix=_FIX,
@@ -217,12 +211,25 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
         described = description.of_wheel(wheel)
         decided = decide(survey_wheel(wheel, detail="containers"), described.cuda if described else None)
         placed = []
-        with errors_of(to, f"the variants of {plain.name} were not written"), locking.scratch(to) as folder:
+        with errors_of(to, f"the variants of {plain.name} were not written"), files.scratch_beside(to) as folder:
             for each in decided.variants:
                 made = _edited(wheel, each).write_into(folder)
                 other = taken.get(str(to / made.name))
                 if other is None:
-                    placed.append(_placed(made, to / made.name, each, plain))
+                    place = to / made.name
+                    size, sha256 = made.stat().st_size, files.sha256(made)
+                    made.chmod(0o644)
+                    system_calls.rename_over(made, place)
+                    placed.append(
+                        VariantWheel(
+                            path=str(place),
+                            size=size,
+                            sha256=sha256,
+                            label=each.label,
+                            properties=each.properties,
+                            made_from=str(plain),
+                        )
+                    )
                 elif other.sha256 != files.sha256(made):
                     raise MalformedError(
                         plain, f"its variant {each.label} is also that of {other.made_from}", hint="give one of the two"
@@ -231,20 +238,6 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
         version = stamp.public_version(wheel.name.version)
         public = replace(wheel.name, version=version)
     return _Written(plain=plain, public=public, wheels=tuple(placed), decided=decided)
-
-
-def _placed(made: Path, place: Path, variant: Variant, plain: Path) -> VariantWheel:
-    size, sha256 = made.stat().st_size, files.sha256(made)
-    made.chmod(0o644)
-    system_calls.rename_over(made, place)
-    return VariantWheel(
-        path=str(place),
-        size=size,
-        sha256=sha256,
-        label=variant.label,
-        properties=variant.properties,
-        made_from=str(plain),
-    )
 
 
 def _edited(wheel: WheelFile, variant: Variant | None) -> WheelEdit:
@@ -268,7 +261,11 @@ def _plain_of(written: Sequence[_Written], to: Path) -> Iterator[str]:
             yield str(unlabelled[0].plain)
             continue
         widest = max(alike, key=lambda each: each.decided.machines)
-        with WheelFile(widest.plain) as wheel, errors_of(to, f"{name} was not written"), locking.scratch(to) as folder:
+        with (
+            WheelFile(widest.plain) as wheel,
+            errors_of(to, f"{name} was not written"),
+            files.scratch_beside(to) as folder,
+        ):
             made = _edited(wheel, None).write_into(folder)
             made.chmod(0o644)
             yield str(system_calls.rename_over(made, to / made.name))

@@ -6,13 +6,17 @@ const data = { machines: null, project: new Map(), wheel: new Map() };
 const waiting = new Map();
 const RELEASES_AT_ONCE = 4;
 const CHOICES = 40;
-const RANK = ["native", "compatible", "jit", "partial", "unknown", "fails"];
-const LOOKS = { native: "good", compatible: "good", jit: "fair", partial: "poor", unknown: "none", fails: "bad" };
+const PACKAGES_AT_ONCE = 60;
+const RANK = ["everywhere", "native", "compatible", "jit", "partial", "unknown", "fails"];
+const LOOKS = { everywhere: "good", native: "good", compatible: "good", jit: "fair", partial: "poor", unknown: "none", fails: "bad" };
+const MARKS = { good: "✓", fair: "↻", poor: "◐", none: "?", bad: "✗" };
 const HEADLINES = {
+  everywhere: "runs everywhere",
   native: "runs natively", compatible: "runs", jit: "runs, after a wait at first start",
   partial: "runs in part", unknown: "nobody can tell", fails: "does not run",
 };
 const EXPLAINED = {
+  everywhere: "It is pure Python: nothing in it is compiled for a GPU. What it requires may be.",
   native: "It has machine code made for exactly this GPU.",
   compatible: "It has machine code for an earlier GPU of the same family, which this one runs as it is.",
   jit: "The driver compiles or links its code when it is first used: that start takes longer, once.",
@@ -152,7 +156,7 @@ function machine() {
   const tegra = Boolean(gpu.capability) && gpu.place === "linux-aarch64"
     && !data.machines.capabilities["linux-x86_64"].includes(gpu.capability);
   return {
-    ...gpu, ...driverOf(byId("driver").value.trim(), place), asked, place, tegra, python: byId("python").value,
+    ...gpu, gpuPlace: gpu.place || "", ...driverOf(byId("driver").value.trim(), place), asked, place, tegra, python: byId("python").value,
     torch: byId("torch").value.startsWith("=") ? "" : byId("torch").value,
     release: byId("torch").value.startsWith("=") ? byId("torch").value.slice(1) : "",
   };
@@ -191,7 +195,7 @@ function verdict(wheel, on, row) {
   const conditions = (known.conditions || []).map((each) => words(wheel.texts[each]));
   if (!on.python && there.python) conditions.unshift(there.python);
   return {
-    outcome: known.outcome, error: known.error || null, conditions,
+    outcome: wheel.pure && known.outcome === "unknown" ? "everywhere" : known.outcome, error: known.error || null, conditions,
     reasons: (known.reasons || []).map((each) => wheel.reasons[each])
       .map((each) => ({ severity: each.severity, message: words(each.message), fix: words(each.fix || "") })),
   };
@@ -202,14 +206,33 @@ const here = () => location.href.split(/[?#]/)[0];
 const indexUrl = () => new URL("simple/", here()).href;
 const fileUrl = (row) => new URL(row.url || `files/${encodeURIComponent(row.file)}`, here()).href;
 
-function commands(name, row, wheel, hashed) {
+/* The extra of the package that brings CUDA's libraries, of the CUDA that the wheel is made for; failing that, that
+   torch is built for or the driver runs. On a Jetson they come with its system. */
+function extraFor(wheel, on) {
+  const extras = wheel.extras || {};
+  if (on.tegra) return "";
+  const wanted = wheel.cuda || on.torch.split(".")[0];
+  if (wanted) return extras[wanted] || "";
+  const majors = Object.keys(extras).sort((a, b) => b - a);
+  const column = on.place.startsWith("windows") ? 2 : 1;
+  const cuda = on.driver && data.machines.drivers.find((each) => each[column] && atLeast(on.driver, each[column]));
+  if (cuda) return extras[majors.find((each) => Number(each) <= Number(cuda[0].split(".")[0]))] || "";
+  return majors.length === 1 ? extras[majors[0]] : "";
+}
+
+function commands(name, row, wheel, on, hashed) {
   const url = fileUrl(row) + (hashed ? `#sha256=${wheel.sha256}` : "");
+  const extra = extraFor(wheel, on);
+  const asked = extra ? `${name}[${extra}]` : name;
+  const quoted = extra ? `"${asked}"` : asked;
+  const exact = `${asked}==${row.file.split("-")[1]}`;
+  const brings = extra ? ` The extra ${extra} brings CUDA's libraries.` : "";
   return [
-    ["pip", `pip install "${name} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks."],
-    ["uv", `uv pip install "${name} @ ${url}"`, "The same with uv."],
+    ["pip", `pip install "${asked} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks." + brings],
+    ["uv", `uv pip install "${asked} @ ${url}"`, "The same with uv."],
     ["uv project", `[[tool.uv.index]]\nname = "cuda-wheels"\nurl = "${indexUrl()}"\nexplicit = true\n\n[tool.uv.sources]\n${name} = { index = "cuda-wheels" }`,
-      `For pyproject.toml, then: uv add ${name}==${row.file.split("-")[1]} This index supplies this name and no other; uv.lock keeps the hashes.`],
-    ["cuwheel", `cuwheel ${data.machines.verb} ${name} --index ${indexUrl()}`, "Looks at the machine itself, and takes the wheel that runs there."],
+      `For pyproject.toml, then: uv add ${extra ? `"${exact}"` : exact} This index supplies this name and no other; uv.lock keeps the hashes.`],
+    ["cuwheel", `cuwheel ${data.machines.verb} ${quoted} --index ${indexUrl()}`, "Looks at the machine itself, and takes the wheel that runs there."],
   ];
 }
 
@@ -240,36 +263,103 @@ function choices(name) {
   return [element("p", { class: "hint" }, words), element("div", { class: "choices" }, ...buttons, ...more)];
 }
 
-/* The first view: the wheel that runs. */
+/* The first view: the wheel that runs; of a GPU alone, all packages that run on it. */
 let turn = 0;
+const isYanked = (each) => each.row.yanked !== undefined;
+const runs = (each) => !isYanked(each) && RANK.indexOf(each.verdict.outcome) < RANK.indexOf("partial");
+
+/* The wheel of a package that is best there: of the newest release that runs; failing that, one that runs in part. */
+async function bestOf(name, project, on) {
+  const judged = [];
+  for (const [release, rows] of project.releases) {
+    const wheels = await Promise.all(rows.map((row) => load("wheel", row.file)));
+    const here = rows.map((row, at) => ({ name, release, row, wheel: wheels[at], verdict: verdict(wheels[at], on, row) }));
+    here.sort((a, b) => RANK.indexOf(a.verdict.outcome) - RANK.indexOf(b.verdict.outcome));
+    judged.push(...here);
+    const best = here.find(runs);
+    if (best) return { best, judged };
+  }
+  return { best: judged.find((each) => !isYanked(each) && each.verdict.outcome !== "fails"), judged };
+}
+
+const nearestOf = (judged, on) => judged.find((each) => each.wheel && each.wheel.places[on.place]
+  && !(on.python && each.wheel.places[on.place].refused?.[on.python])) || judged[0];
 
 async function showFind() {
   const mine = ++turn;
   const [target, name, on] = [byId("find"), byId("package").value.trim(), machine()];
   const display = (...children) => { if (mine === turn) target.replaceChildren(...children); };
-  if (!packages().includes(name)) return display(...choices(name));
+  if (!packages().includes(name)) return on.capability && on.place ? showPackages(name, on, display) : display(...problemOf(on), ...choices(name));
   const project = await load("project", name);
   if (mine !== turn) return undefined;
   fillTorch(project);
   if (!on.capability) return display(element("p", { class: "hint" }, on.problem ? `${on.problem}.` : "Choose a GPU, by its name or its compute capability."));
-  const judged = [];
-  for (const [release, rows] of project.releases) {
-    const wheels = await Promise.all(rows.map((row) => load("wheel", row.file)));
-    if (mine !== turn) return undefined;
-    const here = rows.map((row, at) => ({ name, release, row, wheel: wheels[at], verdict: verdict(wheels[at], on, row) }));
-    here.sort((a, b) => RANK.indexOf(a.verdict.outcome) - RANK.indexOf(b.verdict.outcome));
-    judged.push(...here);
-    const best = here.find((each) => each.row.yanked === undefined && RANK.indexOf(each.verdict.outcome) < RANK.indexOf("partial"));
-    if (best) return display(...card(best, on), ...others(judged.filter((each) => each !== best)));
-  }
-  const partial = judged.find((each) => each.row.yanked === undefined && each.verdict.outcome !== "fails");
-  if (partial) return display(...card(partial, on), ...others(judged.filter((each) => each !== partial)));
-  const nearest = judged.find((each) => each.wheel && each.wheel.places[on.place] && !(on.python && each.wheel.places[on.place].refused?.[on.python])) || judged[0];
+  const { best, judged } = await bestOf(name, project, on);
+  if (best) return display(...toAll(on), ...card(best, on), ...others(judged.filter((each) => each !== best)));
+  const nearest = nearestOf(judged, on);
   if (!nearest) return display(element("p", { class: "hint" }, "This package has no wheel."));
-  return display(
+  return display(...toAll(on),
     element("div", { class: "answer bad", "data-outcome": "fails", "data-file": nearest.row.file, "data-error": nearest.verdict.error || "" }, element("p", { class: "headline" }, element("b", {}, "✗ "), `No wheel of ${name} runs there`),
       element("p", {}, describe(on)), reasonsOf(nearest.verdict, `The nearest, ${nearest.row.file}:`)),
     ...others(judged.filter((each) => each !== nearest)));
+}
+
+const problemOf = (on) => (on.problem ? [element("p", { class: "hint" }, `${on.problem}.`)] : []);
+const nameOf = (on) => on.name || `capability ${on.capability}`;
+
+function choose(name) {
+  byId("package").value = name;
+  show();
+  scrollTo(0, 0);
+}
+
+/* Back to all packages that run on this GPU. */
+function toAll(on) {
+  if (packages().length < 2) return [];
+  const button = element("button", { type: "button", class: "more all" }, `all packages that run on ${nameOf(on)}`);
+  button.addEventListener("click", () => choose(""));
+  return [button];
+}
+
+let packagesShown = PACKAGES_AT_ONCE;
+
+async function showPackages(part, on, display) {
+  const fitting = packages().filter((each) => each.includes(part.toLowerCase()));
+  if (!fitting.length) return display(...choices(part));
+  const listed = fitting.slice(0, packagesShown);
+  display(element("p", { class: "hint" }, `Looking at ${listed.length} packages …`));
+  const found = await Promise.all(listed.map(async (name) => {
+    const project = await load("project", name);
+    const { best, judged } = await bestOf(name, project || { releases: [] }, on);
+    return { name, best, nearest: best || nearestOf(judged, on) };
+  }));
+  const fine = found.filter((each) => each.best && runs(each.best));
+  const rest = found.filter((each) => !fine.includes(each));
+  const more = element("button", { type: "button", class: "more" }, `look at ${fitting.length - listed.length} more packages`);
+  more.addEventListener("click", () => { packagesShown += PACKAGES_AT_ONCE; show(); });
+  const words = `${fine.length} of ${found.length} ${found.length === 1 ? "package runs" : "packages run"} on ${nameOf(on)}`;
+  return display(
+    element("h2", { class: "count" }, words), element("p", { class: "evidence" }, describe(on)),
+    ...(fine.length ? [packageTable(fine)] : []),
+    ...(rest.length ? [element("details", { class: "others", open: !fine.length }, element("summary", {}, rest.length === 1 ? "one that does not" : `${rest.length} that do not`), packageTable(rest))] : []),
+    ...(fitting.length > listed.length ? [more] : []));
+}
+
+function packageTable(found) {
+  const rows = found.map(({ name, best, nearest }) => {
+    const outcome = best ? best.verdict.outcome : "fails";
+    const button = element("button", { type: "button", class: "name" }, name);
+    button.addEventListener("click", () => choose(name));
+    const why = best && runs(best) ? best.verdict.conditions.length ? `provided that ${best.verdict.conditions.join("; ")}` : "" : nearest ? (nearest.verdict.reasons[0] || {}).message || "" : "it has no wheel";
+    return element("tr", { "data-package": name, "data-outcome": outcome },
+      element("td", {}, button),
+      element("td", { "data-label": "version" }, best ? best.wheel.version : ""),
+      element("td", { class: `chip ${LOOKS[outcome]}` }, element("b", {}, `${MARKS[LOOKS[outcome]]} ${HEADLINES[outcome]}`)),
+      element("td", { class: "why" }, why));
+  });
+  return element("div", { class: "scroll" }, element("table", { class: "found" },
+    element("thead", {}, element("tr", {}, ...["package", "version", "how", ""].map((each) => element("th", { scope: "col" }, each)))),
+    element("tbody", {}, ...rows)));
 }
 
 const describe = (on) => [
@@ -288,9 +378,8 @@ function reasonsOf(found, title) {
 }
 
 function card({ name, row, wheel, verdict: found }, on) {
-  const mark = { good: "✓", fair: "↻", poor: "◐", none: "?", bad: "✗" }[LOOKS[found.outcome]];
   const answer = element("div", { class: `answer ${LOOKS[found.outcome]}`, "data-outcome": found.outcome, "data-file": row.file, "data-error": found.error || "" },
-    element("p", { class: "headline" }, element("b", {}, `${mark} `), `${name} ${wheel.version} ${HEADLINES[found.outcome]}`),
+    element("p", { class: "headline" }, element("b", {}, `${MARKS[LOOKS[found.outcome]]} `), `${name} ${wheel.version} ${HEADLINES[found.outcome]}`),
     element("p", {}, describe(on)),
     EXPLAINED[found.outcome] ? element("p", {}, EXPLAINED[found.outcome]) : null,
     element("p", { class: "file" }, element("a", { href: `page/wheels/${encodeURIComponent(row.file)}.html` }, row.file), ` ${megabytes(wheel.size)}`));
@@ -298,14 +387,14 @@ function card({ name, row, wheel, verdict: found }, on) {
     answer.append(element("p", {}, "Provided that"), element("ul", {}, ...found.conditions.map((each) => element("li", {}, each))));
   }
   answer.append(reasonsOf(found));
-  return [answer, install(name, row, wheel)];
+  return [answer, install(name, row, wheel, on)];
 }
 
 let withHash = true;
 
-function install(name, row, wheel) {
+function install(name, row, wheel, on) {
   const list = element("div", {});
-  const fill = () => list.replaceChildren(...commands(name, row, wheel, withHash).map(([tool, text, note]) => {
+  const fill = () => list.replaceChildren(...commands(name, row, wheel, on, withHash).map(([tool, text, note]) => {
     const button = element("button", { type: "button", class: "copy", "aria-label": `copy the command for ${tool}` }, "copy");
     button.addEventListener("click", () => copied(button, text));
     return element("div", { class: "command" }, element("h3", {}, tool), element("pre", {}, text), button, element("p", { class: "evidence" }, note));
@@ -351,7 +440,7 @@ async function showMatrix() {
   target.replaceChildren(
     element("p", {}, input, on.driverWords ? `with driver ${on.driverWords}` : "with a driver that is new enough"), place,
     project.releases.length > shown ? more : element("span", {}),
-    element("p", { class: "legend" }, ...Object.entries({ native: "machine code for this GPU", compatible: "machine code for an earlier one of its family", jit: "compiled at first start", partial: "some of it", unknown: "not known", fails: "does not run" })
+    element("p", { class: "legend" }, ...Object.entries({ everywhere: "pure Python", native: "machine code for this GPU", compatible: "machine code for an earlier one of its family", jit: "compiled at first start", partial: "some of it", unknown: "not known", fails: "does not run" })
       .flatMap(([word, meaning]) => [element("span", { class: `chip ${LOOKS[word]}` }, element("b", {}, word)), ` ${meaning}  `])));
 }
 
@@ -362,12 +451,16 @@ function table(rows, wheels, on, filter) {
   const text = (capability) => `${capability} ${generations[capability] || ""} ${gpus.filter((row) => row[1] === capability).map((row) => row[0]).join(" ")}`.toLowerCase();
   const aboutGpus = words.filter((word) => known.some((each) => text(each).includes(word)));
   const aboutFiles = words.filter((word) => !aboutGpus.includes(word));
-  const columns = known.filter((each) => aboutGpus.every((word) => text(each).includes(word)));
   const lines = rows.map((row, at) => [row, wheels[at]]).filter(([row]) => aboutFiles.every((word) => row.file.toLowerCase().includes(word)));
+  const placeOf = (wheel) => {
+    const places = wheel ? Object.keys(wheel.places) : [];
+    return places.includes(on.place) ? on.place : places[0] || on.place;
+  };
+  const possible = new Set(lines.flatMap(([, wheel]) => capabilities[placeOf(wheel)])); // no Jetson for wheels of x86-64
+  const columns = known.filter((each) => possible.has(each) && aboutGpus.every((word) => text(each).includes(word)));
   const head = element("tr", {}, element("td", {}), ...columns.map((each) => element("th", { scope: "col", title: gpus.filter((row) => row[1] === each).map((row) => row[0]).join(", ") }, each, element("small", {}, generations[each] || ""))));
   const body = lines.map(([row, wheel]) => {
-    const places = wheel ? Object.keys(wheel.places) : [];
-    const place = places.includes(on.place) ? on.place : places[0] || on.place;
+    const place = placeOf(wheel);
     return element("tr", {},
       element("th", { scope: "row" }, element("a", { href: `page/wheels/${encodeURIComponent(row.file)}.html` }, row.file), row.yanked !== undefined ? " (yanked)" : ""),
       ...columns.map((capability) => {
@@ -404,7 +497,7 @@ const FIELDS = ["package", "gpu", "driver", "python", "torch", "place"];
 
 function show() {
   const on = machine();
-  byId("place").disabled = Boolean(on.place && on.place !== byId("place").value);
+  offerPlaces(on);
   const found = [on.asked && !on.problem && on.name && squashed(on.name) !== squashed(on.asked) ? `read as ${on.name}` : "", on.driverProblem || "",
     byId("place").disabled ? `${on.name || on.capability} is part of a system with ${Object.fromEntries(data.machines.places)[on.place]}` : ""].filter(Boolean);
   byId("read").textContent = found.join("; ");
@@ -416,6 +509,24 @@ function show() {
   history.replaceState(null, "", `#${state}`);
   if (view === "find") return showFind();
   return view === "matrix" ? showMatrix() : undefined;
+}
+
+/* Only systems that can have the GPU, and only GPUs that the system can have: a Jetson is a system of its own. */
+let placeBefore = "";
+
+function offerPlaces(on) {
+  const field = byId("place");
+  const fits = (key) => !on.capability || (on.gpuPlace ? key === on.gpuPlace : data.machines.capabilities[key].includes(on.capability));
+  for (const each of field.options) each.disabled = each.hidden = !fits(each.value);
+  if (!fits(field.value)) {
+    placeBefore = field.value;
+    field.value = on.place;
+  } else if (placeBefore && fits(placeBefore)) {
+    field.value = placeBefore;
+    placeBefore = "";
+  }
+  field.disabled = Boolean(on.gpuPlace);
+  fillGpus(placeBefore ? "" : field.value);
 }
 
 function select(view) {
@@ -446,13 +557,19 @@ function showCatalogue() {
   history.replaceState(null, "", `#${state}`);
 }
 
-function fillGpus() {
-  byId("gpus").append(...data.machines.gpus.slice().reverse().map(([name, capability]) => option(name, capability)));
+let gpusOf = null;
+
+/* `place`: those that such a system can have; all of them where it is empty. */
+function fillGpus(place) {
+  if (gpusOf === place) return;
+  gpusOf = place;
+  const offered = data.machines.gpus.filter((row) => !place || !row[2] || row[2] === place).reverse();
+  byId("gpus").replaceChildren(...offered.map(([name, capability]) => option(name, capability)));
 }
 
 function startCatalogue() {
   document.body.classList.add("with-scripts");
-  fillGpus();
+  fillGpus("");
   const state = new URLSearchParams(location.hash.slice(1));
   for (const each of ["only", "gpu"]) {
     byId(each).value = state.get(each) || "";
@@ -467,7 +584,6 @@ function start() {
   const { drivers, places, pythons } = data.machines;
   document.body.classList.add("with-scripts");
   byId("packages").append(...packages().map((each) => option(each)));
-  fillGpus();
   byId("drivers").append(...drivers.map(([cuda, linux]) => option(`CUDA ${cuda}`, `driver ${linux}`)));
   byId("place").append(...places.map(([key, words]) => option(key, words)));
   byId("python").append(option("", "any"), ...pythons.slice().reverse().map((each) => option(each, each)));

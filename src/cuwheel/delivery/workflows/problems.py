@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.errors import MalformedError, UnknownNameError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.support import extras
-from cuwheel.support.finding import Finding
+from cuwheel.support import process
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.delivery.workflows.request import Service
+    from cuwheel.delivery.request import Service
 
 
 LARGEST_YAML = 1 << 18
@@ -28,7 +28,7 @@ _MOST_VALUES = 100_000  # values
 
 def load_yaml(text: str, name: str) -> dict[str, Any]:
     """A mapping; anything else is no workflow. Anchors may not repeat themselves into something huge."""
-    extras.require("reading a workflow", modules=("ruamel.yaml",), extra="ci")
+    process.require_extra("reading a workflow", modules=("ruamel.yaml",), extra="ci")
     from ruamel.yaml import YAML  # noqa: PLC0415 - of an extra
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 
@@ -187,10 +187,9 @@ def traps_in_workflow(workflow: Mapping[Any, Any], file: str, service: Service) 
     yield from _listed("ci-action-unpinned", file, "actions that are not pinned to a commit", _actions(workflow))
     yield from _in_text(workflow, text, file)
     if re.search(r"cuda", text, re.IGNORECASE) and not _on_gpu(workflow):
-        yield Finding(
-            rule="ci-no-gpu",
-            severity="note",
-            message=f"{file}: nothing of it runs on a machine with a GPU",
+        yield finding(
+            "ci-no-gpu",
+            f"{file}: nothing of it runs on a machine with a GPU",
             fix=f'gpu-runner = ["self-hosted", "gpu"] in [tool.cuwheel.ci]; cuwheel ci {service} --write',
         )
 
@@ -215,21 +214,7 @@ def _text(value: object) -> str:
 def _listed(rule: str, file: str, message: str, found: Any) -> Iterator[Finding]:  # noqa: ANN401 - texts
     evidence = list(dict.fromkeys(found))
     if evidence:
-        yield Finding(
-            rule=rule,
-            severity="warning",
-            message=f"{file}: {message}",
-            evidence=first_few(evidence),
-            fix=_FIXES[rule],
-        )
-
-
-_FIXES = {
-    "ci-action-unpinned": "pin each by the commit of its release, with the version in a comment",
-    "ci-image-unpinned": "give each image a dated tag or a digest",
-    "ci-arch": "let cuwheel plan write the list: cuwheel plan --for … --cuda …",
-    "ci-auditwheel": "cuwheel repair leaves them out; or auditwheel repair --exclude for each of them",
-}
+        yield finding(rule, f"{file}: {message}", evidence=first_few(evidence))
 
 
 def _walk(value: object, key: str = "") -> Iterator[tuple[str, str]]:

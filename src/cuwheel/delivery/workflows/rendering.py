@@ -18,8 +18,9 @@ import jinja2
 import msgspec
 from msgspec import Struct, structs
 
+from cuwheel.building import tables
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
-from cuwheel.facts import services, toolkits
+from cuwheel.facts import services, spellings, toolkits
 from cuwheel.facts import services as facts
 from cuwheel.support import codec
 from cuwheel.support.files import head
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.building.tables import RepairTable, Table
-    from cuwheel.delivery.workflows.request import Service
+    from cuwheel.delivery.request import Service
 
 
 # Marked blocks. A block begins with a line that has its name and the hash of its content: a change by hand shows.
@@ -39,6 +40,7 @@ State: TypeAlias = Literal["same", "added", "renewed", "removed", "edited"]
 _BEGIN = re.compile(r"^[ \t]*# >>> cuwheel (?P<name>[a-z0-9_-]{1,60}) (?P<hash>[0-9a-f]{12})[ \t]*$")
 _END = re.compile(r"^[ \t]*# <<< cuwheel (?P<name>[a-z0-9_-]{1,60})[ \t]*$")
 _PENDING = "0" * 12
+_SPECIAL_IN_QUOTES = re.compile(r'[\\"$`]')
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -340,14 +342,30 @@ def _planned_rows(table: Table) -> Iterator[Row]:
 
 
 def _variables(table: Table, cuda: str) -> dict[str, str]:
-    """The architecture list in every spelling that a build system reads from its environment."""
+    """The architecture list in every spelling that a build system reads, and `[tool.cuwheel.environment]`."""
     planned = plans.plan_for(table.for_, (cuda,), table.plan) if table.for_ else None
-    if planned is None or not planned.jobs:
-        return {}
-    flags = planned.jobs[0].flags
-    cmake = f"-DCMAKE_CUDA_ARCHITECTURES={flags.cmake}" if flags.cmake else None
-    named = {"CMAKE_ARGS": cmake, "CUDAARCHS": flags.cudaarchs, "TORCH_CUDA_ARCH_LIST": flags.torch}
-    return {name: text for name, text in named.items() if text}
+    flags = planned.jobs[0].flags if planned and planned.jobs else None
+    made: dict[str, str] = {}
+    if flags:
+        cmake = f"-DCMAKE_CUDA_ARCHITECTURES={flags.cmake}" if flags.cmake else None
+        named = {"CMAKE_ARGS": cmake, "CUDAARCHS": flags.cudaarchs, "TORCH_CUDA_ARCH_LIST": flags.torch}
+        made = {name: text for name, text in named.items() if text}
+    values: dict[str, str | None] = {f"archs.{each}": getattr(flags, each, None) for each in spellings.NAMES}
+    values |= {
+        "cuda": cuda,
+        "cuda_digits": cuda.replace(".", ""),
+        "toolkit": "/opt/cuda",
+        "nvcc": "/opt/cuda/bin/nvcc",
+        "host_compiler": "$(which g++)",
+        "python": "python",
+        "source": f"/project/{table.subdirectory}".rstrip("/"),
+        "jobs": "$(nproc)",
+    }
+    for name, text in table.environment.items():
+        # cibuildwheel reads a value as a shell does between double quotes.
+        value = tables.fill_placeholders(_SPECIAL_IN_QUOTES.sub(r"\\\g<0>", text), values)
+        made[name] = f"{made[name]} {value}" if name == "CMAKE_ARGS" and made.get(name) else value
+    return made
 
 
 def path_of(service: Service, cuda: str | None = None) -> str:

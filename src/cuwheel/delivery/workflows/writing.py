@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import re
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import DecodeError, Struct
 from msgspec.structs import replace
+from packaging.version import InvalidVersion, Version
 
-from cuwheel.building import config, pyproject, sources
+from cuwheel.building import config, sources
+from cuwheel.delivery import candidates, index_folder
 from cuwheel.delivery.workflows import rendering
 from cuwheel.delivery.workflows.problems import (
     differences_of_pipeline,
@@ -19,18 +23,20 @@ from cuwheel.delivery.workflows.problems import (
     traps_in_workflow,
     wrong_references,
 )
-from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, State
-from cuwheel.errors import MalformedError, UsageError
-from cuwheel.support import codec, files
-from cuwheel.support.finding import Finding
+from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, Row, State
+from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.network import client
+from cuwheel.support import codec, files, process
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.building.tables import Table
-    from cuwheel.delivery.workflows.request import CiRequest
+    from cuwheel.delivery.request import CiRequest
+
 
 _LARGEST = 4 << 20
 _NO_CUDA = "ci-no-cuda"  # a warning where the file is written, an error where it is checked
@@ -44,19 +50,31 @@ class BlockState(Struct, frozen=True, kw_only=True):
     state: State
 
 
-class Workflow(Struct, frozen=True, kw_only=True):
-    """`text`: the whole file, as it is to be. `changed`: whether that is another than it was."""
+class Ci(Struct, frozen=True, kw_only=True):
+    """`action`: `write` (`written` says whether the file was), `check`, `matrix` or `watch`.
 
-    service: str
-    file: str
-    text: str
-    blocks: tuple[BlockState, ...]
-    changed: bool
-    written: bool
+    `text`: the file as it is to be. `blocks`: what is cuwheel's of it. `rows`: the jobs of a matrix. `upstream`: what
+    was found of the project that is watched.
+    """
+
+    schema: Literal["cuwheel.ci/1"] = "cuwheel.ci/1"
+    action: Literal["write", "check", "matrix", "watch"]
+    service: str = ""
+    file: str = ""
+    text: str = ""
+    blocks: tuple[BlockState, ...] = ()
+    changed: bool = False
+    written: bool = False
+    rows: tuple[Row, ...] = ()
+    upstream: Watched | None = None
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def succeeded(self) -> bool:
+        return not any(each.severity == "error" for each in self.findings)
 
-def workflow(request: CiRequest) -> Workflow:
+
+def write_workflow(request: CiRequest) -> Ci:
     """Decided, and with `write` carried out."""
     path, there, wanted, further = _both(request)
     if there is None:
@@ -69,7 +87,8 @@ def workflow(request: CiRequest) -> Workflow:
     if request.write and changed:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, text.encode())
-    return Workflow(
+    return Ci(
+        action="write",
         service=request.service,
         file=_shown(path, request.source),
         text=text,
@@ -80,7 +99,7 @@ def workflow(request: CiRequest) -> Workflow:
     )
 
 
-def check(request: CiRequest) -> Workflow:
+def check_workflow(request: CiRequest) -> Ci:
     """What is there against what would be written, and traps in it. Nothing is changed."""
     path, there, wanted, further = _both(request)
     shown = _shown(path, request.source)
@@ -88,17 +107,17 @@ def check(request: CiRequest) -> Workflow:
     states: dict[str, State] = {}
     if there is None:
         hint = f"cuwheel ci {request.service} --write"
-        found.append(Finding(rule="ci-missing", severity="error", message=f"{shown} is not there", fix=hint))
+        found.append(finding("ci-missing", f"{shown} is not there", fix=hint))
     else:
         _, states = rendering.merge_blocks(there, wanted)
         found += _compared(request, shown, there, wanted)
-    return Workflow(
+    return Ci(
+        action="check",
         service=request.service,
         file=shown,
         text=wanted,
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=there is None or any(each in _CHANGING for each in states.values()),
-        written=False,
         findings=(*found, *(replace(each, severity="error") if each.rule == _NO_CUDA else each for each in further)),
     )
 
@@ -106,7 +125,7 @@ def check(request: CiRequest) -> Workflow:
 def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
     """The file, what is in it, what would be, and what of the configuration it does not do."""
     folder = request.source
-    found = config.find(folder, request.config, {})
+    found = config.find_configuration(folder, request.config, {})
     path = request.file or _own_place(folder, rendering.path_of(request.service, request.cuda))
     own = _shown(found.path, folder) if found.path else ""
     wanted = rendering.render(request.service, found.table, own, request.cuda)
@@ -131,20 +150,16 @@ def _own_place(source: Path, name: str) -> Path:
 def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
     # A farm builds the source of others, which is not here.
     is_here = table.gate.device_code and not table.ci.upstream and request.source.is_dir()
-    if is_here and not pyproject.has_cuda(request.source, list(sources.walked(request.source, set()))):
-        yield Finding(
-            rule=_NO_CUDA,
-            severity="warning",
-            message="the project has no CUDA code: no .cu file, and no build file that mentions CUDA",
-            fix="nothing of it needs cuwheel: take any workflow that builds wheels; for a wrapper of the driver's API "
-            "set device-code = false in [tool.cuwheel.gate]",
+    if is_here and not sources.mentions_cuda(request.source, list(sources.walked(request.source, set()))):
+        yield finding(
+            _NO_CUDA,
+            "the project has no CUDA code: no .cu file, and no build file that mentions CUDA",
         )
     others = table.cuda[1:]
     if request.service == "cibuildwheel" and request.cuda is None and others:
-        yield Finding(
-            rule="ci-one-cuda",
-            severity="note",
-            message=f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
+        yield finding(
+            "ci-one-cuda",
+            f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
             fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write writes a file for it, for cibuildwheel to read",
         )
 
@@ -175,10 +190,9 @@ def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterat
             yield from _found("ci-injection", shown, expressions_in_scripts(own), 'hand it over in env: "$NAME"')
         yield from traps_in_workflow(own, shown, request.service)
     if ways:
-        yield Finding(
-            rule="ci-differs",
-            severity="error",
-            message=f"{shown} differs from what would be written in {len(ways)} {'way' if len(ways) == 1 else 'ways'}",
+        yield finding(
+            "ci-differs",
+            f"{shown} differs from what would be written in {len(ways)} {'way' if len(ways) == 1 else 'ways'}",
             evidence=first_few(ways, 40),
             fix=fix,
         )
@@ -212,17 +226,12 @@ def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator
     found = list(problems)
     if found:
         message = f"{shown}: {found[0]}"
-        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(found[1:], 40), fix=fix)
+        yield finding(rule, message, evidence=first_few(found[1:], 40), fix=fix)
 
 
 def _edited(states: dict[str, State]) -> Iterator[Finding]:
     if edited := [name for name, state in states.items() if state == "edited"]:
-        yield Finding(
-            rule="ci-edited",
-            severity="note",
-            message=f"changed by hand, and kept as they are: {', '.join(edited)}",
-            fix="cuwheel ci --check says what differs; delete a block to have it written anew",
-        )
+        yield finding("ci-edited", f"changed by hand, and kept as they are: {', '.join(edited)}")
 
 
 def _shown(path: Path, source: Path) -> str:
@@ -230,3 +239,106 @@ def _shown(path: Path, source: Path) -> str:
         return path.absolute().relative_to(source.absolute()).as_posix()
     except ValueError:
         return str(path)
+
+
+# `cuwheel ci watch`: whether upstream has a release that was not built yet.
+
+_TIMEOUT_S = 120.0
+_TAG = re.compile(r"^[0-9a-f]{40,64}\trefs/tags/(\S+?)(\^\{\})?$", re.ASCII)
+_VERSION = re.compile(r"(?:^|[^0-9A-Za-z])v?(\d+(?:\.\d+)+[0-9A-Za-z.]*)$", re.ASCII)
+_GIT = ("https://", "http://", "file://", "ssh://", "git@")
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """`ref`: the tag in a repository, or the version."""
+
+    version: str
+    ref: str
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """`new`: upstream has a release that is later than all that were built. `fingerprint`: of that release."""
+
+    upstream: str
+    newest: Release
+    built: str
+    new: bool
+    fingerprint: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.upstream} {self.newest.version} is out"
+
+
+def watch(upstream: str, built: str, name: str = "") -> Watched:
+    """`upstream`: a package, or the address of a git repository. `built`: an index, or a version.
+
+    `name`: of the package in that index, if it is not upstream's.
+    """
+    found = list(_tags(upstream) if upstream.startswith(_GIT) else _released(upstream))
+    if not found:
+        raise UnreadableError(upstream, "has no release", hint="cuwheel ci watch torch --built 2.10")
+    newest = max(found, key=lambda each: Version(each.version))
+    if not name and upstream.startswith(_GIT):
+        name = upstream.rstrip("/").removesuffix(".git").rpartition("/")[2]
+    before = _built(built, name or upstream)
+    return Watched(
+        upstream=upstream,
+        newest=newest,
+        built=str(before) if before else "",
+        new=before is None or Version(newest.version) > before,
+        fingerprint=hashlib.sha256(f"{upstream} {newest.version}".encode()).hexdigest()[:20],
+    )
+
+
+def _tags(url: str) -> Iterator[Release]:
+    done = process.run(("git", "ls-remote", "--tags", "--", url), timeout=_TIMEOUT_S)
+    for line in done.stdout.splitlines():
+        tag = _TAG.match(line)
+        version = tag and _VERSION.search(tag[1])
+        if tag and version and (parsed := _final(version[1])):
+            yield Release(version=str(parsed), ref=tag[1])
+
+
+def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
+    """Of the indexes that pip or uv is configured with, or of these alone; withdrawn ones do not count."""
+    with client.Session() as session:
+        places = candidates.configured_places(session.found, indexes=indexes)
+        if indexes:  # that upstream has a release does not mean that it was built
+            places = places._replace(indexes=(), find_links=())
+        for each in candidates.list_candidates(candidates.parse_requirement(name), places, session):
+            if each.listing.yanked is None and (parsed := _final(str(each.version))):
+                yield Release(version=str(parsed), ref=str(parsed))
+
+
+def _final(text: str) -> Version | None:
+    """Previews are nobody's to rebuild for."""
+    try:
+        parsed = Version(text)
+    except InvalidVersion:
+        return None
+    return None if parsed.is_prerelease else Version(parsed.public)
+
+
+def _built(place: str, name: str) -> Version | None:
+    """The newest that was built."""
+    if "://" not in place and (version := _final(place)):
+        return version
+    index = place.rstrip("/").removesuffix(f"/{index_folder.SIMPLE}")
+    try:
+        found = list(_released(name, [f"{index}/{index_folder.SIMPLE}" if "://" in index else index]))
+    except UnknownNameError:  # nothing was built yet
+        return None
+    return max((Version(each.version) for each in found), default=None)
+
+
+def output(watched: Watched) -> str:
+    """Lines for $GITHUB_OUTPUT; none of them has a line break of its own, since versions and tags have none."""
+    rows = {
+        "new": "true" if watched.new else "false",
+        "version": watched.newest.version,
+        "ref": watched.newest.ref,
+        "title": watched.title,
+        "fingerprint": watched.fingerprint,
+    }
+    return "".join(f"{name}={value}\n" for name, value in rows.items())

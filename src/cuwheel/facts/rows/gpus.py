@@ -1,4 +1,4 @@
-"""GPUs and how their names are read."""
+"""GPUs, how their names are read, their compute capabilities, and what a GPU asks of the machine that it is in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from msgspec import Struct, field
 
 from cuwheel.facts.arch import Capability
-from cuwheel.facts.rows.common import Source
+from cuwheel.facts.rows.common import OperatingSystem, Source
 
 
 class GpuGroup(Struct, frozen=True, kw_only=True):
@@ -69,3 +69,75 @@ class Gpus(Struct, frozen=True, kw_only=True):
 def squashed(name: str) -> str:
     """A GPU's name as it is compared: letters and digits only, lower case, without the maker's name."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia")
+
+
+# Compute capabilities.
+
+
+class Architecture(Struct, frozen=True, kw_only=True):
+    """A capability: its generation, and the capabilities that its `f` code serves."""
+
+    capability: Capability
+    generation: str
+    source: tuple[str, ...]
+    tegra: bool = False
+    family: tuple[Capability, ...] = ()
+    renamed_to: Capability | None = None
+    desktop_code: str = ""
+    note: str = ""
+
+
+class Compiling(Struct, frozen=True, kw_only=True):
+    """How fast the driver compiles PTX, in bytes a second."""
+
+    slowest: int
+    fastest: int
+    source: tuple[str, ...]
+
+
+class Architectures(Struct, frozen=True, kw_only=True):
+    """architectures.toml."""
+
+    sources: dict[str, Source]
+    compiling: Compiling
+    architecture: tuple[Architecture, ...]
+
+
+# What a GPU asks of the machine that it is in.
+
+
+class DriverSupport(Struct, frozen=True, kw_only=True):
+    """The branches of the driver that know GPUs of these capabilities: see gpu_drivers.toml."""
+
+    capabilities: tuple[Capability, ...]
+    first: str
+    source: tuple[str, ...]
+    last: str | None = None
+    dropped: str | None = None
+    pci: tuple[str, ...] = ()
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """The first release of each branch whose own list names these GPUs, on Linux."""
+
+    names: tuple[str, ...]
+    since: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The processor, and where there is only one the system, that these GPUs come with."""
+
+    names: tuple[str, ...]
+    cpu: str
+    source: tuple[str, ...]
+    os: OperatingSystem | None = None
+
+
+class GpuDrivers(Struct, frozen=True, kw_only=True):
+    """gpu_drivers.toml."""
+
+    sources: dict[str, Source]
+    support: tuple[DriverSupport, ...]
+    listed: tuple[Listed, ...]
+    host: tuple[Host, ...]

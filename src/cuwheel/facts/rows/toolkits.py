@@ -1,4 +1,4 @@
-"""CUDA toolkits and the drivers that go with them."""
+"""CUDA toolkits, the drivers that go with them, CMake, and the errors of CUDA."""
 
 from __future__ import annotations
 
@@ -169,3 +169,51 @@ class Toolkits(Struct, frozen=True, kw_only=True):
     arm64: Arm64
     jetson: tuple[JetsonRelease, ...]
     glibc_clash: tuple[GlibcClash, ...]
+
+
+# What CMake takes.
+
+
+class CMakeSpelling(Struct, frozen=True, kw_only=True):
+    """A kind of value of CMAKE_CUDA_ARCHITECTURES, and the releases that take it: see cmake.toml."""
+
+    spelling: str
+    since: str
+    source: tuple[str, ...]
+    backports: tuple[str, ...] = ()
+    unchecked_before: str | None = None
+    measured: bool = False
+    note: str = ""
+
+
+class CMake(Struct, frozen=True, kw_only=True):
+    """cmake.toml."""
+
+    sources: dict[str, Source]
+    checked: str
+    spelling: tuple[CMakeSpelling, ...]
+
+
+# CUDA's errors.
+
+
+class ErrorRow(Struct, frozen=True, kw_only=True):
+    """`late`: the cause is a kernel that was launched before the call that reports it.
+
+    `log`: how the driver's own log begins to tell of it, where code that is loaded in private gives it.
+    """
+
+    code: int
+    name: str
+    meaning: str
+    source: tuple[str, ...]
+    late: bool = False
+    log: str = ""
+    measured: bool = False
+
+
+class Errors(Struct, frozen=True, kw_only=True):
+    """errors.toml."""
+
+    sources: dict[str, Source]
+    error: tuple[ErrorRow, ...]

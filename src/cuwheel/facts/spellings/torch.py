@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import architectures, torch
+from cuwheel.facts import gpus, torch
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
@@ -74,7 +74,7 @@ def _nearest(arch: Arch, release: str | None) -> Arch | None:
     """The newest plain architecture that torch takes and whose code runs there."""
     older = [
         Arch(each)
-        for each in architectures.current_capabilities()
+        for each in gpus.current_capabilities()
         if each.major == arch.capability.major and each <= arch.capability and torch.takes(Arch(each), release)
     ]
     return older[-1] if older else None

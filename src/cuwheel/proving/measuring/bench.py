@@ -3,26 +3,190 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
-from cuwheel.proving.measuring import bench_side, execution, gpu_samples, samples
-from cuwheel.proving.measuring.bench_side import FirstCall, Workers
-from cuwheel.support import log
+from cuwheel.errors import MalformedError, ToolError, UnreadableError, UsageError
+from cuwheel.network import venvs
+from cuwheel.proving.measuring import execution, gpu_samples, rates
+from cuwheel.proving.measuring.execution import MeasuredEnvironment
+from cuwheel.proving.measuring.programs import caller
+from cuwheel.proving.measuring.rates import Ratio
+from cuwheel.support import codec, log, masking, process, quoting
+from cuwheel.support.wording import a_few
+from cuwheel.tracing import attribution, events, session
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from cuwheel.proving.measuring.bench_side import Block, Side
     from cuwheel.proving.measuring.gpu_samples import Sample
     from cuwheel.proving.request import BenchRequest
 
+
+# One side of a comparison: in which environment and with which settings, and the workers that run it.
+
+T = TypeVar("T")
+_SOON_S = 0.05  # until all workers have read that they are to begin
+
+
+class MeasuredSide(Struct, frozen=True, kw_only=True):
+    """`label`: its settings, as they were given. `variables`: over the caller's."""
+
+    label: str
+    environment: MeasuredEnvironment
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return self.environment.applied(os.environ) | self.variables
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """What workers answer to a request: times in seconds, `began` and `ended` of a clock that all share."""
+
+    began: float
+    ended: float
+    calls: int
+    errors: int
+    error: str
+    latencies: tuple[float, ...]
+
+
+def side_with_settings(settings: Sequence[str], env: Path | None, label: str, place: Path) -> MeasuredSide:
+    """`place`: where environments for wheels are made."""
+    variables: dict[str, str] = {}
+    install: list[str] = []
+    for each in settings:
+        name, equals, value = each.partition("=")
+        path = Path(each)
+        if path.is_dir():
+            if not venvs.interpreter(path).exists():
+                raise UsageError(
+                    f"{each} is not a Python environment: it has no bin/python", hint="python -m venv FOLDER"
+                )
+            env = path
+        elif path.is_file() and path.suffix == ".whl":
+            install.append(str(path.absolute()))
+        elif "==" in each:
+            install.append(each)
+        elif equals and name.isidentifier():
+            variables[name] = value
+        else:
+            raise UsageError(
+                f"{each[:100]!r} is neither a variable, an environment, a wheel nor a version",
+                hint="NAME=VALUE, a folder with bin/python, a .whl file, or name==version",
+            )
+    base = str(env.absolute()) if env else None
+    made = execution.prepare_environment(base, install, Path.cwd(), place)
+    return MeasuredSide(label=", ".join(map(_short, settings)) or label, environment=made, variables=variables)
+
+
+def _short(setting: str) -> str:
+    return Path(setting).name if "=" not in setting else setting
+
+
+class Workers:
+    """Those of one side: as many processes as the most at once, or one with threads."""
+
+    def __init__(self, request: BenchRequest, side: MeasuredSide, stack: contextlib.ExitStack) -> None:
+        self._request, self._side, self._stack = request, side, stack
+        self._conversations: list[process.Conversation] = []
+        self.import_seconds = 0.0
+        self._grow(1)
+
+    def _grow(self, count: int) -> None:
+        while len(self._conversations) < count:
+            made = self._stack.enter_context(_worker(self._request, self._side, self._side.environ))
+            self.import_seconds = max(self.import_seconds, _answer(made, self._request, _Ready).ready)
+            self._conversations.append(made)
+
+    def run(self, at_once: int, seconds: float, calls: int | None) -> Block:
+        """All begin at the same moment."""
+        apart = self._request.by == "processes"
+        self._grow(at_once if apart else 1)
+        used = self._conversations[: at_once if apart else 1]
+        at = time.monotonic() + _SOON_S
+        for number, each in enumerate(used):
+            share = None if calls is None else (calls + len(used) - 1 - number) // len(used)
+            asked = {"at": at, "threads": 1 if apart else at_once, "calls": share, "seconds": seconds}
+            each.send(codec.encode(asked))
+        blocks = [_answer(each, self._request, Block) for each in used]
+        return Block(
+            began=min(each.began for each in blocks),
+            ended=max(each.ended for each in blocks),
+            calls=sum(each.calls for each in blocks),
+            errors=sum(each.errors for each in blocks),
+            error=next((each.error for each in blocks if each.error), ""),
+            latencies=tuple(value for each in blocks for value in each.latencies),
+        )
+
+
+@contextlib.contextmanager
+def _worker(request: BenchRequest, side: MeasuredSide, environ: dict[str, str]) -> Iterator[process.Conversation]:
+    if request.function:
+        file, name = request.function
+        words = [side.environment.python, caller.__file__, "function", str(file.absolute()), name]
+    else:
+        words = [side.environment.python, caller.__file__, "command", *request.command]
+    with process.conversing(words, env=environ) as made:
+        yield made
+
+
+class _Ready(Struct, frozen=True):
+    """A worker's first word: seconds that it took to import what it calls."""
+
+    ready: float = 0.0
+
+
+def _answer(worker: process.Conversation, request: BenchRequest, type_: type[T]) -> T:
+    line = worker.receive(request.timeout)
+    try:
+        return codec.decode(line, type_)
+    except msgspec.DecodeError:
+        raise ToolError(
+            worker.command, "ended before it answered", worker.errors(), hint="run the function by itself first"
+        ) from None
+
+
+class FirstCall(Struct, frozen=True, kw_only=True):
+    """Of a new process with an empty JIT cache. `jit_ms`: that the driver compiled, by `trace`; None if not traced."""
+
+    import_seconds: float
+    seconds: float
+    jit_ms: float | None = None
+
+
+def first_call(request: BenchRequest, side: MeasuredSide, *, traced: bool) -> FirstCall:
+    """Apart from what is measured: the next calls find all compiled."""
+    with tempfile.TemporaryDirectory(prefix="cuwheel-first-") as name:
+        cache, place = Path(name, "cache"), Path(name, "trace")
+        cache.mkdir()
+        place.mkdir()
+        environ = side.environ | {"CUDA_CACHE_PATH": str(cache)}
+        environ = session.environ_for(place, environ) if traced else environ
+        with _worker(request, side, environ) as worker:
+            imported = _answer(worker, request, _Ready).ready
+            worker.send(codec.encode({"at": time.monotonic(), "threads": 1, "calls": 1, "seconds": request.timeout}))
+            block = _answer(worker, request, Block)
+        if block.errors:
+            named = [request.what] if isinstance(request.what, str) else request.command
+            raise ToolError(named, f"fails at the first call: {block.error}", hint="run it by itself first")
+        loads = attribution.attributed(events.read_events(place), succeeded=True).loads if traced else ()
+        jit = sum(each.jit_ms or 0.0 for each in loads if each.how == "jit")
+        return FirstCall(import_seconds=imported, seconds=block.latencies[0], jit_ms=jit if traced else None)
+
+
+SCHEMA = "cuwheel.bench/1"
+_MOST_BYTES = 64 << 20
 _SAMPLE_S = 0.2
 _MOST_POINTS = 300
 
@@ -68,15 +232,66 @@ class Measured(Struct, frozen=True, kw_only=True):
     first_call: FirstCall
 
 
-class Bench(Struct, frozen=True, kw_only=True):
-    """`other`: what it was compared with. `moments`: of the GPUs, over all levels."""
+class Difference(Struct, frozen=True, kw_only=True):
+    """Throughput of this side over the other's, at one level. `differs`: by more than chance does."""
 
-    measured: Measured
-    other: Measured | None
+    concurrency: int
+    ratio: Ratio
+    differs: bool
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """Throughput over that of the earlier run. `worse`: by more than chance and `noise` together."""
+
+    concurrency: int
+    ratio: Ratio
+    worse: bool
+
+
+class Bench(Struct, frozen=True, kw_only=True):
+    """`levels`: so many at once, of this side. `against`: the other side, and `differences` between them.
+
+    `earlier`: level by level against a run that was kept. `line`: to quote. `moments`: of the GPUs, over time.
+    """
+
+    schema: Literal["cuwheel.bench/1"] = "cuwheel.bench/1"
+    what: str
+    by: Literal["threads", "processes"]
+    label: str
+    levels: tuple[Level, ...]
+    import_seconds: float
+    first_call: FirstCall
+    against: Measured | None = None
+    differences: tuple[Difference, ...] = ()
+    earlier: tuple[Change, ...] = ()
+    earlier_file: str | None = None
+    noise: float
     gpus: tuple[str, ...]
     driver: str | None
     moments: tuple[Moment, ...]
     seconds: float
+    tool: str
+    line: str
+
+    @property
+    def succeeded(self) -> bool:
+        sides = (*self.levels, *(self.against.levels if self.against else ()))
+        return not any(each.errors for each in sides) and not any(each.worse for each in self.earlier)
+
+
+def read_earlier(path: Path) -> Bench:
+    """An earlier run, as `--json` or `--save` wrote it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
+        codec.refuse_newer(codec.decode(data), SCHEMA, path)
+        return codec.decode(data, Bench)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    except msgspec.DecodeError as error:
+        raise MalformedError(
+            path, f"is not what bench wrote: {error}", hint="cuwheel bench … --save earlier.json"
+        ) from error
 
 
 class _Collected:
@@ -87,16 +302,17 @@ class _Collected:
         self.times: list[tuple[float, float]] = []
 
 
-def run(request: BenchRequest) -> Bench:
+def measure(request: BenchRequest) -> Bench:
     """Both sides are started before the first is measured, and take turns: what changes meanwhile concerns both."""
+    earlier = read_earlier(request.earlier) if request.earlier else None
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cuwheel-bench-")))
         sampler = stack.enter_context(gpu_samples.sampling(_SAMPLE_S))
         began = time.time()
-        sides = [bench_side.of(request.settings, request.env, "this", place)]
-        sides += [bench_side.of(request.against, request.env, "other", place)] if request.against else []
+        sides = [side_with_settings(request.settings, request.env, "this", place)]
+        sides += [side_with_settings(request.against, request.env, "other", place)] if request.against else []
         traced = bool(sampler.names) and execution.can_trace(sides[0].environ)
-        first = [bench_side.first_call(request, side, traced=traced) for side in sides]
+        first = [first_call(request, side, traced=traced) for side in sides]
         workers = [Workers(request, side, stack) for side in sides]
         found = _levels(request, workers)
         ended = time.time()
@@ -105,13 +321,27 @@ def run(request: BenchRequest) -> Bench:
         _measured(side, [level[index] for level in found], request.at_once, first[index], workers[index], every)
         for index, side in enumerate(sides)
     ]
+    this, other = measured[0], measured[1] if len(measured) > 1 else None
+    differences = tuple(_differences(this, other)) if other else ()
+    step = max(1, -(-len(every) // _MOST_POINTS))
     return Bench(
-        measured=measured[0],
-        other=measured[1] if len(measured) > 1 else None,
+        what=request.what if isinstance(request.what, str) else quoting.here(masking.words(request.command)),
+        by=request.by,
+        label=this.label,
+        levels=this.levels,
+        import_seconds=this.import_seconds,
+        first_call=this.first_call,
+        against=other,
+        differences=differences,
+        earlier=tuple(_changes(this.levels, earlier.levels, request.noise)) if earlier else (),
+        earlier_file=str(request.earlier) if request.earlier else None,
+        noise=request.noise,
         gpus=sampler.names,
         driver=sampler.driver,
-        moments=_moments(every, began),
+        moments=tuple(_moment(each, began) for each in every[::step]),
         seconds=round(ended - began, 3),
+        tool=f"cuwheel {__version__}",
+        line=_line(this, other, differences, sampler.names),
     )
 
 
@@ -144,7 +374,7 @@ def _one_block(request: BenchRequest, workers: Workers, at_once: int, collected:
 
 
 def _measured(
-    side: Side,
+    side: MeasuredSide,
     collected: Sequence[_Collected],
     at_once: Sequence[int],
     first: FirstCall,
@@ -162,7 +392,7 @@ def _measured(
 def _level(at_once: int, collected: _Collected, every: Sequence[Sample]) -> Level:
     blocks = collected.blocks
     latencies = sorted(value for block in blocks for value in block.latencies)
-    rates = [(block.calls - block.errors) / max(block.ended - block.began, 1e-9) for block in blocks]
+    speeds = [(block.calls - block.errors) / max(block.ended - block.began, 1e-9) for block in blocks]
     seconds = sum(block.ended - block.began for block in blocks)
     succeeded = sum(block.calls - block.errors for block in blocks)
     during = [each for each in every if any(began <= each.at <= ended for began, ended in collected.times)]
@@ -174,21 +404,16 @@ def _level(at_once: int, collected: _Collected, every: Sequence[Sample]) -> Leve
         errors=sum(block.errors for block in blocks),
         error=next((block.error for block in blocks if block.error), ""),
         throughput=succeeded / max(seconds, 1e-9),
-        p50=samples.quantile(latencies, 0.5),
-        p95=samples.quantile(latencies, 0.95),
-        p99=samples.quantile(latencies, 0.99),
-        blocks=tuple(rates),
+        p50=rates.quantile(latencies, 0.5),
+        p95=rates.quantile(latencies, 0.95),
+        p99=rates.quantile(latencies, 0.99),
+        blocks=tuple(speeds),
         mean=statistics.fmean(latencies),
         deviation=statistics.stdev(latencies) if len(latencies) > 1 else None,
         least=latencies[0],
         gpu_memory=max(memory, default=None),
         gpu_use=sum(use) / len(use) if use else None,
     )
-
-
-def _moments(every: Sequence[Sample], began: float) -> tuple[Moment, ...]:
-    step = max(1, -(-len(every) // _MOST_POINTS))
-    return tuple(_moment(each, began) for each in every[::step])
 
 
 def _moment(sample: Sample, began: float) -> Moment:
@@ -202,3 +427,50 @@ def _moment(sample: Sample, began: float) -> Moment:
         temperature=max((gpu.temperature for gpu in sample.gpus if gpu.temperature is not None), default=None),
         power=sum(power) if power else None,
     )
+
+
+def _differences(measured: Measured, other: Measured) -> Iterator[Difference]:
+    for one, two in zip(measured.levels, other.levels, strict=True):
+        if ratio := rates.paired_ratio(one.blocks, two.blocks):
+            yield Difference(concurrency=one.concurrency, ratio=ratio, differs=not ratio.low <= 1 <= ratio.high)
+
+
+def _changes(now: Sequence[Level], before: Sequence[Level], noise: float) -> Iterator[Change]:
+    known = {each.concurrency: each for each in before}
+    for each in now:
+        if each.concurrency in known and (ratio := rates.welch_ratio(each.blocks, known[each.concurrency].blocks)):
+            worse = ratio.high < 1 and ratio.value < 1 - noise
+            yield Change(concurrency=each.concurrency, ratio=ratio, worse=worse)
+
+
+def _line(measured: Measured, other: Measured | None, differences: Sequence[Difference], gpus: Sequence[str]) -> str:
+    """At the level with the highest throughput."""
+    best = max(measured.levels, key=lambda each: each.throughput)
+    where = f"; {a_few(gpus)}" if gpus else ""
+    at = f"{best.concurrency} at once"
+    figures = (
+        f"{rate_in_words(best.throughput)}, median {time_in_words(best.p50)}, 99 % within {time_in_words(best.p99)}"
+    )
+    found = next((each for each in differences if each.concurrency == best.concurrency), None)
+    if other is None or found is None:
+        return f"{figures} at {at}{where}"
+    ratio = found.ratio
+    theirs = next(each for each in other.levels if each.concurrency == best.concurrency)
+    beside = f"{rate_in_words(best.throughput)} against {rate_in_words(theirs.throughput)}"
+    if not found.differs:
+        return f"{measured.label} and {other.label} do not differ by more than chance at {at}: {beside}{where}"
+    between = f"{ratio.low:.3g} to {ratio.high:.3g}"
+    return (
+        f"{measured.label} does {ratio.value:.3g} times the calls of {other.label} at {at} "
+        f"(95 %: {between}): {beside}, median {time_in_words(best.p50)} against {time_in_words(theirs.p50)}{where}"
+    )
+
+
+def rate_in_words(value: float) -> str:
+    return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"  # noqa: PLR2004 - three digits
+
+
+def time_in_words(value: float) -> str:
+    if value >= 1:
+        return f"{value:.3g} s"
+    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"  # noqa: PLR2004

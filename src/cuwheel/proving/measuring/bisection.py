@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,19 +17,181 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.building import pipeline, sources
 from cuwheel.building.request import BuildRequest
 from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageError
-from cuwheel.proving.measuring import campaign, execution, gpu_samples, journal, measured_environments, sequential
-from cuwheel.proving.measuring.campaign import Equipment, Runner, Turn, Wish
-from cuwheel.proving.measuring.journal import Line
-from cuwheel.proving.measuring.sequential import Found
+from cuwheel.proving.measuring import campaign, execution, journal, rates
+from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
+from cuwheel.proving.measuring.rates import Counts
 from cuwheel.support import log, quoting, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from cuwheel.proving.measuring.measured_environments import Environment
+    from cuwheel.proving.measuring.execution import MeasuredEnvironment
     from cuwheel.proving.measuring.trials_file import Condition, Plan
 
-_SAMPLE_S = 0.5
+
+# Bisection of a fault that is not certain: each candidate is run until it is decided at a stated error rate.
+#
+# Wald's sequential test: after each run the evidence for "as bad as the bad one" is weighed against "as good as the
+# good one", and no more runs are made than that takes.
+
+# One run of a candidate: whether it failed.
+Attempt: TypeAlias = Callable[[int], bool]
+Side: TypeAlias = Literal["good", "bad", "undecided"]
+ENOUGH_FAILURES = 5  # of the bad one, until its rate is known well enough
+MOST_RUNS = 300  # of one candidate
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """Between which two a candidate is decided: it fails at most as often as `good`, or at least as often as `bad`."""
+
+    good: float
+    bad: float
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """Of one candidate, by its place in the list."""
+
+    candidate: int
+    side: Side
+    runs: int
+    failures: int
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """`first_bad`: the first candidate that has the fault, None where it could not be decided.
+
+    `foretold`: runs that were expected when the rates were known. `problem`: why there is no answer.
+    """
+
+    first_bad: int | None = None
+    rates: Rates | None = None
+    decisions: tuple[Decision, ...]
+    foretold: int | None = None
+    problem: str = ""
+
+    @property
+    def runs(self) -> int:
+        return sum(each.runs for each in self.decisions)
+
+
+def steps(candidates: int) -> int:
+    """How many candidates between the first, which is good, and the last, which is bad, have to be decided."""
+    return max(0, math.ceil(math.log2(candidates - 1))) if candidates > 1 else 0
+
+
+def decide(candidate: int, attempt: Attempt, between: Rates, error: float, most: int = MOST_RUNS) -> Decision:
+    """`error`: the chance of a wrong decision, either way."""
+    limit = math.log((1 - error) / error)
+    on_failure = math.log(between.bad / between.good) if between.good else math.inf
+    on_success = math.log((1 - between.bad) / (1 - between.good)) if between.bad < 1 else -math.inf
+    weight, failures = 0.0, 0
+    for runs in range(1, most + 1):
+        failed = attempt(candidate)
+        failures += failed
+        weight += on_failure if failed else on_success
+        if abs(weight) >= limit:
+            return Decision(candidate=candidate, side="bad" if weight > 0 else "good", runs=runs, failures=failures)
+    return Decision(candidate=candidate, side="undecided", runs=most, failures=failures)
+
+
+def expected_runs(between: Rates, error: float) -> tuple[float, float]:
+    """Of a good candidate and of a bad one, on average (Wald's approximation; exact where a good one never fails)."""
+    limit = math.log((1 - error) / error)
+    if between.bad >= 1:
+        return (1.0, 1.0)
+    lost = math.log((1 - between.bad) / (1 - between.good))
+    if not between.good:
+        until_good = math.ceil(-limit / lost)
+        return (until_good, (1 - (1 - between.bad) ** until_good) / between.bad)
+    won = math.log(between.bad / between.good)
+    drift = [rate * won + (1 - rate) * lost for rate in (between.good, between.bad)]
+    step = (1 - 2 * error) * limit
+    return (max(1.0, step / -drift[0]), max(1.0, step / drift[1]))
+
+
+def foretell(candidates: int, between: Rates, error: float) -> int:
+    """How many runs a bisection takes on average: half of the candidates in between are bad."""
+    each = error / (steps(candidates) + 2)
+    good, bad = expected_runs(between, each)
+    return math.ceil(steps(candidates) * (good + bad) / 2 + good)
+
+
+def bisect(
+    candidates: int,
+    attempt: Attempt,
+    *,
+    error: float,
+    good_rate: float = 0.0,
+    bad_rate: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """The first bad one of so many, of which the first is good and the last bad. Both are tried, too.
+
+    `error`: the chance that the answer is wrong, over all decisions. `bad_rate`: how often the bad one fails; else it
+    is measured first, and the decisions are made against a rate that it exceeds for all but sure.
+    """
+    each = error / (steps(candidates) + 2)
+    search = _Search(attempt, each)
+    last = candidates - 1
+    measured = bad_rate is None
+    if bad_rate is None:
+        seen = search.measure(last)
+        bad_rate = rates.lower_bound(*seen, each)
+        if seen.failures < ENOUGH_FAILURES or bad_rate <= good_rate:
+            rarely = (
+                f"the bad one failed in {seen.failures} of {seen.runs} runs: too rarely to tell it from the good one"
+            )
+            return Found(decisions=tuple(search.decisions), problem=rarely)
+    between = Rates(good=good_rate, bad=bad_rate)
+    foretold = foretell(candidates, between, error)
+    tell(f"{steps(candidates)} to decide in about {foretold} runs; one that fails in {bad_rate:.0%} or more is bad")
+    answer = search.first_bad(last, between, check_last=not measured)
+    return Found(
+        first_bad=answer if isinstance(answer, int) else None,
+        rates=between,
+        decisions=tuple(search.decisions),
+        foretold=foretold,
+        problem=answer if isinstance(answer, str) else "",
+    )
+
+
+class _Search:
+    """`error`: of one decision."""
+
+    def __init__(self, attempt: Attempt, error: float) -> None:
+        self._attempt, self._error = attempt, error
+        self.decisions: list[Decision] = []
+
+    def measure(self, candidate: int) -> Counts:
+        """Runs until there are enough failures: the bound on the rate holds for runs that end so."""
+        failures, runs = 0, 0
+        while failures < ENOUGH_FAILURES and runs < MOST_RUNS:
+            failures, runs = failures + self._attempt(candidate), runs + 1
+        side: Side = "bad" if failures else "good"
+        self.decisions.append(Decision(candidate=candidate, side=side, runs=runs, failures=failures))
+        return Counts(failures, runs)
+
+    def first_bad(self, last: int, between: Rates, *, check_last: bool) -> int | str:
+        """Its place, or why there is none."""
+        if self._side(0, between) != "good":
+            return "the good one fails too, or it could not be decided"
+        if check_last and self._side(last, between) != "bad":
+            return "the bad one does not fail that often, or it could not be decided"
+        low, high = 0, last
+        while high - low > 1:
+            middle = (low + high) // 2
+            side = self._side(middle, between)
+            if side == "undecided":
+                return "one in between fails more often than the good one and less often than the bad one"
+            low, high = (middle, high) if side == "good" else (low, middle)
+        return high
+
+    def _side(self, candidate: int, between: Rates) -> Side:
+        decision = decide(candidate, self._attempt, between, self._error)
+        self.decisions.append(decision)
+        return decision.side
+
+
 _LONGEST = 12  # of a commit's name, as people write it
 
 
@@ -53,17 +217,45 @@ class Odds(Struct, frozen=True, kw_only=True):
     bad_rate: float | None = None
 
 
-class Bisected(Struct, frozen=True, kw_only=True):
-    """`names`: of the candidates, the good one first and the bad one last."""
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A version or commit that was decided, and by how many runs."""
 
-    names: tuple[str, ...]
-    found: Found
+    name: str
+    side: Side
+    runs: int
+    failures: int
+
+
+class Bisection(Struct, frozen=True, kw_only=True):
+    """`first_bad`: the first that has the fault; None where there is no answer, and `problem` says why.
+
+    `error`: the chance that it is wrong, foretold. `rates`: of what counts as good and as bad.
+    """
+
+    schema: Literal["cuwheel.bisection/1"] = "cuwheel.bisection/1"
+    what: str
+    good: str
+    bad: str
+    candidates: tuple[str, ...]
+    decided: tuple[Candidate, ...]
+    last_good: str | None
+    first_bad: str | None
+    runs: int
+    foretold: int | None
+    error: float
+    rates: Rates | None
+    problem: str
+    folder: str
+
+    @property
+    def succeeded(self) -> bool:
+        return self.first_bad is not None
 
 
 Releases: TypeAlias = "Callable[[str], Iterable[Version]]"
 
 
-def names(span: Span, releases_of: Releases) -> tuple[str, ...]:
+def candidate_names(span: Span, releases_of: Releases) -> tuple[str, ...]:
     """Of all candidates, in order. `releases_of`: of a package, on the indexes that are configured."""
     return _versions(span, releases_of) if span.package else _commits(span)
 
@@ -90,7 +282,10 @@ def _commits(span: Span) -> tuple[str, ...]:
     """Along the first parents: what was merged is one step."""
     source = span.source or Path()
     try:
-        good, bad = (_commit(source, each) for each in (span.good, span.bad))
+        good, bad = (
+            sources.git(source, "rev-parse", "--verify", "--end-of-options", f"{each}^{{commit}}").strip()
+            for each in (span.good, span.bad)
+        )
         listed = sources.git(source, "rev-list", "--first-parent", "--reverse", f"{good}..{bad}").split()
         sources.git(source, "merge-base", "--is-ancestor", good, bad)
     except ToolError as error:
@@ -102,14 +297,19 @@ def _commits(span: Span) -> tuple[str, ...]:
     return (good, *listed)
 
 
-def _commit(source: Path, text: str) -> str:
-    return sources.git(source, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}").strip()
-
-
-def run(plan: Plan, folder: Path, wish: Wish, span: Span, odds: Odds, releases_of: Releases) -> Bisected:
+def run_bisection(
+    plan: Plan, folder: Path, options: CampaignOptions, span: Span, odds: Odds, releases_of: Releases
+) -> Bisection:
     """Every run is in the journal: a bisection that was ended goes on where it was, by the runs that it has."""
-    (base,) = _only_one(plan, wish)
-    listed = names(span, releases_of)
+    chosen = [plan.conditions[number] for number in campaign.chosen_conditions(plan, options.only)]
+    if len(chosen) > 1:
+        words = " ".join(f"--only {axis}={value}" for axis, value in chosen[0].choices.items())
+        raise UsageError(
+            f"a bisection runs one condition, and these are {len(chosen)}",
+            hint=f"choose the one that fails most: cuwheel trials bisect FILE {words} …",
+        )
+    (base,) = chosen
+    listed = candidate_names(span, releases_of)
     if len(listed) < 2:  # noqa: PLR2004 - a good one and a bad one
         raise UsageError(f"{span.good} and {span.bad} are the same", hint="--good OLD --bad NEW")
     bisected = replace(
@@ -117,34 +317,32 @@ def run(plan: Plan, folder: Path, wish: Wish, span: Span, odds: Odds, releases_o
         axes={**plan.axes, "candidate": tuple(listed)},
         conditions=tuple(_condition(base, span, each, folder) for each in listed),
     )
-    with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
-        before = journal.state(folder)
-        campaign.must_fit(bisected, folder, before, wish)
-        header = campaign.new_header(bisected, before, wish, sampler, {})
-        writer.add(Line(header=header))
-        if before.unfinished:
-            campaign.settle(writer, before.unfinished, header.mark)
-            before = journal.state(folder)
-        prepared = _Prepared(bisected, span, listed, folder)
-        equipment = Equipment(sampler, writer, execution.run)
-        runner = Runner(bisected, folder, header, prepared.environment, equipment, before)
-        attempt = _attempts(runner, before.results, listed)
-        log.info("%d candidates, %d of them to decide at most", len(listed), sequential.steps(len(listed)))
-        found = sequential.bisect(
+    with campaign.open_campaign(bisected, folder, options) as opened:
+        runner = Runner(bisected, folder, opened, _Prepared(bisected, span, listed, folder).environment)
+        attempt = _attempts(runner, opened.state.results, listed)
+        log.info("%d candidates, %d of them to decide at most", len(listed), steps(len(listed)))
+        found = bisect(
             len(listed), attempt, error=odds.error, good_rate=odds.good_rate, bad_rate=odds.bad_rate, tell=log.info
         )
-    return Bisected(names=listed, found=found)
-
-
-def _only_one(plan: Plan, wish: Wish) -> list[Condition]:
-    chosen = [plan.conditions[number] for number in campaign.selected(plan, wish.only)]
-    if len(chosen) > 1:
-        words = " ".join(f"--only {axis}={value}" for axis, value in chosen[0].choices.items())
-        raise UsageError(
-            f"a bisection runs one condition, and these are {len(chosen)}",
-            hint=f"choose the one that fails most: cuwheel trials bisect FILE {words} …",
-        )
-    return chosen
+    first = found.first_bad
+    return Bisection(
+        what=span.package or str(span.source),
+        good=span.good,
+        bad=span.bad,
+        candidates=listed,
+        decided=tuple(
+            Candidate(name=listed[each.candidate], side=each.side, runs=each.runs, failures=each.failures)
+            for each in found.decisions
+        ),
+        last_good=listed[first - 1] if first else None,
+        first_bad=listed[first] if first is not None else None,
+        runs=found.runs,
+        foretold=found.foretold,
+        error=odds.error,
+        rates=found.rates,
+        problem=found.problem,
+        folder=str(folder),
+    )
 
 
 def _condition(base: Condition, span: Span, name: str, folder: Path) -> Condition:
@@ -178,21 +376,21 @@ class _Prepared:
 
     def __init__(self, plan: Plan, span: Span, listed: tuple[str, ...], folder: Path) -> None:
         self._plan, self._span, self._listed, self._folder = plan, span, listed, folder
-        self._made: dict[int, Environment] = {}
+        self._made: dict[int, MeasuredEnvironment] = {}
 
-    def environment(self, number: int) -> Environment:
+    def environment(self, number: int) -> MeasuredEnvironment:
         if number not in self._made:
             self._made[number] = self._prepare(number)
         return self._made[number]
 
-    def _prepare(self, number: int) -> Environment:
+    def _prepare(self, number: int) -> MeasuredEnvironment:
         condition, name = self._plan.conditions[number], self._listed[number]
         install: tuple[str, ...] = condition.install
         if self._span.source:
             checkout = _checked_out(self._span.source, name, self._folder / "checkouts")
             install = (*install, *(self._built(checkout, name) if self._span.build else ()))
         place = self._folder / "environments"
-        return measured_environments.prepared(condition.env, install, Path(self._plan.folder), place)
+        return execution.prepare_environment(condition.env, install, Path(self._plan.folder), place)
 
     def _built(self, checkout: Path, name: str) -> tuple[str, ...]:
         output = self._folder / "wheels" / name
@@ -201,9 +399,9 @@ class _Prepared:
         log.info("building %s", name[:_LONGEST])
         request = BuildRequest(checkout, machines=self._span.machines, output=output)
         made = pipeline.build(request, dict(os.environ))
-        wheels = [str(job.wheel.path) for job in made.jobs if job.wheel]
+        wheels = [job.wheel.path for job in made.answer.jobs if job.wheel]
         if not wheels:
-            reasons = "; ".join(job.reason for job in made.jobs) or "no job"
+            reasons = "; ".join(job.reason for job in made.answer.jobs) or "no job"
             alone = quoting.here(["cuwheel", "build", str(checkout)])
             raise UnavailableError(
                 f"commit {name[:_LONGEST]} cannot be built: {reasons}",

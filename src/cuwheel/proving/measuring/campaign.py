@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import secrets
@@ -13,18 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
-from cuwheel.proving.measuring import coldness, execution, gpu_samples, journal, measured_environments
+from cuwheel.proving.measuring import execution, gpu_samples, journal
 from cuwheel.proving.measuring.journal import End, Header, Line, Reboot, Start, State
-from cuwheel.proving.runner import processes
+from cuwheel.proving.runner import child
 from cuwheel.support import files, log, masking
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cuwheel.proving.measuring.execution import MeasuredEnvironment
     from cuwheel.proving.measuring.gpu_samples import Sampler
     from cuwheel.proving.measuring.journal import Writer
-    from cuwheel.proving.measuring.measured_environments import Environment
     from cuwheel.proving.measuring.trials_file import Condition, Plan
 
 _SAMPLE_S = 0.5
@@ -32,7 +33,7 @@ _WARM_UPS = 3  # runs that may be needed until one has passed, before a warm tri
 _LARGEST_SEED = 2**31
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class CampaignOptions(Struct, frozen=True, kw_only=True):
     """`only`: axis → the value's name: only these conditions. `repeats`: in place of the file's."""
 
     resume: bool = False
@@ -47,12 +48,13 @@ class Turn(NamedTuple):
     repeat: int
 
 
-class Equipment(NamedTuple):
-    """What a trial is watched by, written down with, and run by."""
+class OpenCampaign(NamedTuple):
+    """The journal, open for writing. `state`: how far it had come. `sampler`: watches the GPUs."""
 
-    sampler: Sampler
+    header: Header
+    state: State
     writer: Writer
-    execute: Callable[[execution.Job], execution.Result]
+    sampler: Sampler
 
 
 def folder_of(plan_file: Path, output: Path | None) -> Path:
@@ -60,7 +62,7 @@ def folder_of(plan_file: Path, output: Path | None) -> Path:
     return (output or plan_file.absolute().parent / "cuwheel-trials").absolute()
 
 
-def order(conditions: Sequence[int], repeats: int, seed: int) -> Iterator[Turn]:
+def shuffled_turns(conditions: Sequence[int], repeats: int, seed: int) -> Iterator[Turn]:
     """Each round has every condition once, shuffled: whenever it ends, all have had their share of every hour."""
     for repeat in range(repeats):
         # A round of its own seed: the same order however many rounds there are.
@@ -69,7 +71,7 @@ def order(conditions: Sequence[int], repeats: int, seed: int) -> Iterator[Turn]:
         yield from (Turn(each, repeat) for each in turns)
 
 
-def selected(plan: Plan, only: Mapping[str, str]) -> list[int]:
+def chosen_conditions(plan: Plan, only: Mapping[str, str]) -> list[int]:
     """The conditions that have these values."""
     for axis, name in only.items():
         if name not in plan.axes.get(axis, ()):
@@ -85,54 +87,79 @@ def selected(plan: Plan, only: Mapping[str, str]) -> list[int]:
     return chosen
 
 
-def run(
-    plan: Plan, folder: Path, wish: Wish, execute: Callable[[execution.Job], execution.Result] = execution.run
+def run_trials(
+    plan: Plan, folder: Path, options: CampaignOptions, execute: Callable[[execution.Job], End] = execution.run_job
 ) -> None:
     """All trials that have no result yet. Their results are in the journal, and nowhere else."""
-    chosen = selected(plan, wish.only)
-    with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
-        found = journal.state(folder)
-        must_fit(plan, folder, found, wish)
-        made = prepared(plan, chosen, folder)
-        header = new_header(plan, found, wish, sampler, made)
-        writer.add(Line(header=header))
-        if found.unfinished:
-            settle(writer, found.unfinished, header.mark)
-            found = journal.state(folder)
-        repeats = wish.repeats or plan.repeats
-        turns = [each for each in order(chosen, repeats, header.seed) if each not in found.results]
-        runner = Runner(plan, folder, header, made.__getitem__, Equipment(sampler, writer, execute), found)
+    chosen = chosen_conditions(plan, options.only)
+    made: dict[int, MeasuredEnvironment] = {}
+
+    def make() -> dict[int, MeasuredEnvironment]:
+        made.update(make_environments(plan, chosen, folder))
+        return made
+
+    with open_campaign(plan, folder, options, make) as opened:
+        turns = open_turns(opened, chosen)
+        runner = Runner(plan, folder, opened, made.__getitem__, execute)
         with log.progress(f"trials of {plan.file}", len(turns)) as progress:
             for turn in turns:
                 progress.show(plan.conditions[turn.condition].name)
                 runner.take(turn)
                 progress.advance()
-        if not wish.only:
+        if not options.only:
             files.write(folder / journal.DONE, f"{time.time():.0f}\n")
 
 
-def must_fit(plan: Plan, folder: Path, found: State, wish: Wish) -> None:
-    if found.header is None:
-        return
-    if not wish.resume:
-        raise UsageError(f"{folder} has trials already", hint="go on with --resume, or choose another folder with -o")
-    if found.header.fingerprint != plan.fingerprint:
-        raise UsageError(
-            f"{plan.file} has changed since the trials in {folder} began, beyond 'repeats' and 'seed'",
-            hint="choose another folder with -o: results of different trials cannot be put together",
-        )
+@contextlib.contextmanager
+def open_campaign(
+    plan: Plan, folder: Path, options: CampaignOptions, make: Callable[[], Mapping[int, MeasuredEnvironment]] = dict
+) -> Iterator[OpenCampaign]:
+    """With its header written, and a trial that never ended recorded. `make`: the environments of the conditions."""
+    with journal.open_journal(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
+        state = journal.read_state(folder)
+        if state.header and not options.resume:
+            hint = "go on with --resume, or choose another folder with -o"
+            raise UsageError(f"{folder} has trials already", hint=hint)
+        if state.header and state.header.fingerprint != plan.fingerprint:
+            raise UsageError(
+                f"{plan.file} has changed since the trials in {folder} began, beyond 'repeats' and 'seed'",
+                hint="choose another folder with -o: results of different trials cannot be put together",
+            )
+        header = _new_header(plan, state, options, sampler, make())
+        writer.add(Line(header=header))
+        if state.unfinished:
+            # A trial that never ended: what it means is decided now, while the boot id tells.
+            child.end_marked(header.mark)
+            outcome = journal.outcome_without_end(state.unfinished, journal.boot_id())
+            words = {
+                "machine": "the machine went down while it ran, and has started anew since",
+                "killed": "it was killed together with cuwheel; it is run again",
+            }
+            log.info("trial %d has no end: %s", state.unfinished.trial, words[outcome])
+            at = round(time.time(), 3)
+            writer.add(Line(end=End(trial=state.unfinished.trial, outcome=outcome, at=at, message=words[outcome])))
+            state = journal.read_state(folder)
+        yield OpenCampaign(header, state, writer, sampler)
 
 
-def prepared(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, Environment]:
+def open_turns(opened: OpenCampaign, chosen: Sequence[int]) -> list[Turn]:
+    """Those without a result."""
+    turns = shuffled_turns(chosen, opened.header.repeats, opened.header.seed)
+    return [each for each in turns if each not in opened.state.results]
+
+
+def make_environments(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, MeasuredEnvironment]:
     """Of each condition. Made before the first trial: installing is no part of one."""
     return {
-        number: measured_environments.prepared(each.env, each.install, Path(plan.folder), folder / "environments")
+        number: execution.prepare_environment(each.env, each.install, Path(plan.folder), folder / "environments")
         for number, each in enumerate(plan.conditions)
         if number in chosen
     }
 
 
-def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Mapping[int, Environment]) -> Header:
+def _new_header(
+    plan: Plan, found: State, options: CampaignOptions, sampler: Sampler, made: Mapping[int, MeasuredEnvironment]
+) -> Header:
     before = found.header
     seed = before.seed if before else plan.seed if plan.seed is not None else secrets.randbelow(_LARGEST_SEED)
     distinct = list(dict.fromkeys(made.values()))
@@ -143,7 +170,7 @@ def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Map
         fingerprint=plan.fingerprint,
         axes=plan.axes,
         conditions=tuple(each.choices for each in plan.conditions),
-        repeats=wish.repeats or plan.repeats,
+        repeats=options.repeats or plan.repeats,
         seed=seed,
         mark=before.mark if before else secrets.token_hex(8),
         at=round(time.time(), 3),
@@ -154,20 +181,8 @@ def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Map
         environments=tuple(
             distinct.index(made[number]) if number in made else -1 for number in range(len(plan.conditions))
         ),
-        only=wish.only,
+        only=options.only,
     )
-
-
-def settle(writer: Writer, start: Start, mark: str) -> None:
-    """A trial that never ended: what it means is decided now, while the boot id tells."""
-    processes.end_marked(mark)
-    outcome = journal.outcome_without_end(start, journal.boot_id())
-    words = {
-        "machine": "the machine went down while it ran, and has started anew since",
-        "killed": "it was killed together with cuwheel; it is run again",
-    }
-    log.info("trial %d has no end: %s", start.trial, words[outcome])
-    writer.add(Line(end=End(trial=start.trial, outcome=outcome, at=round(time.time(), 3), message=words[outcome])))
 
 
 class Runner:
@@ -179,13 +194,12 @@ class Runner:
         self,
         plan: Plan,
         folder: Path,
-        header: Header,
-        environment_of: Callable[[int], Environment],
-        equipment: Equipment,
-        found: State,
+        opened: OpenCampaign,
+        environment_of: Callable[[int], MeasuredEnvironment],
+        execute: Callable[[execution.Job], End] = execution.run_job,
     ) -> None:
-        self._plan, self._folder, self._header, self._environment_of = plan, folder, header, environment_of
-        self._sampler, self._writer, self._execute = equipment
+        self._plan, self._folder, self._environment_of, self._execute = plan, folder, environment_of, execute
+        self._header, found, self._writer, self._sampler = opened
         self._next = found.last + 1
         self._boots = set(found.used_boots)
         self._warmed: set[int] = set()
@@ -205,7 +219,7 @@ class Runner:
             return False
         if boot in self._boots:
             self._writer.add(Line(reboot=Reboot(condition=turn.condition, repeat=turn.repeat, boot=boot)))
-            coldness.restarted(hook, boot)
+            execution.restart_machine(hook, boot)
         return True
 
     def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
@@ -215,7 +229,9 @@ class Runner:
         )
         start = self._prepared(turn, condition, command, made, rebooted=rebooted)
         environ = {name: value for name, value in os.environ.items() if name not in condition.unset}
+        number, self._next = self._next, self._next + 1
         job = execution.Job(
+            trial=number,
             command=command,
             directory=condition.directory,
             environ=made.applied(environ) | start.environ | condition.environment,
@@ -226,7 +242,6 @@ class Runner:
             mark=self._header.mark,
         )
         boot, began = journal.boot_id(), time.time()
-        number, self._next = self._next, self._next + 1
         self._boots.add(boot)
         started = Start(
             trial=number,
@@ -235,44 +250,44 @@ class Runner:
             at=round(began, 3),
             boot=boot,
             cold=start.cold,
-            host=coldness.host(),
+            host=execution.host_state(),
             counted=counted,
         )
         self._writer.add(Line(start=started))
-        end = self._ended(job, number, began)
+        end = self._ended(job, began)
         self._writer.add(Line(end=end))
         if end.outcome == "passed":
             self._warmed.add(turn.condition)
         return end
 
-    def _ended(self, job: execution.Job, number: int, began: float) -> End:
+    def _ended(self, job: execution.Job, began: float) -> End:
         """Also where a person, or the system going down in order, ends us: that is no result."""
         try:
-            end = self._execute(job).as_end(number, self._plan.failure.kinds)
+            end = self._execute(job)
         except BaseException as error:
             words = "interrupted" if isinstance(error, KeyboardInterrupt) else masking.text(str(error))
             now = round(time.time(), 3)
-            end = End(trial=number, outcome="interrupted", at=now, message=words, seconds=round(now - began, 3))
+            end = End(trial=job.trial, outcome="interrupted", at=now, message=words, seconds=round(now - began, 3))
             self._writer.add(Line(end=end))
             raise
         if not self._sampler.names:
             return end
         samples = self._sampler.between(began, time.time())
-        return replace(end, gpus=gpu_samples.used(self._sampler.names, samples))
+        return replace(end, gpus=gpu_samples.use_of_gpus(self._sampler.names, samples))
 
     def _prepared(
-        self, turn: Turn, condition: Condition, command: tuple[str, ...], made: Environment, *, rebooted: bool
-    ) -> coldness.Prepared:
+        self, turn: Turn, condition: Condition, command: tuple[str, ...], made: MeasuredEnvironment, *, rebooted: bool
+    ) -> execution.Prepared:
         caches = self._folder / "jit-caches"
         if condition.start is None:
-            return coldness.as_it_is()
+            return execution.start_as_it_is()
         if condition.start == "warm":
-            return coldness.warm(
+            return execution.warm_start(
                 self._plan.cold, caches / f"warm-{turn.condition}", ready=turn.condition in self._warmed
             )
         folder = Path(made.folder) if made.folder else None
-        parts = coldness.program_files(command, folder, self._plan.cold.files, Path(self._plan.folder))
-        ready = coldness.cold(self._plan.cold, caches, parts, rebooted=rebooted)
+        parts = execution.program_files(command, folder, self._plan.cold.files, Path(self._plan.folder))
+        ready = execution.cold_start(self._plan.cold, caches, parts, rebooted=rebooted)
         if ready.cold.page_cache != "kept":
             self._warmed.clear()
         return ready

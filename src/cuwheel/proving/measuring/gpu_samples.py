@@ -79,7 +79,7 @@ def sampling(every: float) -> Iterator[Sampler]:
     command = nvml_command(gpu_sampler.__file__, str(every))
     with tempfile.TemporaryDirectory(prefix="cuwheel-gpus-") as name:
         path = Path(name, "samples.jsonl")
-        with process.beside(command, output=path):
+        with process.background_process(command, output=path):
             first = _first(path)
             yield Sampler(path, first)
 
@@ -97,7 +97,7 @@ def _first(path: Path) -> _First | None:
     return None
 
 
-def used(names: Sequence[str], samples: Sequence[Sample]) -> tuple[GpuUse, ...]:
+def use_of_gpus(names: Sequence[str], samples: Sequence[Sample]) -> tuple[GpuUse, ...]:
     """What each GPU was put to in a time."""
     return tuple(
         _used(name, [each.gpus[index] for each in samples if index < len(each.gpus)])

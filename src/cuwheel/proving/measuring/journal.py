@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from cuwheel.errors import NewerSchemaError, UnreadableError
-from cuwheel.proving.measuring.trials_file import Kind
+from cuwheel.proving.measuring.trials_file import FailureKind
 from cuwheel.support import codec, confined, files, system_calls
 from cuwheel.support import scratch as scratches
 
@@ -29,7 +29,7 @@ _BOOT_ID_FILE = "CUWHEEL_BOOT_ID_FILE"  # for tests: a machine that starts anew 
 _LONGEST_LINE = 1 << 20
 
 # Of what failed, how; `killed` and `interrupted` are no result, and such a trial is run again.
-Outcome: TypeAlias = Literal["passed", "killed", "interrupted"] | Kind
+Outcome: TypeAlias = Literal["passed", "killed", "interrupted"] | FailureKind
 PageCache: TypeAlias = Literal["dropped", "files dropped", "kept"]
 NO_RESULT: tuple[Outcome, ...] = ("killed", "interrupted")
 
@@ -68,7 +68,7 @@ class Header(Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
 
 
-class Cold(Struct, frozen=True, kw_only=True):
+class StartState(Struct, frozen=True, kw_only=True):
     """What was cold and what was not, each in a word and why. Every trial is a new process."""
 
     asked: Literal["cold", "warm", "as it is"]
@@ -96,7 +96,7 @@ class Start(Struct, frozen=True, kw_only=True):
     repeat: int
     at: float
     boot: str
-    cold: Cold
+    cold: StartState
     host: Host = field(default_factory=Host)
     counted: bool = True
 
@@ -139,7 +139,7 @@ class End(Struct, frozen=True, kw_only=True):
     memory: int = 0
     message: str = ""
     output: str = ""
-    ignored: Kind | None = None
+    ignored: FailureKind | None = None
     gpus: tuple[GpuUse, ...] = ()
     failed_call: FailedCall | None = None
 
@@ -203,7 +203,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Writer]:
+def open_journal(folder: Path) -> Iterator[Writer]:
     """For one process at a time: the lock is on the file itself, and goes with its holder."""
     path = folder / NAME
     with files.errors_of(path, "choose another folder with -o"):
@@ -232,7 +232,7 @@ def is_running(folder: Path) -> bool:
         os.close(handle)
 
 
-def lines(folder: Path) -> Iterator[Line]:
+def read_lines(folder: Path) -> Iterator[Line]:
     """One after the other, whatever their number. One that a crash cut short was never acted upon: passed over."""
     path = folder / NAME
     try:
@@ -243,16 +243,12 @@ def lines(folder: Path) -> Iterator[Line]:
     with os.fdopen(handle, "rb") as file:
         while piece := file.readline(_LONGEST_LINE):
             with contextlib.suppress(msgspec.DecodeError):
-                _must_be_known(piece, path)
+                # Before it is read as ours: a newer cuwheel may have other fields.
+                if piece.startswith(b'{"header"'):
+                    found = codec.decode(piece, _HeaderOfAny).header.schema
+                    if codec.is_newer(found, SCHEMA):
+                        raise NewerSchemaError(path, found, SCHEMA)
                 yield codec.decode(piece, Line)
-
-
-def _must_be_known(piece: bytes, path: Path) -> None:
-    """Before it is read as ours: a newer cuwheel may have other fields."""
-    if piece.startswith(b'{"header"'):
-        found = codec.decode(piece, _HeaderOfAny).header.schema
-        if codec.is_newer(found, SCHEMA):
-            raise NewerSchemaError(path, found, SCHEMA)
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -269,7 +265,7 @@ class State(Struct, frozen=True, kw_only=True):
     used_boots: frozenset[str]
 
 
-def state(folder: Path) -> State:
+def read_state(folder: Path) -> State:
     """From the journal alone, which a crash may have cut short."""
     header: Header | None = None
     began: dict[int, Start] = {}
@@ -277,7 +273,7 @@ def state(folder: Path) -> State:
     reboots: dict[tuple[int, int], str] = {}
     boots: set[str] = set()
     last = 0
-    for line in lines(folder):
+    for line in read_lines(folder):
         header = line.header or header
         if line.start:
             began = {line.start.trial: line.start}  # one at a time: of those before nothing more is to come

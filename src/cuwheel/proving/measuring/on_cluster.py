@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from cuwheel.building import sources
 from cuwheel.building.values import Tree
-from cuwheel.clusters import blobs, engine, target
+from cuwheel.clusters import access, engine, keeping
 from cuwheel.clusters.task import Task
 from cuwheel.errors import UsageError
-from cuwheel.proving.measuring import campaign, execution, gpu_samples, journal, trials_file
-from cuwheel.proving.measuring.campaign import Equipment, Runner, Turn, Wish
+from cuwheel.proving.measuring import campaign, journal, trials_file
+from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
 from cuwheel.proving.measuring.journal import Line, Start
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains.store import open_store
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from cuwheel.proving.measuring.trials_file import Plan
 
 _FILES = "trials.tar"
-_SAMPLE_S = 0.5
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class TrialTask(Struct, frozen=True, kw_only=True):
     """One trial. `tree`: the folder of the file of trials."""
 
     tree: Tree
@@ -41,24 +40,18 @@ class Given(Struct, frozen=True, kw_only=True):
     repeat: int
 
 
-def run(plan: Plan, folder: Path, wish: Wish, cluster: str) -> None:
+def run_on_cluster(plan: Plan, folder: Path, options: CampaignOptions, cluster: str) -> None:
     """All trials that have no result yet, by whichever worker is free. A worker does one at a time."""
     if plan.cold.reboot is not None:
         raise UsageError("--cluster does not start machines anew: cold.reboot is for one machine", hint="leave it out")
-    chosen = campaign.selected(plan, wish.only)
-    with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
-        found = journal.state(folder)
-        campaign.must_fit(plan, folder, found, wish)
-        header = campaign.new_header(plan, found, wish, sampler, {})
-        writer.add(Line(header=header))
-        if found.unfinished:
-            campaign.settle(writer, found.unfinished, header.mark)
-        turns = [each for each in campaign.order(chosen, header.repeats, header.seed) if each not in found.results]
+    chosen = campaign.chosen_conditions(plan, options.only)
+    with campaign.open_campaign(plan, folder, options) as opened:
+        turns = campaign.open_turns(opened, chosen)
         tree = sources.survey_source(Path(plan.folder), plan.file, [folder])
-        notes = _Notes(writer, found.last)
-        with engine.opened(target.parse(cluster), files.cache_folder() / "cluster") as machine:
+        notes = _Notes(opened.writer, opened.state.last)
+        with engine.open_engine(access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
             done = machine.run(_tasks(plan, tree, turns), notes.add)
-        if not wish.only and not any(each.problem for each in done):
+        if not options.only and not any(each.problem for each in done):
             files.write(folder / journal.DONE, "\n")
     if problems := [each.problem for each in done if each.problem]:
         log.warning("%d trials have no result; --resume goes on with them: %s", len(problems), problems[0])
@@ -66,10 +59,10 @@ def run(plan: Plan, folder: Path, wish: Wish, cluster: str) -> None:
 
 def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
     with tempfile.TemporaryDirectory() as scratch:
-        packed = blobs.add(sources.pack_source(tree, Path(scratch, _FILES)))
+        packed = keeping.add_blob(sources.pack_source(tree, Path(scratch, _FILES)))
     sent = replace(tree, folder=Path(), asked="")
     for turn in turns:
-        given = Given(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)
+        given = TrialTask(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)
         yield Task(
             id=f"{plan.conditions[turn.condition].name or 'trial'} {turn.repeat + 1}, condition {turn.condition + 1}",
             function="cuwheel.proving.measuring.on_cluster:trial",
@@ -87,7 +80,7 @@ class _Notes:
 
     def add(self, done: Done) -> Iterator[Task]:
         numbers: dict[int, int] = {}
-        for line in _lines(done.text):
+        for line in (codec.decode(each, Line) for each in done.text.splitlines()):
             if line.start:
                 numbers[line.start.trial] = self._next
                 self._next += 1
@@ -102,25 +95,18 @@ def _at(start: Start, number: int, worker: str) -> Start:
     return replace(start, trial=number, host=replace(start.host, machine=machine))
 
 
-def _lines(text: str) -> Iterator[Line]:
-    for line in text.splitlines():
-        yield codec.decode(line, Line)
-
-
 def trial(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """On a worker: one trial, with the warm-ups that it needs. Environments and caches stay for the next one."""
-    given = codec.decode(task.parameters, Given)
+    given = codec.decode(task.parameters, TrialTask)
     store = open_store()
     tree = sources.unpack_packed(inputs[_FILES], given.tree, store)
-    plan = trials_file.load(tree.folder / given.file)
+    plan = trials_file.load_trials(tree.folder / given.file)
     own = store.folder / "cluster" / "trials" / tree.sha256[:16]
-    with store.locked("trials"), journal.opened(work) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
-        made = campaign.prepared(plan, [given.condition], own)
-        found = journal.state(work)
-        header = campaign.new_header(plan, found, Wish(), sampler, made)
-        runner = Runner(plan, own, header, made.__getitem__, Equipment(sampler, writer, execution.run), found)
-        runner.take(Turn(given.condition, given.repeat))
-    kept = [line for line in journal.lines(work) if line.start or line.end]
+    with store.locked("trials"):
+        made = campaign.make_environments(plan, [given.condition], own)
+        with campaign.open_campaign(plan, work, CampaignOptions(), lambda: made) as opened:
+            Runner(plan, own, opened, made.__getitem__).take(Turn(given.condition, given.repeat))
+    kept = [line for line in journal.read_lines(work) if line.start or line.end]
     here = platform.node()
     named = [Line(start=_at(each.start, each.start.trial, here)) if each.start else each for each in kept]
     return codec.encode_lines(named).decode(), {}

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.proving.measuring import journal
 from cuwheel.support import files, process
 
-Kind: TypeAlias = Literal["systemd", "systemd-user", "cron"]
+ServiceKind: TypeAlias = Literal["systemd", "systemd-user", "cron"]
 _LIMIT_S = 60.0
 _SYSTEM = Path("/etc/systemd/system")
 _RUNNING = Path("/run/systemd/system")  # there where systemd runs the machine
@@ -38,49 +39,74 @@ WantedBy={target}
 """
 
 
-class Service(Struct, frozen=True, kw_only=True):
-    """`path`: the unit's file; None for cron. `text`: what is written. `commands`: what is run then."""
+class ServiceChange(Struct, frozen=True, kw_only=True):
+    """`path`: the unit's file; None for cron. `text`: what is written; `commands`: what is run then.
 
-    kind: Kind
+    `done`: it was written, or removed.
+    """
+
+    schema: Literal["cuwheel.service/1"] = "cuwheel.service/1"
+    kind: ServiceKind
     name: str
     path: str | None
     text: str
     commands: tuple[tuple[str, ...], ...]
+    removing: bool
+    done: bool
+    dry_run: bool
     note: str = ""
 
+    @property
+    def succeeded(self) -> bool:
+        return self.done or self.dry_run
 
-def plan(file: Path, folder: Path, kind: Kind | None = None) -> Service:
-    """What would be written for the trials of a file whose journal is in a folder."""
+
+def change_service(file: Path, folder: Path, kind: ServiceKind | None, *, remove: bool, dry_run: bool) -> ServiceChange:
+    """Write what resumes the trials of a file whose journal is in a folder, or remove it."""
+    planned = plan_service(file, folder, kind, remove=remove, dry_run=dry_run)
+    return planned if dry_run else replace(planned, done=_removed(planned) if remove else _installed(planned))
+
+
+def plan_service(
+    file: Path, folder: Path, kind: ServiceKind | None = None, *, remove: bool = False, dry_run: bool = False
+) -> ServiceChange:
+    """What would be written, or removed."""
     chosen = kind or default_kind()
+    user = chosen == "systemd-user"
+    control = ("systemctl", "--user") if user else ("systemctl",)
     name = f"cuwheel-trials-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
     words = (sys.executable, "-m", "cuwheel", "trials", "run", str(file), "-o", str(folder), "--resume", "--quiet")
     done = folder / journal.DONE
     if chosen == "cron":
-        line = f"@reboot [ -e {shlex.quote(str(done))} ] || {shlex.join(words)} # {name}"
-        return Service(
-            kind=chosen, name=name, path=None, text=line.replace("%", r"\%") + "\n", commands=(("crontab", "-"),)
+        path = None
+        text = f"@reboot [ -e {shlex.quote(str(done))} ] || {shlex.join(words)} # {name}".replace("%", r"\%") + "\n"
+        commands: tuple[tuple[str, ...], ...] = (("crontab", "-"),)
+    else:
+        own = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+        path = str((own if user else _SYSTEM) / f"{name}.service")
+        text = _UNIT.format(
+            file=file,
+            name=_escaped(file.name),
+            done=_escaped(str(done)),
+            folder=_escaped(str(file.parent)),
+            command=" ".join(_word(each) for each in words),
+            target="default.target" if user else "multi-user.target",
         )
-    user = chosen == "systemd-user"
-    text = _UNIT.format(
-        file=file,
-        name=_escaped(file.name),
-        done=_escaped(str(done)),
-        folder=_escaped(str(file.parent)),
-        command=" ".join(_word(each) for each in words),
-        target="default.target" if user else "multi-user.target",
-    )
-    control = ("systemctl", "--user") if user else ("systemctl",)
-    return Service(
+        commands = ((*control, "daemon-reload"), (*control, "enable", f"{name}.service"))
+    return ServiceChange(
         kind=chosen,
         name=name,
-        path=str((_user_units() if user else _SYSTEM) / f"{name}.service"),
+        path=path,
         text=text,
-        commands=((*control, "daemon-reload"), (*control, "enable", f"{name}.service")),
+        commands=commands,
+        removing=remove,
+        done=False,
+        dry_run=dry_run,
         note="a user's services start at boot only with: loginctl enable-linger" if user else "",
     )
 
 
-def default_kind() -> Kind:
+def default_kind() -> ServiceKind:
     """systemd's where it runs the machine, for everybody if we are the administrator; else cron."""
     if sys.platform == "win32":
         raise UsageError(
@@ -90,10 +116,6 @@ def default_kind() -> Kind:
     if not _RUNNING.is_dir() or shutil.which("systemctl") is None:
         return "cron"
     return "systemd" if os.geteuid() == 0 else "systemd-user"
-
-
-def _user_units() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
 
 
 def _escaped(text: str) -> str:
@@ -108,8 +130,8 @@ def _word(text: str) -> str:
     return f'"{_escaped(quoted)}"'
 
 
-def install(service: Service) -> bool:
-    """In place of one that was there; True, as it is written then."""
+def _installed(service: ServiceChange) -> bool:
+    """In place of one that was there."""
     if service.path is None:
         _write_crontab([*_without(service.name), service.text])
         return True
@@ -122,7 +144,7 @@ def install(service: Service) -> bool:
     return True
 
 
-def remove(service: Service) -> bool:
+def _removed(service: ServiceChange) -> bool:
     """Whether there was one."""
     if service.path is None:
         before = _crontab()

@@ -20,32 +20,37 @@ if TYPE_CHECKING:
 
 # How a trial may fail: it ended with another status or by a signal, took too long or too much memory, printed what it
 # should not, gave a wrong result, or the machine went down under it.
-Kind: TypeAlias = Literal["status", "signal", "timeout", "memory", "output", "result", "machine"]
-Start: TypeAlias = Literal["cold", "warm"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+FailureKind: TypeAlias = Literal["status", "signal", "timeout", "memory", "output", "result", "machine"]
+StartKind: TypeAlias = Literal["cold", "warm"]
+KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 MOST_REPEATS = 100_000
-_HINT = "docs/trials.md shows such a file"
+_HINT = "docs/howto/trials.md shows such a file"
 _WHERE = "trials"
 _LONGEST_S = 366 * 24 * 3600.0
 _MEMORY = 64 << 30
 
 
-class Value(Struct, frozen=True, kw_only=True):
-    """One value of an axis. `words` stand for `{axis}` in the command, or are an argument of the function.
+class _Setting(Struct, frozen=True, kw_only=True):
+    """Of the file, of a value, and of a condition, which is the file's with those of its values.
 
     `install`: requirements and wheels, into an environment made for them. `env`: a Python environment that is there.
     """
 
-    words: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
-    directory: str | None = None
     install: tuple[str, ...] = ()
     env: str | None = None
-    start: Start | None = None
 
 
-class Cold(Struct, frozen=True, kw_only=True):
+class Value(_Setting, frozen=True, kw_only=True):
+    """One value of an axis. `words` stand for `{axis}` in the command, or are an argument of the function."""
+
+    words: str = ""
+    directory: str | None = None
+    start: StartKind | None = None
+
+
+class ColdSettings(Struct, frozen=True, kw_only=True):
     """What is made cold before a cold trial. `reboot`: a command that restarts the machine.
 
     `files`: whose pages are dropped where the whole page cache cannot be; patterns, from the folder of the file.
@@ -64,7 +69,7 @@ class Failing(Struct, frozen=True, kw_only=True):
     `status`: those of success. `expect`, `forbid`: texts in the output. `number`: the last one that is printed.
     """
 
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[FailureKind, ...] = KINDS
     status: tuple[int, ...] = (0,)
     expect: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
@@ -72,7 +77,7 @@ class Failing(Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
 
 
-class _File(Struct, frozen=True, kw_only=True):
+class _File(_Setting, frozen=True, kw_only=True):
     command: str | None = None
     function: str | None = None
     axes: dict[str, Any] = field(default_factory=dict)
@@ -82,13 +87,9 @@ class _File(Struct, frozen=True, kw_only=True):
     timeout: float = 600.0
     memory: str | None = None
     directory: str = "."
-    environment: dict[str, str] = field(default_factory=dict)
-    unset: tuple[str, ...] = ()
-    install: tuple[str, ...] = ()
-    env: str | None = None
     trace: bool | None = None
     failure: Failing = field(default_factory=Failing)
-    cold: Cold = field(default_factory=Cold)
+    cold: ColdSettings = field(default_factory=ColdSettings)
     include: tuple[dict[str, str], ...] = ()
     exclude: tuple[dict[str, Any], ...] = ()
 
@@ -101,18 +102,14 @@ class Function(Struct, frozen=True, kw_only=True):
     arguments: dict[str, str]
 
 
-class Condition(Struct, frozen=True, kw_only=True):
+class Condition(_Setting, frozen=True, kw_only=True):
     """One combination of the axes' values. `choices`: axis → the value's name."""
 
     choices: dict[str, str]
     command: tuple[str, ...] = ()
     function: Function | None = None
     directory: str = "."
-    environment: dict[str, str] = field(default_factory=dict)
-    unset: tuple[str, ...] = ()
-    install: tuple[str, ...] = ()
-    env: str | None = None
-    start: Start | None = None
+    start: StartKind | None = None
 
     @property
     def name(self) -> str:
@@ -140,7 +137,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     memory: int
     trace: bool | None
     failure: Failing
-    cold: Cold
+    cold: ColdSettings
 
     @property
     def fingerprint(self) -> str:
@@ -149,7 +146,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
 
 
-def load(path: Path) -> Plan:
+def load_trials(path: Path) -> Plan:
     """All problems at once."""
     data = codec.read_configuration(path, _HINT)
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""A wheel into an environment, without pip: each file checked against RECORD as it is written."""
+"""A wheel into a fresh environment, without pip: its tags, the environment, each file checked against RECORD."""
 
 from __future__ import annotations
 
@@ -6,14 +6,193 @@ import base64
 import configparser
 import csv
 import hashlib
+import importlib
 import io
 import os
+import platform
 import re
+import shutil
+import site
 import stat
+import sys
+import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, Optional
+
+from ..runner import checks as runner
+from .machine import cpu_name, glibc
+
+# Whether this interpreter may install a wheel, by the tags in its file name.
+
+_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
+_PYTHON_TAG = re.compile(r"(cp|py|pp)(\d)(\d*)")
+_WINDOWS_TAGS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "x86"}
+_NAME_PARTS = (5, 6)
+
+
+def why_not_installable(file_name: str) -> str:
+    """Why the wheel cannot be installed here; empty where it can. Any of its tags will do."""
+    parts = file_name[:-4].split("-") if file_name.endswith(".whl") else []
+    if len(parts) not in _NAME_PARTS:
+        return f"{file_name} is not the name of a wheel"
+    pythons, abis, platforms = (each.split(".") for each in parts[-3:])
+    interpreter = [_python_problem(python, abi) for python in pythons for abi in abis]
+    if all(interpreter):
+        return interpreter[0]
+    machine = [_platform_problem(each) for each in platforms]
+    return machine[0] if all(machine) else ""
+
+
+def _python_problem(python: str, abi: str) -> str:
+    here = sys.version_info[:2]
+    match = _PYTHON_TAG.fullmatch(python)
+    if match is None:
+        return f"it is for the interpreter {python}"
+    kind, major, minor = match[1], int(match[2]), int(match[3] or 0)
+    words = f"it is for Python {major}" + (f".{match[3]}" if match[3] else "")
+    words += f" ({abi}), and this is {here[0]}.{here[1]}" + (" without the GIL" if _free_threaded() else "")
+    if kind == "pp" or (kind == "cp" and sys.implementation.name != "cpython"):
+        return f"it is for another Python implementation than {sys.implementation.name}"
+    if abi not in ("none", "abi3") and abi.endswith("t") != _free_threaded():
+        return words
+    if abi == "abi3" and _free_threaded():
+        return words
+    newer_too = kind == "py" or abi == "abi3"
+    same = here[0] == major and (here[1] == minor or (kind == "py" and not match[3]))
+    return "" if same or (newer_too and here[0] == major and here[1] >= minor) else words
+
+
+def _free_threaded() -> bool:
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def _platform_problem(name: str) -> str:
+    if name == "any":
+        return ""
+    system, cpu, libc = platform.system().lower(), cpu_name(), glibc()
+    if name in _WINDOWS_TAGS and system == "windows":
+        return "" if _WINDOWS_TAGS[name] == cpu else f"it is for {name}, and this is {system}_{cpu}"
+    match = _MANYLINUX.fullmatch(name)
+    kind, _, rest = name.partition("_")
+    if match:
+        wanted, wanted_cpu = (int(match[1]), int(match[2])), match[3]
+    elif kind in _LEGACY:
+        wanted, wanted_cpu = _LEGACY[kind], rest
+    elif kind == "linux":
+        wanted, wanted_cpu = (0, 0), rest
+    else:
+        return f"it is for {name}, and this is {system}_{cpu}"
+    if system != "linux" or wanted_cpu != cpu:
+        return f"it is for linux_{wanted_cpu}, and this is {system}_{cpu}"
+    if wanted > (0, 0) and libc < wanted:
+        has = ".".join(map(str, libc)) if libc > (0, 0) else "no glibc"
+        return f"it needs glibc {wanted[0]}.{wanted[1]}, but this machine has {has}"
+    return ""
+
+
+# An environment in a folder of its own, made without pip.
+
+LIBRARIES = "nvidia"  # the folder of all its packages
+_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
+
+
+class Place(NamedTuple):
+    """Where the parts of a wheel go."""
+
+    site: Path
+    scripts: Path
+    data: Path
+    headers: Path
+    python: str
+
+
+class Environment(NamedTuple):
+    python: str
+    place: Place
+    environ: dict[str, str]
+
+
+def make_environment(
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    system: bool,
+    passed: Iterable[str] = (),
+    is_secret: Callable[[str], bool] = lambda _: False,
+) -> Environment:
+    """`system`: see what is installed beside the Python that runs this, its own environment's packages included.
+
+    `passed`: variables that the checks see beside those that all of them see.
+    """
+    _create(folder)
+    place = _place(folder)
+    place.site.mkdir(parents=True, exist_ok=True)
+    if system:
+        # Not the option of venv: that means the Python below, and not the environment that was asked to run this.
+        lines = [f"import site; site.addsitedir({str(each)!a})\n" for each in own_package_folders()]
+        (place.site / "_beside.pth").write_text("".join(lines), encoding="ascii")
+    return Environment(
+        place.python,
+        place,
+        runner.confined_variables(environ, folder, folder.parent, passed=passed, is_secret=is_secret),
+    )
+
+
+def _create(folder: Path) -> None:
+    try:
+        import venv  # noqa: PLC0415 - not every Python has it
+    except ImportError:
+        if os.name != "nt":
+            raise OSError("this Python has no module venv: install it (on Debian python3-venv)") from None
+        _copy_small_python(folder)
+    else:
+        venv.EnvBuilder(symlinks=os.name != "nt", with_pip=False).create(folder)
+
+
+def _copy_small_python(folder: Path) -> None:
+    """Python's embeddable package for Windows: a folder with everything in it, and without venv."""
+    home = Path(sys.base_prefix)
+    scripts = folder / "Scripts"
+    scripts.mkdir(parents=True)
+    shutil.copyfile(sys.executable, scripts / "python.exe")
+    for each in (*home.glob("*.dll"), *home.glob("python*.zip")):  # the standard library is looked for beside it
+        shutil.copyfile(each, scripts / each.name)
+    (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", encoding="utf-8")
+
+
+def _place(folder: Path) -> Place:
+    if os.name == "nt":
+        scripts = folder / "Scripts"
+        return Place(folder / "Lib" / "site-packages", scripts, folder, folder / "Include", str(scripts / "python.exe"))
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        version += "t"
+    packages, scripts = folder / "lib" / version / "site-packages", folder / "bin"
+    return Place(packages, scripts, folder, folder / "include" / "site" / version, str(scripts / "python"))
+
+
+def link_libraries(packages: Path) -> None:
+    """NVIDIA's packages of the Python that runs this, where repaired wheels look for them: beside themselves.
+
+    After the wheels: what they bring themselves comes first, and nothing is installed through a link.
+    """
+    place = packages / LIBRARIES
+    found = next((path for each in own_package_folders() if (path := Path(each, LIBRARIES)).is_dir()), None)
+    if found and not place.exists():
+        _SYSTEM.link_folder(found, place)
+
+
+def own_package_folders() -> list[str]:
+    """The package folders of the Python that runs this; also where it was started without them (-S, -I)."""
+    paths = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    paths += [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    return [each for each in dict.fromkeys(paths) if Path(each).is_dir()]
+
+
+# The wheel itself, each file checked against RECORD as it is written.
 
 _CHUNK = 1 << 20
 _TEXT = 1 << 24
@@ -34,22 +213,16 @@ class InstallError(Exception):
     """The wheel is not sound."""
 
 
-class Place(NamedTuple):
-    """Where the parts of a wheel go."""
-
-    site: Path
-    scripts: Path
-    data: Path
-    headers: Path
-    python: str
-
-
-def install(wheel: IO[bytes], place: Place) -> None:
+def install_wheel(wheel: IO[bytes], place: Place) -> None:
     """Raises InstallError, and leaves what it wrote until then: the environment is of no use any more."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            info = _info(archive)
-            listed = _record(archive, info)
+            found = {name.split("/")[0] for name in archive.namelist() if name.split("/")[0].endswith(".dist-info")}
+            if len(found) != 1:
+                raise InstallError(f"it has {len(found)} dist-info folders")
+            info = found.pop()
+            rows = csv.reader(io.StringIO(_text(archive, f"{info}/RECORD")))
+            listed = {row[0]: (row[1] if len(row) > 1 else "") for row in rows if row}
             for member in archive.infolist():
                 if not member.is_dir():
                     _put(archive, member, place, info, listed)
@@ -60,18 +233,6 @@ def install(wheel: IO[bytes], place: Place) -> None:
         (place.site / info / "INSTALLER").write_text("cuwheel\n", encoding="ascii")
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
         raise InstallError(f"it cannot be unpacked: {error}") from error
-
-
-def _info(archive: zipfile.ZipFile) -> str:
-    found = {name.split("/")[0] for name in archive.namelist() if name.split("/")[0].endswith(".dist-info")}
-    if len(found) != 1:
-        raise InstallError(f"it has {len(found)} dist-info folders")
-    return found.pop()
-
-
-def _record(archive: zipfile.ZipFile, info: str) -> dict[str, str]:
-    rows = csv.reader(io.StringIO(_text(archive, f"{info}/RECORD")))
-    return {row[0]: (row[1] if len(row) > 1 else "") for row in rows if row}
 
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:

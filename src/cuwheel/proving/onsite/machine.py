@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..runner import child
-from ..runner.capture import Capture
-from . import tags
+from ..runner.output import Capture
 
 # In a process of its own: a driver may hang or crash.
 _ASK = """\
@@ -70,18 +69,19 @@ print("cuwheel " + json.dumps(found))
 _SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")
 _SMI_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
 _LIMITS = child.Limits(seconds=120.0, memory=8 << 30, guarded=False)
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64", "x64": "x86_64"}
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "BNB_CUDA_VERSION")
 
 
-def profile(environ: Mapping[str, str]) -> dict[str, Any]:
+def machine_profile(environ: Mapping[str, str]) -> dict[str, Any]:
     asked = _asked(_ASK, sys.executable, environ)
     smi = _smi(environ)
-    libc = tags.glibc()
+    libc = glibc()
     return {
         "os": platform.system(),
         "distribution": _distribution(),
         "kernel": platform.version() if os.name == "nt" else platform.release(),
-        "cpu": tags.cpu_name(),
+        "cpu": cpu_name(),
         "glibc": f"{libc[0]}.{libc[1]}" if libc > (0, 0) else None,
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
@@ -94,7 +94,7 @@ def profile(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def frameworks(python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, list[Optional[str]]]:
+def frameworks_of(python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, list[Optional[str]]]:
     """Name → version and CUDA of the frameworks that an environment has."""
     return _asked(_FRAMEWORKS, python, environ, cut=cut)
 
@@ -114,7 +114,7 @@ def _asked(question: str, python: str, environ: Mapping[str, str], *, cut: bool 
 def _output(words: list[str], environ: Mapping[str, str], *, cut: bool = False) -> str:
     capture = Capture(())
     with tempfile.TemporaryDirectory() as folder:
-        end = child.run(words, environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16))
+        end = child.run_command(words, environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16))
     return capture.whole.text() if end.status == 0 else ""
 
 
@@ -149,3 +149,18 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def cpu_name() -> str:
+    name = platform.machine().lower()
+    return _CPUS.get(name, name)
+
+
+def glibc() -> tuple[int, int]:
+    """(0, 0) where the C library is another one."""
+    try:
+        name, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
+        major, minor = version.split(".")[:2]
+    except (AttributeError, OSError, ValueError):
+        return (0, 0)
+    return (int(major), int(minor)) if name == "glibc" else (0, 0)

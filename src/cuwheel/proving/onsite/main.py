@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..runner import checks as runner
-from ..runner import launch, loaded, processes
-from . import compare, fresh_environment, install, machine, probing, tags, terminal
+from ..runner import child, loaded
+from ..runner.output import printable
+from . import compare, install
+from .machine import frameworks_of, machine_profile
 
 MANIFEST = "kit.json"
 SCHEMA = "cuwheel.proof/1"
@@ -29,6 +31,17 @@ _CHUNK = 1 << 20
 _INTERRUPTED = 130
 # What zipfile and json make of a file whose bytes were changed: also methods that there are not, and encryption.
 _DAMAGED = (OSError, EOFError, KeyError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+_MARKS = {"passed": "ok", "skipped": "skipped", "failed": "FAILED", "crashed": "CRASHED", "timeout": "TIMEOUT",
+          "memory": "MEMORY"}  # fmt: skip
+_LAST_LINES = 12
+_AGREEMENTS = {
+    "contradicted": "PREDICTION CONTRADICTED",
+    "open": "prediction left open",
+    "agreed": "prediction confirmed",
+}
+_ORDER = ("contradicted", "open", "agreed", "none")
 
 
 def _tracer(archive: zipfile.ZipFile, place: Path, gpus: Sequence[object]) -> Optional[str]:
@@ -59,7 +72,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
     signal.signal(signal.SIGTERM, _interrupted)
     path = Path(sys.argv[0])
     confines = Confines(
-        cut=not options.network and launch.can_cut(),
+        cut=not options.network and child.can_cut_network(),
         passed=tuple(part for each in options.pass_env for part in each.split(",")),
         is_secret=masking.is_secret,
         hide=lambda text: masking.known(text, os.environ),
@@ -72,7 +85,12 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
         return 2
     with archive:
         if options.list:
-            terminal.listed(manifest)
+            _say(f"made by {manifest['tool']}")
+            for each in manifest["wheels"]:
+                _say(f"\n{each['file']}  {each['size']:,} bytes\n  sha256 {each['sha256']}")
+                _say(f"  {len(each['requirements'])} requirements packed, {len(each['checks'])} checks:")
+                for check in each["checks"]:
+                    _say(f"    {check['name']}{'  (GPU)' if check.get('gpu') else ''}")
             return 0
         try:
             to = Path(options.to)
@@ -80,7 +98,8 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
             if not _writable(to):
                 return 2
             with _folder(options.keep, scratch) as (place, mark):
-                work = _Work(Path(place), mark, options.only, system=_system(options, manifest))
+                system = bool(options.system_site_packages or manifest["system"])
+                work = _Work(Path(place), mark, options.only, system=system)
                 return _run(archive, manifest, to, work, confines)
         except KeyboardInterrupt:
             sys.stderr.write("interrupted: no proof was written\n")
@@ -118,10 +137,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _system(options: argparse.Namespace, manifest: Mapping[str, Any]) -> bool:
-    return bool(manifest["system"]) if options.system_site_packages is None else True
-
-
 class _Work(NamedTuple):
     """`mark`: by which the processes of a run that was killed are known. `only`: wheels whose name contains it."""
 
@@ -138,9 +153,9 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
         sys.stderr.write(f"error: the kit was damaged on its way: {', '.join(damaged[:5])} is not what was packed\n")
         sys.stderr.write("hint: copy it again\n")
         return 2
-    environ = processes.marked(os.environ, work.mark)
-    here = machine.profile(environ)
-    terminal.machine(here)
+    environ = child.with_mark(os.environ, work.mark)
+    here = machine_profile(environ)
+    _say_machine(here)
     tracer = _tracer(archive, work.place, here["gpus"])
     wheels = []
     for number, wheel in chosen:
@@ -157,7 +172,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
         "succeeded": bool(wheels) and all(_succeeded(each) for each in wheels),
     }
     written = _written(proof, to)
-    terminal.summary(proof, written)
+    _say_summary(proof, written)
     return 0 if proof["succeeded"] and written else 1
 
 
@@ -190,7 +205,7 @@ def _folder(keep: Optional[str], scratch: Any) -> Iterator[tuple[str, str]]:  # 
 
     What a kit that was killed left goes first: its folder, and its processes by their mark.
     """
-    with scratch.folder(Path(tempfile.gettempdir()), "cuwheel-kit-", processes.end_marked) as gone:
+    with scratch.folder(Path(tempfile.gettempdir()), "cuwheel-kit-", child.end_marked) as gone:
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
         yield os.path.abspath(keep) if keep else os.path.realpath(gone), gone.name
@@ -216,7 +231,7 @@ class _Job:
         self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
     ) -> dict[str, Any]:
         wheel = self._wheel
-        terminal.wheel(wheel)
+        _say(f"\n{wheel['file']}")
         report: dict[str, Any] = {
             key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
         }
@@ -230,26 +245,26 @@ class _Job:
         except OSError as error:
             report.update(problem=f"it could not be installed: {error}", why="it was not installed")
         else:
-            report["frameworks"] = machine.frameworks(made.python, made.environ, cut=self._confines.cut)
-            report["prediction"] = compare.prediction(wheel, here, report["frameworks"])
-            terminal.predicted(report["prediction"])
+            report["frameworks"] = frameworks_of(made.python, made.environ, cut=self._confines.cut)
+            report["prediction"] = compare.prediction_here(wheel, here, report["frameworks"])
+            _say_prediction(report["prediction"])
             report["checks"] = [*self._probed(made, here, report), *self._checked(made, here)]
             report["agreement"], report["why"] = compare.agreement(
                 report["prediction"], report["checks"], report["probed"], signs, here["variables"]
             )
         report["seconds"] = round(time.monotonic() - began, 3)
         if report["problem"]:
-            terminal.problem(report["problem"])
+            _say(f"  {report['problem']}")
         return report
 
-    def _installed(self, environ: Mapping[str, str]) -> fresh_environment.Environment:
+    def _installed(self, environ: Mapping[str, str]) -> install.Environment:
         """Tags first. That all is what was packed is known by now."""
         files = _items(self._wheel)
         for each in files:
-            problem = tags.problem(each["file"])
+            problem = install.why_not_installable(each["file"])
             if problem:
                 raise install.InstallError(f"{each['file']} cannot be installed here: {problem}")
-        made = fresh_environment.make(
+        made = install.make_environment(
             self._folder / "environment",
             environ,
             system=self._system,
@@ -259,45 +274,46 @@ class _Job:
         for each in files:
             with self._archive.open(each["member"]) as packed:
                 try:
-                    install.install(packed, made.place)
+                    install.install_wheel(packed, made.place)
                 except install.InstallError as error:
                     raise install.InstallError(f"{each['file']}: {error}") from error
         if self._system:
-            fresh_environment.link_libraries(made.place.site)
+            install.link_libraries(made.place.site)
         return made
 
     def _probed(
-        self, made: fresh_environment.Environment, here: Mapping[str, Any], report: dict[str, Any]
+        self, made: install.Environment, here: Mapping[str, Any], report: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """The device code alone, before anything of the package runs. Nothing where there is none, or no GPU."""
-        check = probing.check(self._wheel, made.place) if here["gpus"] else None
+        check = compare.probe_check(self._wheel, made.place) if here["gpus"] else None
         if check is None:
             return []
         result = self._one(check, made, here, self._folder / "scratch" / "probe")
         first = here["gpus"][0]["capability"]
-        result, report["probed"] = probing.judged(result, self._wheel, first, here["driver_cuda"])
-        terminal.check(result)
+        result, report["probed"] = compare.judge_probes(result, self._wheel, first, here["driver_cuda"])
+        _say_check(result)
         return [result]
 
-    def _checked(self, made: fresh_environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _checked(self, made: install.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
         results = []
         for number, check in enumerate(self._wheel["checks"]):
             result = self._one(check, made, here, self._folder / "scratch" / f"{number}", self._tracer)
-            terminal.check(result)
-            terminal.loaded(loaded.as_lines(result["loaded"]))
+            _say_check(result)
+            for line in loaded.loaded_in_words(result["loaded"]):
+                _say(f"          loaded {line}")
             results.append(result)
         return results
 
     def _one(
         self,
         check: Mapping[str, Any],
-        made: fresh_environment.Environment,
+        made: install.Environment,
         here: Mapping[str, Any],
         scratch: Path,
         tracer: Optional[str] = None,
     ) -> dict[str, Any]:
         capabilities = [each["capability"] for each in here["gpus"]]
-        result = runner.run(
+        result = runner.run_check(
             check,
             made.python,
             made.environ,
@@ -343,3 +359,63 @@ def _written(proof: Mapping[str, Any], path: Path) -> str:
         _complain(path, error)
         return ""
     return str(path)
+
+
+# What it says on the terminal while it runs, and at its end.
+
+
+def _say(text: str = "") -> None:
+    """A closed pipe (`| head`) is not a reason to stop: the proof is a file."""
+    try:
+        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_machine(here: Mapping[str, Any]) -> None:
+    system = here["distribution"] or here["os"]
+    libc = f", glibc {here['glibc']}" if here["glibc"] else ""
+    _say(f"{system}, {here['cpu']}{libc}, Python {here['python']}")
+    driver = f"driver {here['driver']}" if here["driver"] else "driver version unknown"
+    cuda = f", CUDA {here['driver_cuda']}" if here["driver_cuda"] else ""
+    for each in here["gpus"]:
+        name = " ".join(each["name"].split())
+        _say(f"{name}, compute capability {each['capability']}, {driver}{cuda}")
+    if not here["gpus"]:
+        status = f" (cuInit gives {here['driver_status']})" if here["driver_status"] else ""
+        _say(f"no GPU that CUDA sees{status}")
+
+
+def _say_prediction(found: Optional[Mapping[str, Any]]) -> None:
+    if found:
+        error = f", {found['error']['name']} ({found['error']['code']})" if found.get("error") else ""
+        _say(f"  predicted for {found['capability']}: {found['outcome']}{error}")
+
+
+def _say_check(result: Mapping[str, Any]) -> None:
+    seconds = f"{result['seconds']:.1f} s" if result["outcome"] != "skipped" else ""
+    detail = f": {result['problem']}" if result["problem"] else ""
+    _say(f"  {_MARKS.get(result['outcome'], result['outcome']):8}{result['name']}  {seconds}{detail}".rstrip())
+    if result["outcome"] not in ("passed", "skipped"):
+        for line in result["output"].rstrip().splitlines()[-_LAST_LINES:]:
+            _say(f"          | {line}")
+
+
+def _say_summary(proof: Mapping[str, Any], written: str) -> None:
+    """What hardware contradicted comes first."""
+    _say()
+    for each in sorted(proof["wheels"], key=lambda wheel: _ORDER.index(wheel["agreement"])):
+        words = _AGREEMENTS.get(each["agreement"])
+        if words:
+            _say(f"{words}: {each['file']}: {each['why']}")
+    results = [result for each in proof["wheels"] for result in each["checks"]]
+    counts = {mark: sum(1 for each in results if each["outcome"] == mark) for mark in _MARKS}
+    _say(", ".join(f"{count} {mark}" for mark, count in counts.items() if count) or "no checks were run")
+    broken = [each["file"] for each in proof["wheels"] if each["problem"]]
+    if broken:
+        _say(f"not installed: {', '.join(broken)}")
+    if not proof["wheels"]:
+        _say("no wheel of the kit was selected")
+    if written:
+        _say(f"proof: {written}   (cuwheel verify --read {written})")

@@ -1,4 +1,4 @@
-"""One check: run apart, and judged.
+"""One check: the variables that it sees, run apart in a process of its own, and judged.
 
 A check is a mapping, as JSON has it: `name`; `kind` (`import`, `command`, `python`); `text` (the module, the words of
 the command, the snippet); `expect` and `forbid` (texts); `status`; `number` and `tolerance`; `gpu` and `capabilities`;
@@ -8,18 +8,159 @@ left out.
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
 import os
+import re
 import secrets
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Optional
 
-from . import boot, child, gpus, loaded
-from .capture import Capture
+from . import child, loaded
+from .output import Capture
+
+# What would lead a check out of its environment, or change what Python does in it: -O takes its asserts away.
+_LED_ASTRAY = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONOPTIMIZE",
+    "PYTHONINSPECT",
+    "__PYVENV_LAUNCHER__",
+)
+# Settings for text, time, processors and GPUs: every check needs them, and none is private.
+LET_THROUGH = (
+    *("LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "NO_COLOR", "CUWHEEL_CHECK"),
+    *("LD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "NCCL_*", "CUDNN_*", "CUBLAS_*", "CUPY_*", "BNB_*"),
+    *("JAX_*", "XLA_*", "TF_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*"),
+    *("OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "BLIS_*"),
+)
+_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.support.system_calls")  # of cuwheel, or of the kit
+_NOBODY = "cuwheel"  # some packages ask for the user's name and fail without one
+
+
+def without_python_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in _LED_ASTRAY}
+
+
+def confined_variables(
+    environ: Mapping[str, str],
+    folder: Path,
+    scratch: Path,
+    *,
+    passed: Iterable[str] = (),
+    is_secret: Callable[[str], bool] = lambda _: False,
+) -> dict[str, str]:
+    """`folder`: of the environment. `scratch`: where its home and its temporary files are. `passed`: more names.
+
+    LD_LIBRARY_PATH is kept: the driver may lie there. `is_secret`: names that go through only if they are asked for.
+    """
+    home, temporary = scratch / "home", scratch / "tmp"
+    for each in (home, temporary):
+        each.mkdir(parents=True, exist_ok=True)
+    wanted = set(passed)
+    through = (*LET_THROUGH, *_SYSTEM.NEEDED_VARIABLES)
+    let = {
+        name: value
+        for name, value in without_python_variables(environ).items()
+        if name in wanted or (any(fnmatchcase(name, each) for each in through) and not is_secret(name))
+    }
+    # An empty entry of PATH would mean the current folder.
+    path = [str(folder / ("Scripts" if os.name == "nt" else "bin")), *filter(None, [environ.get("PATH", os.defpath)])]
+    own = {
+        **_SYSTEM.home_variables(home, temporary),
+        **dict.fromkeys(("USER", "USERNAME") if os.name == "nt" else ("USER",), _NOBODY),
+        "LOGNAME": _NOBODY,
+        "PATH": os.pathsep.join(path),
+        "VIRTUAL_ENV": str(folder),
+        "PYTHONNOUSERSITE": "1",
+    }
+    return {**own, **let}
+
+
+_ASK_DRIVER = """\
+import ctypes, os
+cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+count, number = ctypes.c_int(), ctypes.c_int()
+if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
+    for index in range(count.value):
+        device, parts = ctypes.c_int(), []
+        if cuda.cuDeviceGet(ctypes.byref(device), index) == 0:
+            for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+                cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+                parts.append(str(number.value))
+            print("capability " + ".".join(parts))
+"""
+_ANSWER = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
+_DRIVER_LIMITS = child.Limits(seconds=60.0, memory=4 << 30, guarded=False)
+
+
+def visible_capabilities(python: str, environ: Mapping[str, str], *, cut: bool = False) -> tuple[str, ...]:
+    """Of the GPUs that a program started now would see, such as `9.0`; asked of the driver in another process.
+
+    None at all where there is no driver, or it does not answer.
+    """
+    capture = Capture(())
+    with tempfile.TemporaryDirectory() as folder:
+        end = child.run_command(
+            [python, "-c", _ASK_DRIVER],
+            environ,
+            folder,
+            _DRIVER_LIMITS._replace(cut=cut),
+            capture,
+            secrets.token_hex(16),
+        )
+    return tuple(_ANSWER.findall(capture.whole.text())) if end.status == 0 else ()
+
+
+# The Python that a check runs in its own process. It proves that it came to its end: a status of 0 alone does not. The
+# proof is a word in a file, written by the process that was started and by no fork of it.
+_COMMON = """\
+import json, os, sys
+_proof, _word, _what = sys.argv[1:4]
+sys.argv[1:] = []
+_pid = os.getpid()
+def _done(**fields):
+    if os.getpid() == _pid:
+        with open(_proof + ".part", "w") as file:
+            json.dump(dict(fields, word=_word), file)
+        os.replace(_proof + ".part", _proof)
+"""
+
+_IMPORT = """\
+import importlib
+_module = importlib.import_module(_what)
+sys.stdout.flush()
+_done(file=str(getattr(_module, "__file__", None) or ""), version=str(getattr(_module, "__version__", "") or ""))
+"""
+
+# A SystemExit that the snippet itself raises is its end; one from inside something that it imports is not.
+_SNIPPET = """\
+try:
+    exec(compile(_what, "<check>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+except SystemExit as _exit:
+    _last = _exit.__traceback__
+    while _last.tb_next:
+        _last = _last.tb_next
+    if _last.tb_frame.f_code.co_filename == "<check>":
+        sys.stdout.flush()
+        _done()
+    raise
+sys.stdout.flush()
+_done()
+"""
+
+_PROGRAMS = {"import": _COMMON + _IMPORT, "python": _COMMON + _SNIPPET}
+_MOST_PROOF = 1 << 16
+
 
 KINDS = ("import", "command", "python")
 TIMEOUT_S = 120.0
@@ -44,7 +185,7 @@ _ENDS_OF_WINDOWS = {
 _REFUSED = ("MemoryError", "std::bad_alloc", "Cannot allocate memory")
 
 
-def run(
+def run_check(
     check: Mapping[str, Any],
     python: str,
     environ: Mapping[str, str],
@@ -63,9 +204,9 @@ def run(
     """
     seen = Path(folder).absolute() / ".loaded" if tracer and capabilities else None
     if tracer and seen:
-        environ = {**environ, **loaded.variables(tracer, seen, environ)}
+        environ = {**environ, **loaded.tracing_variables(tracer, seen, environ)}
     result = _run(check, python, environ, folder, capabilities, cut=cut)
-    result["loaded"] = loaded.read(seen, environ.get("VIRTUAL_ENV", "")) if seen else []
+    result["loaded"] = loaded.read_loaded(seen, environ.get("VIRTUAL_ENV", "")) if seen else []
     return {key: hide(value) if isinstance(value, str) and key not in _OURS else value for key, value in result.items()}
 
 
@@ -98,8 +239,8 @@ def _run(
         guarded=not (check.get("gpu") or capabilities),
         cut=cut,
     )
-    end = child.run(words, environ, str(place), limits, capture, word)
-    proof_of_end = boot.proved(proof, word)
+    end = child.run_command(words, environ, str(place), limits, capture, word)
+    proof_of_end = _proof_of_end(proof, word)
     proof.unlink(missing_ok=True)
     outcome, problem = _judge(check, end, proof_of_end, capture, limits)
     return _result(check, outcome, problem=problem, end=end, capture=capture, report=proof_of_end)
@@ -108,7 +249,8 @@ def _run(
 def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> list[str]:
     text = str(check.get("text", ""))
     if check["kind"] != "command":
-        return boot.words(python, check["kind"], text, proof, word)
+        # `-X faulthandler`: a crash then names the line of Python that it happened in.
+        return [python, "-X", "faulthandler", "-u", "-c", _PROGRAMS[check["kind"]], str(proof), word, text]
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     if os.name == "nt":
@@ -117,6 +259,16 @@ def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> lis
     if not words:
         raise ValueError("it is empty")
     return [python, *words[1:]] if words[0] in ("python", "python3") else words
+
+
+def _proof_of_end(proof: Path, word: str) -> Optional[dict[str, Any]]:
+    """What the process of the check wrote at its end, or None if it did not get there."""
+    try:
+        with proof.open("rb") as file:
+            content = json.loads(file.read(_MOST_PROOF))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) and content.get("word") == word else None
 
 
 def _skipped(
@@ -133,7 +285,7 @@ def _skipped(
     wanted = [str(each) for each in check.get("capabilities") or ()]
     if not (check.get("gpu") or wanted):
         return ""
-    there = gpus.seen(python, environ, cut=cut) if capabilities is None else capabilities
+    there = visible_capabilities(python, environ, cut=cut) if capabilities is None else capabilities
     if not there:
         return "needs a GPU, but this machine has none"
     if wanted and not set(wanted) & set(there):
@@ -160,21 +312,23 @@ def _judge(
     if status is not None and status >= _WORST_OF_WINDOWS:
         return "crashed", f"ended by {_ENDS_OF_WINDOWS.get(status, 'an exception')} (0x{status:08X})"
     if status is None or status < 0:
-        return "crashed", _signal_words(-(status or 0), check, finished=report is not None)
+        number = -(status or 0)
+        words = f"ended by {signal_name(number) or f'signal {number}'}"
+        if report is not None:
+            words += ", after the end of " + ("the import" if check["kind"] == "import" else "the snippet")
+        if number == signal.SIGKILL:
+            words += "; cuwheel did not send it: often the kernel does, when memory runs out"
+        return "crashed", words
     if status != wanted:
-        return _other_status(check, status, capture, limits)
+        text = capture.whole.text()
+        if limits.guarded and text.rstrip().rpartition("\n")[2].startswith(_REFUSED):
+            return "memory", f"asked for more memory than its limit of {_gigabytes(limits.memory)}"
+        name = signal_name(status - _STATUS_OF_SIGNAL)
+        if check["kind"] == "command" and name:
+            return "crashed", f"ended with status {status}, which is how a shell reports {name}"
+        expected = f" and not {check['status']}" if check.get("status") else ""
+        return "failed", f"ended with status {status}{expected}{_last_line(text)}"
     return _answer(check, end, report, capture)
-
-
-def _other_status(check: Mapping[str, Any], status: int, capture: Capture, limits: child.Limits) -> tuple[str, str]:
-    text = capture.whole.text()
-    if limits.guarded and text.rstrip().rpartition("\n")[2].startswith(_REFUSED):
-        return "memory", f"asked for more memory than its limit of {_gigabytes(limits.memory)}"
-    name = signal_name(status - _STATUS_OF_SIGNAL)
-    if check["kind"] == "command" and name:
-        return "crashed", f"ended with status {status}, which is how a shell reports {name}"
-    expected = f" and not {check['status']}" if check.get("status") else ""
-    return "failed", f"ended with status {status}{expected}{_last_line(text)}"
 
 
 def _answer(
@@ -205,15 +359,6 @@ def number_problem(check: Mapping[str, Any], capture: Capture) -> list[str]:
     if number == wanted or (math.isfinite(number) and abs(number - wanted) <= tolerance):
         return []
     return [f"printed {number:g}, expected {wanted:g}" + (f" within {tolerance:g}" if tolerance else "")]
-
-
-def _signal_words(number: int, check: Mapping[str, Any], *, finished: bool) -> str:
-    words = f"ended by {signal_name(number) or f'signal {number}'}"
-    if finished:
-        words += ", after the end of " + ("the import" if check["kind"] == "import" else "the snippet")
-    if number == signal.SIGKILL:
-        words += "; cuwheel did not send it: often the kernel does, when memory runs out"
-    return words
 
 
 def signal_name(number: int) -> str:

@@ -28,14 +28,14 @@ def loads_here(library: str) -> bool:
     return done.returncode == 0 and not done.stderr
 
 
-def variables(library: str, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def tracing_variables(library: str, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """What makes programs write into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     before = environ.get("LD_PRELOAD")
     return {"LD_PRELOAD": f"{library}:{before}" if before else library, "CUWHEEL_TRACE": str(folder)}
 
 
-def read(folder: Path, root: str) -> list[dict[str, Any]]:
+def read_loaded(folder: Path, root: str) -> list[dict[str, Any]]:
     """`root`: the environment, below which paths are told."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("trace-*.jsonl"))[:_MOST_FILES]:
@@ -43,7 +43,7 @@ def read(folder: Path, root: str) -> list[dict[str, Any]]:
     return _rows(found)
 
 
-def united(checks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def merge_loaded(checks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of several checks as one."""
     found: dict[str, dict[str, Any]] = {}
     for check in checks:
@@ -130,7 +130,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
         return
 
 
-def as_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def loaded_in_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """In words, a line for each library."""
     return [
         f"{row['library']}: {len(row['offsets'])} pieces, {len(row['kernels'])} kernels launched"

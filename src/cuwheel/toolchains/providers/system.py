@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
-from cuwheel.machine import python_environment, toolkits
+from cuwheel.machine import compilers, python_environment
 from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.toolchain import Recipe
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
@@ -26,7 +26,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     _, site_packages = python_environment.locate(machine, None)
     found = [
         each
-        for each in toolkits.probe_toolkits(machine, site_packages)
+        for each in compilers.probe_toolkits(machine, site_packages)
         if not Path(each.root).is_relative_to(around.store.folder.resolve())  # ours, by `toolchain env`
     ]
     reasons = []

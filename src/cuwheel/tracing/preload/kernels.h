@@ -14,6 +14,7 @@ struct kernel {
     _Atomic(const char *) name; /* of a graph: of all its kernels, each with GRAPH_MARK before it */
     _Atomic(unsigned) launched;
     _Atomic(unsigned) kind;
+    _Atomic(unsigned long) count; /* of its launches; of a graph, of those of the graph */
 };
 #define GRAPH_MARK '\n'
 
@@ -64,6 +65,8 @@ static struct kernel *enter(void *handle, const char *name) {
     if (name && (!known || strncmp(known, name, NAME_ROOM - 1) != 0)) {
         atomic_store(&slot->name, kept(name));
         atomic_store(&slot->launched, 0); /* a handle of something that is gone, used again */
+        if (known)
+            atomic_store(&slot->count, 0);
     }
     atomic_store_explicit(&slot->handle, handle, memory_order_release);
     return slot;

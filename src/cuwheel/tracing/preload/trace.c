@@ -406,6 +406,7 @@ static inline void remember(struct kernel *slot) {
     unsigned long count = atomic_load_explicit(&launches, memory_order_relaxed);
     last[count % LAST] = slot;
     atomic_store_explicit(&launches, count + 1, memory_order_relaxed); /* threads may lose one: it is for people */
+    atomic_store_explicit(&slot->count, atomic_load_explicit(&slot->count, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 static inline void launched(const char *api, result status, handle kernel, void *caller, const unsigned *size) {
@@ -692,7 +693,10 @@ __asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n\t.cfi_startproc\n"
 /* ---- beginning and end ---- */
 
 /* The child tells for itself which GPU it has, and which calls failed. */
+static bool counts_of_parent;
+
 static void begin_traced_child(void) {
+    counts_of_parent = atomic_load(&launches) > 0;
     begin_child();
     forget_forks();
     pthread_mutex_init(&counting, NULL);
@@ -710,7 +714,19 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 __attribute__((destructor)) static void end(void) {
-    if (file < 0 || !begin_event("end", now()))
+    if (file < 0)
+        return;
+    for (unsigned index = 0; index < SLOTS && !counts_of_parent; index++) {
+        struct kernel *slot = &kernels[index];
+        unsigned long count = atomic_load(&slot->count);
+        if (count && atomic_load(&slot->launched) && atomic_load(&slot->kind) != GRAPH && begin_event("count", now())) {
+            add_handle("kernel", atomic_load(&slot->handle));
+            add_text("name", atomic_load(&slot->name), NAME_ROOM);
+            add_number("launches", (int64_t)count);
+            end_event();
+        }
+    }
+    if (!begin_event("end", now()))
         return;
     add_number("launches", (int64_t)atomic_load(&launches));
     add_number("repeated_failures", (int64_t)atomic_load(&untold));

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.verdicts import rule
-from cuwheel.verdicts.machine_rules import compilers, driver, packages, toolkits, variables
+from cuwheel.support.finding import examine as examine_checks
+from cuwheel.verdicts.machine_rules import compilers, driver, packages
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.support.finding import Finding
-    from cuwheel.verdicts.rule import Rule
+    from cuwheel.support.finding import Check, Finding
 
-RULES: tuple[Rule[MachineProfile], ...] = (
+RULES: tuple[Check[MachineProfile], ...] = (
     *driver.RULES,
     *packages.RULES,
-    *toolkits.RULES,
+    *compilers.TOOLKIT_RULES,
     *compilers.RULES,
-    *variables.RULES,
+    *packages.VARIABLE_RULES,
 )
 
 
 def examine(machine: MachineProfile) -> tuple[Finding, ...]:
-    return rule.examine(RULES, machine)
+    return examine_checks(RULES, machine)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, toolkits, versions
+from cuwheel.support.finding import finding
 from cuwheel.verdicts.machine_rules import view
-from cuwheel.verdicts.rule import Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.machine.profile import Framework, MachineProfile
+    from cuwheel.support.finding import Finding
 
 
 def _hardware_seen(machine: MachineProfile) -> str:
@@ -23,132 +24,98 @@ def _hardware_seen(machine: MachineProfile) -> str:
     return ""
 
 
-@rule(
-    "container-without-gpu-runtime",
-    severity="error",
-    why="""A container sees the host's GPUs only if it was started with the NVIDIA container toolkit, which
-    adds the device nodes and the driver's libraries. Without it the kernel module is visible in /proc and
-    nothing else is there.""",
-    source="NVIDIA Container Toolkit documentation",
-)
-def container_without_gpu_runtime(machine: MachineProfile) -> Iterator[Found]:
+def container_without_gpu_runtime(machine: MachineProfile) -> Iterator[Finding]:
     seen = _hardware_seen(machine)
     if machine.system.container and seen and not machine.gpus and not machine.driver.device_nodes:
-        yield Found(
-            message="this container was started without the GPU: the driver's libraries and devices are not in it",
+        yield finding(
+            "container-without-gpu-runtime",
+            "this container was started without the GPU: the driver's libraries and devices are not in it",
             evidence=(seen, f"container: {machine.system.container.value}", "there is no /dev/nvidia0"),
             fix="docker run --gpus all …   (podman: --device nvidia.com/gpu=all)",
         )
 
 
-@rule(
-    "wsl-libcuda-missing",
-    severity="error",
-    why="""Under WSL the driver is Windows' own, and its libraries appear in /usr/lib/wsl/lib. A Linux driver
-    installed inside WSL hides them.""",
-    source="NVIDIA: CUDA on WSL user guide",
-)
-def wsl_libcuda_missing(machine: MachineProfile) -> Iterator[Found]:
+def wsl_libcuda_missing(machine: MachineProfile) -> Iterator[Finding]:
     if not machine.system.wsl or machine.system.container:
         return
     libcuda = machine.driver.libcuda
     if machine.gpus and libcuda and not libcuda.startswith("/usr/lib/wsl/"):
-        yield Found(
-            message="libcuda comes from a Linux driver inside WSL and hides the one that Windows provides",
+        yield finding(
+            "wsl-libcuda-missing",
+            "libcuda comes from a Linux driver inside WSL and hides the one that Windows provides",
             evidence=(f"libcuda.so.1 is found at {libcuda}",),
             fix="remove the Linux driver packages (apt remove 'libnvidia-compute-*'), then: wsl --shutdown",
             severity="warning",
         )
     elif not machine.gpus and not libcuda:
-        yield Found(
-            message="WSL shows no GPU: Windows' NVIDIA driver or /usr/lib/wsl/lib is missing",
+        yield finding(
+            "wsl-libcuda-missing",
+            "WSL shows no GPU: Windows' NVIDIA driver or /usr/lib/wsl/lib is missing",
             evidence=("libcuda.so.1 was not found",),
             fix="install the NVIDIA driver in Windows (not in WSL), then there: wsl --update, and wsl --shutdown",
         )
 
 
-@rule(
-    "driver-not-answering",
-    severity="error",
-    why="""An installed driver that does not answer: its kernel module is not loaded, has another version
-    than the libraries (an update without a restart), may not be used by this user, or hangs.""",
-    source="NVML API reference, return codes",
-)
-def driver_not_answering(machine: MachineProfile) -> Iterator[Found]:
+def driver_not_answering(machine: MachineProfile) -> Iterator[Finding]:
     driver = machine.driver
     kernel = f"the kernel module is {driver.kernel_version or 'not loaded'}"
     if driver.nvml == "version-mismatch":
-        yield Found(
-            message="the driver's libraries and its kernel module are of different versions",
+        yield finding(
+            "driver-not-answering",
+            "the driver's libraries and its kernel module are of different versions",
             evidence=(kernel, "NVML says that driver and library versions do not match"),
             fix="restart the machine (or: rmmod nvidia_uvm nvidia && modprobe nvidia)",
         )
     elif driver.nvml == "driver-not-loaded" and not machine.system.container:
-        yield Found(
-            message="the NVIDIA driver is installed but its kernel module is not loaded",
+        yield finding(
+            "driver-not-answering",
+            "the NVIDIA driver is installed but its kernel module is not loaded",
             evidence=(kernel,),
             fix="modprobe nvidia   (it fails? the module was not built for this kernel: reinstall the driver)",
         )
     elif driver.nvml == "timeout":
-        yield Found(
-            message="the driver hangs: NVML did not answer",
+        yield finding(
+            "driver-not-answering",
+            "the driver hangs: NVML did not answer",
             evidence=(kernel,),
             fix="look for 'NVRM: Xid' in dmesg, then restart the machine",
         )
     elif driver.nvml == "no-permission":
-        yield Found(
-            message="this user may not use the GPU's devices",
+        yield finding(
+            "driver-not-answering",
+            "this user may not use the GPU's devices",
             evidence=(f"devices: {', '.join(driver.device_nodes) or 'none visible'}",),
             fix="sudo usermod -aG video,render $USER, then log in again",
         )
 
 
-@rule(
-    "no-driver",
-    severity="error",
-    why="An NVIDIA GPU without its driver: nothing that uses CUDA can run, though everything can be built.",
-    source="CUDA installation guide for Linux",
-)
-def no_driver(machine: MachineProfile) -> Iterator[Found]:
+def no_driver(machine: MachineProfile) -> Iterator[Finding]:
     driver = machine.driver
     if driver.pci_devices and driver.nvml == "library-missing" and not driver.kernel_version:
         install = "apt install nvidia-driver" if view.prefers_apt(machine) else "dnf install nvidia-driver"
-        yield Found(
-            message="the NVIDIA GPU has no driver",
+        yield finding(
+            "no-driver",
+            "the NVIDIA GPU has no driver",
             evidence=(_hardware_seen(machine), "libnvidia-ml.so.1 was not found"),
             fix=f"{install}   (Ubuntu: ubuntu-drivers install), then restart",
         )
 
 
-@rule(
-    "no-gpu",
-    severity="note",
-    why="""Without a GPU nothing can be run, and everything else works: building, inspecting, checking against other
-    machines, slimming.""",
-    source="NVML, /proc/driver/nvidia, /sys/bus/pci",
-)
-def no_gpu(machine: MachineProfile) -> Iterator[Found]:
+def no_gpu(machine: MachineProfile) -> Iterator[Finding]:
     if machine.gpus or _hardware_seen(machine) or machine.system.wsl:
         return
     hint = ""
     if machine.system.container:
         hint = "if the host has one, start the container with it: docker run --gpus all …"
-    yield Found(
-        message="no NVIDIA GPU was found: CUDA packages can be built and inspected here, not run",
+    yield finding(
+        "no-gpu",
+        "no NVIDIA GPU was found: CUDA packages can be built and inspected here, not run",
         evidence=tuple(f"{step.tried}: {step.outcome}" for step in machine.trail if step.fact == "gpus"),
         fix=hint or "none needed to build; to judge another machine: cuwheel doctor --on its-profile.json",
     )
 
 
-@rule(
-    "driver-does-not-know-gpu",
-    severity="error",
-    why="""A driver supports the GPUs that existed when its branch was made, and drops old ones over time: 470 is the
-    last branch for Kepler, 580 for Maxwell, Pascal and Volta. A driver ignores a GPU it does not support: the kernel's
-    log says that it is not supported by this driver release, and nvidia-smi and CUDA find no device.""",
-    source="NVIDIA open kernel modules: rm_is_supported_device, and the GPUs that each release lists",
-)
-def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
+def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Finding]:
     driver = machine.driver
     if driver.version is None or view.is_jetson(machine) or len(machine.gpus) >= len(driver.pci_devices):
         return  # what NVML shows, the driver knows
@@ -163,8 +130,9 @@ def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
             when, fix = f"branch {row.last} was the last to support it", f"install a driver of branch {row.last}"
         else:
             continue
-        yield Found(
-            message=f"driver {driver.version} does not support the GPU {device}, of capability {capabilities}: {when}",
+        yield finding(
+            "driver-does-not-know-gpu",
+            f"driver {driver.version} does not support the GPU {device}, of capability {capabilities}: {when}",
             evidence=(f"on the PCI bus: {', '.join(driver.pci_devices)}", f"the driver shows {len(machine.gpus)} GPUs"),
             fix=f"{fix}, then restart",
         )
@@ -179,20 +147,13 @@ def _missed_floor(machine: MachineProfile, framework: Framework) -> str | None:
     return floor if floor and not versions.at_least(version, floor) else None
 
 
-@rule(
-    "driver-too-old",
-    severity="error",
-    why="""From CUDA 11 on every minor release of a major runs on the driver that the major began with (minor-version
-    compatibility); before, each release needs its own. Below that floor the first CUDA call fails with error 35,
-    cudaErrorInsufficientDriver.""",
-    source="NVIDIA: CUDA compatibility guide, minor-version compatibility",
-)
-def driver_too_old(machine: MachineProfile) -> Iterator[Found]:
+def driver_too_old(machine: MachineProfile) -> Iterator[Finding]:
     for framework in machine.frameworks:
         if floor := _missed_floor(machine, framework):
             what = f"{framework.name} {framework.version}"
-            yield Found(
-                message=f"driver {machine.driver.version} is too old for {what}, which was built for "
+            yield finding(
+                "driver-too-old",
+                f"driver {machine.driver.version} is too old for {what}, which was built for "
                 f"CUDA {framework.cuda}: error 35 (insufficient driver)",
                 evidence=(
                     f"its CUDA needs driver {floor} or later",
@@ -203,22 +164,16 @@ def driver_too_old(machine: MachineProfile) -> Iterator[Found]:
             )
 
 
-@rule(
-    "driver-older-than-framework",
-    severity="note",
-    why="""Within a major an older driver runs newer machine code, but it cannot compile PTX of a newer toolkit:
-    error 222, cudaErrorUnsupportedPtxVersion. It shows only where a package brings no machine code for the GPU.""",
-    source="NVIDIA: CUDA compatibility guide, limitations; measured on an H200 with driver 580",
-)
-def driver_older_than_framework(machine: MachineProfile) -> Iterator[Found]:
+def driver_older_than_framework(machine: MachineProfile) -> Iterator[Finding]:
     has, version = machine.driver.cuda, machine.driver.version
     for framework in machine.frameworks:
         if not (has and version and framework.cuda and "." in framework.cuda) or _missed_floor(machine, framework):
             continue
         same_major = versions.major(framework.cuda) == versions.major(has)
         if same_major and versions.key(versions.minor(framework.cuda)) > versions.key(has):
-            yield Found(
-                message=f"{framework.name} was built for CUDA {framework.cuda} and driver {version} is for CUDA {has}: "
+            yield finding(
+                "driver-older-than-framework",
+                f"{framework.name} was built for CUDA {framework.cuda} and driver {version} is for CUDA {has}: "
                 "its machine code runs, but code that must be compiled from PTX fails with error 222",
                 evidence=(f"{framework.found_via} says CUDA {framework.cuda}", f"the driver says CUDA {has}"),
                 fix="none if the package has machine code for this GPU; else update the driver",

@@ -12,7 +12,7 @@ from cuwheel.errors import ConfigurationError, CuwheelError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Spelling
-from cuwheel.machine import named
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def find_machines(
             continue
         for word in [str(name)] if Path(name).is_file() else split_words([str(name)]):
             try:
-                found += every() if word.lower() == ALL else named.machines_named([word])
+                found += every() if word.lower() == ALL else fleet.machines_named([word])
             except CuwheelError as error:
                 errors.append(error)
     return tuple(dict.fromkeys(refine.apply(each) for each in found) if refine else dict.fromkeys(found))

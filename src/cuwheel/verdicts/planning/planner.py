@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import architectures, gpus, toolkits, versions
-from cuwheel.facts.spellings import table
+from cuwheel.facts import gpus, spellings, toolkits, versions
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
-from cuwheel.verdicts.drivers import tegra
 from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, Reach
@@ -65,8 +63,8 @@ def _penalty(archs: Sequence[Arch], devices: Mapping[Capability, int]) -> tuple[
     strange = foreign = native = 0
     for device, count in devices.items():
         arch, how = taken_entry(archs, device)
-        if tegra(device) != tegra(arch.capability):
-            strange += 0 if tegra(device) else count
+        if gpus.is_tegra(device) != gpus.is_tegra(arch.capability):
+            strange += 0 if gpus.is_tegra(device) else count
             foreign += count
         native += count if how == "native" else 0
     return strange, foreign, -native, tuple(-arch.capability.number for arch in reversed(archs))
@@ -84,7 +82,7 @@ def taken_entry(archs: Sequence[Arch], device: Capability) -> tuple[Arch, How]:
 def one_ptx(version: str, devices: Iterable[Capability]) -> Arch | None:
     """The newest PTX that reaches all of these; one is always enough, as PTX reaches everything newer."""
     common = set.intersection(*(set(serving.ptx_for(version, device)) for device in devices))
-    return max(common, key=lambda arch: architectures.current(arch.capability), default=None)
+    return max(common, key=lambda arch: gpus.current_capability(arch.capability), default=None)
 
 
 def fewest_toolkits(reaches: Mapping[Reach, int]) -> tuple[Toolkit, ...]:
@@ -167,7 +165,7 @@ def torch_release(machines: Iterable[Machine]) -> str | None:
 def every_gpu(given: Sequence[Toolkit]) -> tuple[Machine, ...]:
     """`all`: one machine for each capability of a known GPU that a given toolkit (else the newest) can target."""
     rows = given or (toolkits.newest_toolkit(),)
-    known = dict.fromkeys(architectures.current(gpu.capability) for gpu in gpus.all_gpus())
+    known = dict.fromkeys(gpus.current_capability(gpu.capability) for gpu in gpus.all_gpus())
     return tuple(from_gpu(str(each)) for each in sorted(known) if any(can_target(row, each) for row in rows))
 
 
@@ -238,8 +236,8 @@ def _ptx(toolkit: Toolkit, archs: Sequence[Arch], needed: Iterable[Capability], 
     """
     reached = set(needed)
     if future and archs:
-        desktop = [arch for arch in archs if not tegra(arch.capability)]
-        reached.add(max(architectures.current(arch.capability) for arch in desktop or archs))
+        desktop = [arch for arch in archs if not gpus.is_tegra(arch.capability)]
+        reached.add(max(gpus.current_capability(arch.capability) for arch in desktop or archs))
     found = one_ptx(toolkit.version, reached) if reached else None
     return (found,) if found else ()
 
@@ -306,7 +304,7 @@ def _has(toolkit: Toolkit, device: Capability, suffix: str) -> bool:
 
 def reach_in_words(archs: Sequence[Arch]) -> str:
     """Every known GPU that a list serves, whether the fleet has it or not."""
-    known = architectures.current_capabilities()
+    known = gpus.current_capabilities()
     by_cubin = [str(each) for each in known if any(arch.kind == "sm" and serves(arch, each) for arch in archs)]
     by_ptx = [
         str(each)
@@ -327,4 +325,4 @@ def spell(
 ) -> Spellings:
     """`archs` is machine code, `ptx` is PTX; `cmake`, `torch`: the versions that have to take it, where known."""
     releases = Releases(cmake=cmake, torch=torch)
-    return Spellings(**{row.name: row.write(row.variable, archs, ptx, releases) for row in table.ROWS})
+    return Spellings(**{row.name: row.write(row.variable, archs, ptx, releases) for row in spellings.ROWS})

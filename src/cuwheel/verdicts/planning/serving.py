@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.facts import architectures, gpus, toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Jit
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import serves
-from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix, tegra
+from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
 from cuwheel.verdicts.planning.plan import Wishes
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def kind_of(machine: Machine) -> Kind | None:
     """None where the GPU is not known."""
     if machine.capability is None:
         return None
-    capability = architectures.current(machine.capability)
-    tegra = machine.runs_l4t or drivers.tegra(capability)
+    capability = gpus.current_capability(machine.capability)
+    tegra = machine.runs_l4t or gpus.is_tegra(capability)
     system = machine.os or "linux"
     return Kind(
         capability=capability,
@@ -169,7 +169,7 @@ def cubins_for(version: str, device: Capability, wishes: Wishes) -> tuple[Arch, 
     wanted = "a" if wishes.specific else "f" if wishes.family else ""
     chosen = [arch for arch in fitting if arch.suffix == wanted] or [arch for arch in fitting if not arch.suffix]
     if wishes.native:
-        chosen = [arch for arch in chosen if architectures.current(arch.capability) == device]
+        chosen = [arch for arch in chosen if gpus.current_capability(arch.capability) == device]
     return tuple(chosen)
 
 
@@ -270,9 +270,9 @@ def serving_conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str
 
 def across_tegra_conditions(arch: Arch, device: Capability) -> Iterator[str]:
     """How sure it is that code for a desktop GPU runs on a Tegra, or the other way round."""
-    on_tegra, from_tegra = tegra(device), tegra(arch.capability)
+    on_tegra, from_tegra = gpus.is_tegra(device), gpus.is_tegra(arch.capability)
     if on_tegra and not from_tegra:
-        seen = architectures.find_architecture(device).desktop_code
+        seen = gpus.find_architecture(device).desktop_code
         yield (
             f"{arch}, code for desktop GPUs, runs on {device}, a Tegra: the rule says so, but NVIDIA promises nothing "
             f"between the two ({seen or 'no reports either way'})"
@@ -323,7 +323,7 @@ def serving_notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
 
 def serving_doubts(kind: Kind) -> Iterator[str]:
     """What does not go together in the machine itself."""
-    if kind.capability not in architectures.current_capabilities():
+    if kind.capability not in gpus.current_capabilities():
         yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the general rule"
     if (row := gpus.driver_support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
         end = f"branch {row.first} was the first" if kind.knows_gpu == "too-old" else f"branch {row.last} was the last"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building.recording import exports
+from cuwheel.building.recording import command
 from cuwheel.building.recording.calls import Call, Phase, Record, ResponseFile, first_failure, summarize
-from cuwheel.report import documents
-from cuwheel.report.record import Failure, Recorded
+from cuwheel.building.recording.command import Failure, Recorded
+from cuwheel.report.answer import document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def test_a_timeline_has_no_overlaps_in_a_row(tmp_path: Path) -> None:
         call(2, "-c", "b.cu", ended=2.5),
         call(3, "-c", "c.cu", state="started", ended=None),
     ]
-    exports.save_trace(record(*calls), tmp_path / "trace.json")
+    command.save_trace(record(*calls), tmp_path / "trace.json")
     events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
     assert {event["name"] for event in events if event["pid"] == 1} == {"nvcc a.cu", "nvcc b.cu", "nvcc c.cu"}
     for one in events:
@@ -121,7 +121,7 @@ def test_a_timeline_has_no_overlaps_in_a_row(tmp_path: Path) -> None:
 
 def test_phases_side_by_side_stay_within_their_call(tmp_path: Path) -> None:
     phases = tuple(Phase(name="cicc", file="", arch="", seconds=1.0) for _ in range(4))
-    exports.save_trace(record(call(1, "-t4", "a.cu", ended=3.0, phases=phases)), tmp_path / "t.json")
+    command.save_trace(record(call(1, "-t4", "a.cu", ended=3.0, phases=phases)), tmp_path / "t.json")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert max(event["ts"] + event["dur"] for event in events if event["ph"] == "X") <= 3_000_001
 
@@ -135,7 +135,7 @@ def test_compile_commands(tmp_path: Path) -> None:
         call(5, "gcc", "-c", "h.c", tool="cache", name="ccache", program="/usr/bin/ccache"),
         call(6, "-c", "\udcff.cu"),
     )
-    exports.save_compile_commands(record(*calls), tmp_path / "c.json")
+    command.save_compile_commands(record(*calls), tmp_path / "c.json")
     found = json.loads((tmp_path / "c.json").read_text())
     assert found[0] == {
         "directory": "/src",
@@ -180,14 +180,14 @@ def test_the_report_shows_the_first_error() -> None:
         "causes": (),
         "replay": "cuwheel replay r:1",
     }
-    text = repr(documents.of(answer(Failure(**told), 2), verbose=False))
+    text = repr(document_of(answer(Failure(**told), 2), verbose=False))
     assert "a.cu(7): error: no" in text
     assert "lines 99–123 of 151" in text
     assert "note 10'" not in text
     assert "and the build went on" not in text
-    assert "and the build went on" in repr(documents.of(answer(Failure(**told), 0), verbose=False))
+    assert "and the build went on" in repr(document_of(answer(Failure(**told), 0), verbose=False))
     silent = told | {"output": "", "signal": "SIGSEGV", "state": "signalled"}
-    text = repr(documents.of(answer(Failure(**silent), 2), verbose=True))
+    text = repr(document_of(answer(Failure(**silent), 2), verbose=True))
     assert "It printed nothing" in text
     assert "was ended by SIGSEGV" in text
 

@@ -68,7 +68,7 @@ def test_the_matrix_of_case_4(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:
-    lines = (Path(__file__).parents[4] / "docs" / "replay.md").read_text().splitlines()
+    lines = (Path(__file__).parents[4] / "docs" / "howto" / "replay.md").read_text().splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("    command ="))
     shown = itertools.takewhile(lambda line: not line or line.startswith("    "), lines[start:])
     plan = load(tmp_path, "\n".join(line[4:] for line in shown))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building.recording import cachelog, calls, reader, sealing
+from cuwheel.building.recording import calls, reader, sccache, session
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.support import masking
 
@@ -185,7 +185,7 @@ def test_sealing_keeps_lines_whole(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a", words=words), b'{"event": "start", "words": ["A_TOKEN=cut')
     before = (folder / calls.ENVIRONMENT_FILE).stat().st_mtime_ns
     (folder / "output" / "a.out").write_bytes(b"x \xff https://me:pw@host\n")
-    sealing.mask(folder, {})
+    session.mask_record(folder, {})
     text = (folder / calls.CALLS_FILE).read_text()
     assert "me:pw" not in text
     assert "cut" not in text
@@ -201,7 +201,7 @@ def test_secrets_of_the_command_s_variables_are_sealed(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a", words=words), start("b", 1))
     (folder / "output" / "a.out").write_text("said plain-word-99\n")
     lines = (folder / calls.CALLS_FILE).read_text().splitlines()
-    sealing.mask(folder, {"MY_TOKEN": "plain-word-99", "OTHER_TOKEN": 'quo"te-99', "PATH": "/src"})
+    session.mask_record(folder, {"MY_TOKEN": "plain-word-99", "OTHER_TOKEN": 'quo"te-99', "PATH": "/src"})
     assert reader.read_record(folder).calls[0].words == ("-Dx=***", "***", "-c")
     assert (folder / "output" / "a.out").read_text() == "said ***\n"
     assert (folder / calls.CALLS_FILE).read_text().splitlines()[1] == lines[1]
@@ -226,7 +226,7 @@ def test_colours_of_a_terminal_are_not_read(tmp_path: Path) -> None:
 
 def test_hits_marked_afterwards(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a"), start("b", 1), start("c", 2))
-    cachelog.mark(reader.read_record(folder), {1: True, 2: False, 99: True})
+    sccache.mark_hits(reader.read_record(folder), {1: True, 2: False, 99: True})
     assert [call.cache_hit for call in reader.read_record(folder).calls] == [True, False, None]
 
 

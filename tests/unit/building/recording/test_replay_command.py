@@ -13,11 +13,11 @@ import pytest
 from cuwheel import api
 from cuwheel.building.recording import culprits, differences
 from cuwheel.building.recording.culprits import Outcome
+from cuwheel.building.recording.replays import Replay
 from cuwheel.cli import main
-from cuwheel.report import documents, schemas, terminal
-from cuwheel.report.answer import to_json
+from cuwheel.report import schemas, terminal
+from cuwheel.report.answer import document_of, to_json
 from cuwheel.report.investigation import markdown
-from cuwheel.report.replay import Replay
 from tests.unit.building.recording.records import call, record
 from tests.unit.building.recording.test_differences import with_
 
@@ -147,7 +147,7 @@ def _answer(left: Situation, right: Situation, found: culprits.Culprits, **origi
         action="diff",
         record="rec",
         differences=differences.compare_situations(left, right, origins),
-        blame=culprits.assign_blame(found, left, right, origins),
+        blame=culprits.explain_culprits(found, left, right, origins),
     )
 
 
@@ -158,7 +158,7 @@ def _valid(answer: Replay) -> None:
 def _shown(answer: Replay, capsys: pytest.CaptureFixture[str], *, verbose: bool = False) -> str:
     import sys
 
-    terminal.write(documents.of(answer, verbose=verbose), sys.stdout)
+    terminal.write(document_of(answer, verbose=verbose), sys.stdout)
     return " ".join(capsys.readouterr().out.split())
 
 

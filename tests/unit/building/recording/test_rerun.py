@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.building.recording import rerun
+from cuwheel.building.recording import replays
 from cuwheel.building.recording.calls import ResponseFile
-from cuwheel.building.recording.rerun import Masked
+from cuwheel.building.recording.replays import Masked
 from cuwheel.errors import UnreadableError, UsageError
 from tests.unit.building.recording.records import call, record
 
@@ -16,7 +16,7 @@ def test_the_environment_of_a_call_is_the_records_with_its_changes(tmp_path: Pat
     found = record(
         tmp_path / "r", call(["-c", "a.cu"], changed={"B": "2", "NEW": "x"}, unset=["A"]), environ={"A": "1", "B": "1"}
     )
-    assert rerun.environment(found, found.calls[0]) == {"B": "2", "NEW": "x"}
+    assert replays.call_environment(found, found.calls[0]) == {"B": "2", "NEW": "x"}
 
 
 def test_masked_secrets_come_from_the_caller_or_are_left_out(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_masked_secrets_come_from_the_caller_or_are_left_out(tmp_path: Path) -> 
         call(["-c", "a.cu"]),
         environ={"MY_TOKEN": "***", "OTHER_TOKEN": "***", "URL": "https://***@host/x", "PLAIN": "1"},
     )
-    made = rerun.recorded(found, found.calls[0], {"MY_TOKEN": "mine", "PLAIN": "not this"})
+    made = replays.as_recorded(found, found.calls[0], {"MY_TOKEN": "mine", "PLAIN": "not this"})
     assert made.situation.environ == {"MY_TOKEN": "mine", "PLAIN": "1"}
     assert made.masked == (
         Masked(name="MY_TOKEN", restored=True),
@@ -36,7 +36,7 @@ def test_masked_secrets_come_from_the_caller_or_are_left_out(tmp_path: Path) -> 
 
 def test_stars_are_stars_where_nothing_was_masked(tmp_path: Path) -> None:
     found = record(tmp_path / "r", call(["-c", "a.cu"]), environ={"GLOB": "***"}, masked=False)
-    made = rerun.recorded(found, found.calls[0], {"GLOB": "else"})
+    made = replays.as_recorded(found, found.calls[0], {"GLOB": "else"})
     assert made.situation.environ == {"GLOB": "***"}
     assert made.masked == ()
 
@@ -44,7 +44,7 @@ def test_stars_are_stars_where_nothing_was_masked(tmp_path: Path) -> None:
 def test_what_belonged_to_the_moment_is_left_out(tmp_path: Path) -> None:
     environ = {"MAKEFLAGS": " -j8 --jobserver-auth=***", "TMPDIR": str(tmp_path / "gone"), "TMP": str(tmp_path)}
     found = record(tmp_path / "r", call(["-c", "a.cu"]), environ=environ)
-    made = rerun.recorded(found, found.calls[0], {})
+    made = replays.as_recorded(found, found.calls[0], {})
     assert made.situation.environ == {"MAKEFLAGS": " -j8", "TMP": str(tmp_path)}
     assert made.notes == (f"TMPDIR is not set: {tmp_path / 'gone'} is gone",)
 
@@ -56,11 +56,11 @@ def test_here_is_the_callers_environment_and_compiler(tmp_path: Path) -> None:
     nvcc.chmod(0o755)
     found = record(tmp_path / "r", call(["-c", "a.cu"]), environ={"A": "1"})
     caller = {"PATH": str(nvcc.parent), "B": "2"}
-    made = rerun.here(found, found.calls[0], caller)
+    made = replays.as_here(found, found.calls[0], caller)
     assert (made.situation.environ, made.situation.program) == (caller, str(nvcc))
     assert made.situation.cwd == "/nowhere"
-    assert Path(rerun.here(found, found.calls[0], {"CUDA_HOME": str(tmp_path)}).situation.program) == nvcc
-    assert rerun.here(found, found.calls[0], {"PATH": "/nothing"}).situation.program == "/opt/cuda/bin/nvcc"
+    assert Path(replays.as_here(found, found.calls[0], {"CUDA_HOME": str(tmp_path)}).situation.program) == nvcc
+    assert replays.as_here(found, found.calls[0], {"PATH": "/nothing"}).situation.program == "/opt/cuda/bin/nvcc"
 
 
 def test_the_same_compiler_by_a_link_is_no_other_one(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_the_same_compiler_by_a_link_is_no_other_one(tmp_path: Path) -> None:
     real.chmod(0o755)
     (tmp_path / "nvcc").symlink_to(real)
     found = record(tmp_path / "r", call(["-c", "a.cu"], program=str(real)))
-    assert rerun.here(found, found.calls[0], {"PATH": str(tmp_path)}).situation.program == str(real)
+    assert replays.as_here(found, found.calls[0], {"PATH": str(tmp_path)}).situation.program == str(real)
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     found = record(tmp_path / "r", call(["-c", "a.cu"], cwd=str(tmp_path / "gone")))
-    made = rerun.recorded(found, found.calls[0], {})
-    with pytest.raises(UnreadableError, match="no longer exists") as caught, rerun.ready(made, scratch=False):
+    made = replays.as_recorded(found, found.calls[0], {})
+    with pytest.raises(UnreadableError, match="no longer exists") as caught, replays.ready_to_run(made, scratch=False):
         pass
     assert "--directory" in caught.value.hint
 
@@ -91,8 +91,8 @@ def test_response_files_are_as_they_were(there: str, tmp_path: Path) -> None:
     found = record(
         tmp_path / "r", call(["-c", "@flags.rsp", "-optf", "sub/more.rsp"], cwd=str(tmp_path), response_files=files)
     )
-    made = rerun.recorded(found, found.calls[0], {})
-    with rerun.ready(made, scratch=False) as ready:
+    made = replays.as_recorded(found, found.calls[0], {})
+    with replays.ready_to_run(made, scratch=False) as ready:
         if there == "the same":
             assert ready.command[1:] == ("-c", "@flags.rsp", "-optf", "sub/more.rsp")
             assert ready.restored == ()
@@ -110,14 +110,14 @@ def test_a_response_file_that_nobody_could_read_is_left_alone(tmp_path: Path) ->
         tmp_path / "r", call(["@x.rsp"], cwd=str(tmp_path), response_files=[{"path": "x.rsp", "text": None}])
     )
     assert found.calls[0].response_files == (ResponseFile(path="x.rsp", text=None),)
-    with rerun.ready(rerun.recorded(found, found.calls[0], {}), scratch=False) as ready:
+    with replays.ready_to_run(replays.as_recorded(found, found.calls[0], {}), scratch=False) as ready:
         assert ready.command[1:] == ("@x.rsp",)
 
 
 def test_scratch_leaves_the_builds_files_alone(tmp_path: Path) -> None:
     found = record(tmp_path / "r", call(["-c", "a.cu", "-o", "a.o"], cwd=str(tmp_path)))
-    made = rerun.recorded(found, found.calls[0], {})
-    with rerun.ready(made, scratch=True) as ready:
+    made = replays.as_recorded(found, found.calls[0], {})
+    with replays.ready_to_run(made, scratch=True) as ready:
         place = Path(ready.command[-1])
         assert place.parent.is_dir()
         assert not place.is_relative_to(tmp_path)
@@ -128,7 +128,7 @@ def test_scratch_leaves_the_builds_files_alone(tmp_path: Path) -> None:
 def test_a_response_file_may_say_where_to_write(tmp_path: Path) -> None:
     files = [{"path": "all.rsp", "text": '-c "my a.cu" -o build/a.o'}]
     found = record(tmp_path / "r", call(["@all.rsp"], cwd=str(tmp_path), response_files=files))
-    with rerun.ready(rerun.recorded(found, found.calls[0], {}), scratch=True) as ready:
+    with replays.ready_to_run(replays.as_recorded(found, found.calls[0], {}), scratch=True) as ready:
         assert ready.command[1:3] == ("-c", "my a.cu")
         assert ready.written[0][0] == "build/a.o"
         assert "build/a.o" not in ready.command
@@ -136,14 +136,14 @@ def test_a_response_file_may_say_where_to_write(tmp_path: Path) -> None:
 
 def test_what_writes_in_ways_of_its_own_is_refused(tmp_path: Path) -> None:
     found = record(tmp_path / "r", call(["-c", "a.c", "b.c"], tool="compiler", program="/x/gcc", cwd=str(tmp_path)))
-    made = rerun.recorded(found, found.calls[0], {})
-    with pytest.raises(UsageError, match="would overwrite the build's files"), rerun.ready(made, scratch=True):
+    made = replays.as_recorded(found, found.calls[0], {})
+    with pytest.raises(UsageError, match="would overwrite the build's files"), replays.ready_to_run(made, scratch=True):
         pass
 
 
 def test_what_cuwheel_itself_changed_is_run_as_it_was_run(tmp_path: Path) -> None:
     found = record(tmp_path / "r", call(["-arch=sm_80"], ran=["-arch=sm_90"]))
-    assert rerun.recorded(found, found.calls[0], {}).situation.words == ("-arch=sm_90",)
+    assert replays.as_recorded(found, found.calls[0], {}).situation.words == ("-arch=sm_90",)
 
 
 def test_the_same_job_in_another_record(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_the_same_job_in_another_record(tmp_path: Path) -> None:
         call(["-c", "x/b.cu", "-O2", "-o", "b.o"]),
         call(["-c", "x/b.cu", "-O2", "-o", "b.o"], tool="compiler"),
     )
-    assert rerun.same_call(other, one.calls[0]) == other.calls[2]
-    assert rerun.same_call(other, replace(one.calls[0], words=("-c", "z.cu"))) is None
+    assert replays.same_call(other, one.calls[0]) == other.calls[2]
+    assert replays.same_call(other, replace(one.calls[0], words=("-c", "z.cu"))) is None
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,14 @@ def test_the_same_job_in_another_record(tmp_path: Path) -> None:
     ],
 )
 def test_the_same_failure_is_the_same_whatever_its_paths(one: str, other: str) -> None:
-    first, second = (rerun.sign(rerun.first_error(text)) for text in (one, other))
+    first, second = (replays.error_sign(replays.first_error(text)) for text in (one, other))
     assert first == second != ""
 
 
 def test_other_failures_are_others() -> None:
-    assert rerun.sign("a.cu(1): error: no") != rerun.sign("nvcc fatal : Unsupported gpu architecture 'sm_10'")
+    assert replays.error_sign("a.cu(1): error: no") != replays.error_sign(
+        "nvcc fatal : Unsupported gpu architecture 'sm_10'"
+    )
 
 
 def test_a_response_file_in_utf_16_is_compared_and_restored_as_such(tmp_path: Path) -> None:
@@ -182,8 +184,8 @@ def test_a_response_file_in_utf_16_is_compared_and_restored_as_such(tmp_path: Pa
         given = [each for each in files if each["path"] in names]
         words = [f"@{name}" for name in names]
         found = record(tmp_path / names[0][:4], call(words, cwd=str(tmp_path), response_files=given))
-        prepared = rerun.recorded(found, found.calls[0], {})
-        with rerun.ready(prepared, scratch=False) as made:
+        prepared = replays.as_recorded(found, found.calls[0], {})
+        with replays.ready_to_run(prepared, scratch=False) as made:
             assert made.restored == (() if names == ("same.rsp",) else names)
             if made.restored:
                 assert Path(made.command[1][1:]).read_text(encoding="utf-16") == "-DÜ=1"

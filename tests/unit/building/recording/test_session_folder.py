@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import session_folder
+from cuwheel.building.recording import session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,14 +19,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_session_leaves_nothing(place: Path) -> None:
-    with session_folder.folder() as own:
+    with session.session_folder() as own:
         assert own.parent == place
         assert os.name == "nt" or own.stat().st_mode & 0o077 == 0  # Windows keeps strangers out by the folder above
     assert not any(place.iterdir())
 
 
 def test_sessions_at_the_same_time(place: Path) -> None:
-    with session_folder.folder() as first, session_folder.folder() as second:
+    with session.session_folder() as first, session.session_folder() as second:
         assert {first, second} == set(place.iterdir())
 
 
@@ -35,7 +35,7 @@ def test_what_a_killed_session_left_is_removed(place: Path) -> None:
     left.mkdir()
     (left / "environ").write_text("MY_TOKEN=hunter2")
     (left / "lock").touch()
-    with session_folder.folder():
+    with session.session_folder():
         assert not left.exists()
 
 
@@ -48,7 +48,7 @@ def test_what_may_be_somebody_elses_is_left_alone(place: Path) -> None:
     link.symlink_to(target)
     (place / "cuwheel-record-file").touch()
     before = set(place.iterdir())
-    with session_folder.folder():
+    with session.session_folder():
         pass
     assert set(place.iterdir()) == before
     assert (target / "lock").exists()

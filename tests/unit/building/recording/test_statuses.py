@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.building.recording import replays
+from cuwheel.building.recording import calls
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,9 @@ from cuwheel.building.recording import replays
     ],
 )
 def test_an_end_in_words_and_for_a_shell(status: int, words: str, shell: int) -> None:
-    assert replays.status_words(status) == words
-    assert replays.shell_status(status) == shell
+    assert calls.status_words(status) == words
+    assert calls.shell_status(status) == shell
 
 
 def test_an_end_that_is_not_known() -> None:
-    assert replays.status_words(None) == "None"
+    assert calls.status_words(None) == "None"

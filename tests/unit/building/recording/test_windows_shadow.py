@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building.recording import shadow, windows_shadow
+from cuwheel.building.recording import recorder
 from cuwheel.support import system_calls
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_a_shadow_leads_to_the_rest_of_its_toolkit(tmp_path: Path, toolkit: Path
         "CC": "cl.exe",
         "PATH": f"{toolkit}/bin;/windows",
     }
-    led = windows_shadow.led(tmp_path / "cache", stand_in, given)
+    led = recorder.windows_shadow_environ(tmp_path / "cache", stand_in, given)
     shadowed = led["CUDA_PATH"]
     assert led["CUDA_PATH_V13_0"] == shadowed != str(toolkit)
     assert led["CUDACXX"] == f"{shadowed}/bin/nvcc.exe"
@@ -51,12 +51,12 @@ def test_a_shadow_leads_to_the_rest_of_its_toolkit(tmp_path: Path, toolkit: Path
     assert led["PATH"] == f"{shadowed}/bin;{toolkit}/bin;/windows"
     place = tmp_path.joinpath(shadowed)
     assert {path.name for path in (place / "bin").iterdir()} == {
-        "nvcc.exe", "ptxas.exe", "nvcc.profile", "x64", shadow.SHIMS_MARK,
+        "nvcc.exe", "ptxas.exe", "nvcc.profile", "x64", recorder.SHIMS_MARK,
     }  # fmt: skip
     assert (place / "bin" / "ptxas.exe").read_text() == "ours"
     assert (place / "nvvm" / "bin").is_dir()
-    assert (place / shadow.TOOLKIT_LINK).read_text() == str(toolkit)
-    assert windows_shadow.led(tmp_path / "cache", stand_in, given) == led
+    assert (place / recorder.TOOLKIT_LINK).read_text() == str(toolkit)
+    assert recorder.windows_shadow_environ(tmp_path / "cache", stand_in, given) == led
 
 
 def test_where_folders_cannot_be_linked_variables_stay(
@@ -67,13 +67,13 @@ def test_where_folders_cannot_be_linked_variables_stay(
 
     monkeypatch.setattr(system_calls, "link_folder", refuse)
     given = {"CUDA_PATH": str(toolkit), "PATH": f"{toolkit}/bin"}
-    led = windows_shadow.led(tmp_path / "cache", stand_in, given)
+    led = recorder.windows_shadow_environ(tmp_path / "cache", stand_in, given)
     assert led["CUDA_PATH"] == str(toolkit)
     first = tmp_path.joinpath(led["PATH"].split(";")[0])
     assert (first / "nvcc.exe").read_text() == "ours"
-    assert (first.parent / shadow.TOOLKIT_LINK).read_text() == str(toolkit)
+    assert (first.parent / recorder.TOOLKIT_LINK).read_text() == str(toolkit)
 
 
 def test_what_is_no_toolkit_stays(tmp_path: Path, stand_in: Path) -> None:
     given = {"CUDA_PATH": str(tmp_path), "PATH": "/a;;bin", "CUDACXX": str(tmp_path / "bin" / "nvcc.exe")}
-    assert windows_shadow.led(tmp_path / "cache", stand_in, given) == given
+    assert recorder.windows_shadow_environ(tmp_path / "cache", stand_in, given) == given

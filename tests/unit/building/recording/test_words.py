@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cuwheel.building.recording import native, words
+from cuwheel.building.recording import shims, words
 from cuwheel.building.recording.calls import parse_phases
 
 
@@ -27,21 +27,21 @@ from cuwheel.building.recording.calls import parse_phases
 def test_what_is_compiled_for_what(
     given: list[str], inputs: tuple[str, ...], output: str, archs: tuple[str, ...]
 ) -> None:
-    found = words.parse(given)
+    found = words.parse_words(given)
     assert (found.inputs, found.output, found.archs) == (inputs, output, archs)
 
 
 def test_words_of_response_files_count() -> None:
     files = {"a.rsp": "-arch=sm_80 @b.rsp 'a b.cu'", "b.rsp": '"-o" out\\ put.o', "loop": "@loop x.cu"}
-    found = words.parse(["-c", "@a.rsp"], files)
+    found = words.parse_words(["-c", "@a.rsp"], files)
     assert (found.inputs, found.output, found.archs) == (("a b.cu",), "out put.o", ("sm_80", "compute_80"))
-    assert words.parse(["--options-file", "a.rsp,b.rsp"], files).output == "out put.o"
-    assert words.parse(["@loop"], files).inputs[0] == "x.cu"
-    assert words.parse(["@unknown", "y.cu"], files).inputs == ("y.cu",)
+    assert words.parse_words(["--options-file", "a.rsp,b.rsp"], files).output == "out put.o"
+    assert words.parse_words(["@loop"], files).inputs[0] == "x.cu"
+    assert words.parse_words(["@unknown", "y.cu"], files).inputs == ("y.cu",)
 
 
 def test_the_same_tools_in_c() -> None:
-    everywhere, _, windows = (native.SOURCES / "tools.h").read_text().partition("#ifdef _WIN32")
+    everywhere, _, windows = (shims.SOURCES / "tools.h").read_text().partition("#ifdef _WIN32")
     for text, tools in ((everywhere, words.TOOLS), (windows, words.WINDOWS_TOOLS)):
         assert dict(re.findall(r'\{"([^"]+)", "([a-z]+)"\}', text)) == tools
 
@@ -70,12 +70,12 @@ def test_the_same_tools_in_c() -> None:
     ],
 )
 def test_names_of_tools(name: str, kind: str | None) -> None:
-    assert words.tool(name) == kind
+    assert words.tool_kind(name) == kind
 
 
 def test_a_call_in_two_words() -> None:
-    assert words.label("nvcc", ["-c", "dir/a.cu", "b.cu"]) == "nvcc a.cu +1"
-    assert words.label("nvcc", ["--version"]) == "nvcc"
+    assert words.call_label("nvcc", ["-c", "dir/a.cu", "b.cu"]) == "nvcc a.cu +1"
+    assert words.call_label("nvcc", ["--version"]) == "nvcc"
 
 
 def test_phases_of_nvcc() -> None:
@@ -105,7 +105,7 @@ def test_phases_of_nvcc() -> None:
 def test_microsofts_options_are_no_files(
     given: list[str], inputs: tuple[str, ...], output: str, *, compiles: bool
 ) -> None:
-    found = words.parse(given, windows=True)
+    found = words.parse_words(given, windows=True)
     assert (found.inputs, found.output, found.compiles) == (inputs, output, compiles)
 
 
@@ -118,4 +118,4 @@ def test_backslashes_in_response_files_of_windows_are_letters() -> None:
         "\\\\srv\\x",
         "end\\",
     ]
-    assert words.parse(["@x.rsp"], {"x.rsp": text}, windows=True).inputs == ("C:\\s\\a.cpp", "C:\\my work\\b.cpp")
+    assert words.parse_words(["@x.rsp"], {"x.rsp": text}, windows=True).inputs == ("C:\\s\\a.cpp", "C:\\my work\\b.cpp")

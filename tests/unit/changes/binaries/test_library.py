@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import payloads
-from cuwheel.changes.binaries import read_back as check
+from cuwheel.changes.binaries import payloads, rewrite
 from cuwheel.changes.binaries.rewrite import slim_library
 from cuwheel.device_code import fatbin
 from cuwheel.errors import MalformedError, UnreadableError
@@ -31,11 +30,11 @@ def test_the_result_says_what_was_done(tmp_path: Path) -> None:
     target = tmp_path / "out.so"
     result = slim_library(NAMES, target, engine.plan(NAMES, "9.0"))
     assert result.written
-    assert [(row.kind, row.arch, row.section, row.count) for row in result.dropped] == [
+    assert [(row.kind, row.arch, row.section, row.count) for row in result.change.dropped] == [
         ("cubin", "sm_75", ".nv_fatbin", 1),
         ("cubin", "sm_100", ".nv_fatbin", 1),
     ]
-    assert result.bytes_after == target.stat().st_size < result.bytes_before == NAMES.stat().st_size
+    assert result.change.bytes_after == target.stat().st_size < result.change.bytes_before == NAMES.stat().st_size
     assert [each.arch for each in engine.read(target).entries] == ["sm_90"]
 
 
@@ -123,7 +122,7 @@ def test_a_full_disk_or_a_wrong_result_leaves_nothing(
             raise OSError(28, "No space left on device")
         raise MalformedError("x", "not what was planned")
 
-    monkeypatch.setattr(*((system_calls, "write_at") if failing == "write" else (check, "_entries")), fail)
+    monkeypatch.setattr(*((system_calls, "write_at") if failing == "write" else (rewrite, "_must_hold_entries")), fail)
     with pytest.raises((UnreadableError, MalformedError)):
         slim_library(NAMES, target, engine.plan(NAMES, "9.0"))
     assert list(tmp_path.iterdir()) == [target]
@@ -169,20 +168,22 @@ def test_recompressed_code_unpacks_to_the_same(tmp_path: Path, file: str, before
     source, target = BIN / file, tmp_path / "out.so"
     result = slim_library(source, target, engine.plan(source, recompress=True))
     assert result.written
-    assert before in {row.before for row in result.recompressed}
-    assert all(row.after == "zstd" and row.bytes_after < row.bytes_before for row in result.recompressed)
+    assert before in {row.before for row in result.change.recompressed}
+    assert all(row.after == "zstd" and row.bytes_after < row.bytes_before for row in result.change.recompressed)
     assert unpacked(source) == unpacked(target)
 
 
 def test_recompression_for_old_drivers(tmp_path: Path) -> None:
-    from cuwheel.changes.binaries.decisions import SlimOptions
     from cuwheel.changes.slim.decide import decide
+    from cuwheel.changes.slim.request import SlimRequest, SlimTask
     from cuwheel.machine.fleet import from_gpu
 
     source, target = BIN / "rdc-124.so", tmp_path / "out.so"
     old = replace(from_gpu("9.0"), driver="535.54.03", os="linux")
-    result = slim_library(source, target, decide(engine.read(source), SlimOptions(targets=(old,), recompress=True)))
-    assert {row.after for row in result.recompressed} == {"lz4"}
+    result = slim_library(
+        source, target, decide(engine.read(source), SlimTask(request=SlimRequest(recompress=True), targets=(old,)))
+    )
+    assert {row.after for row in result.change.recompressed} == {"lz4"}
     assert {each.compression for each in engine.read(target).entries} == {"lz4"}
     assert set(unpacked(target)) <= set(unpacked(source))
 
@@ -202,7 +203,7 @@ def test_what_is_too_large_to_compress_in_little_memory_is_told(
     monkeypatch.setattr(payloads, "_LARGEST", 1000)
     source = BIN / "none-130.so"
     result = slim_library(source, tmp_path / "out.so", engine.plan(source, "9.0", recompress=True))
-    assert not result.recompressed
+    assert not result.change.recompressed
     assert "too-large-to-recompress" in [each.rule for each in result.findings]
 
 

@@ -20,12 +20,12 @@ from tests.unit.changes.binaries import engine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.changes.binaries.decisions import FileResult
+    from cuwheel.changes.binaries.rewrite import Rewritten
 
 HIDDEN = engine.container(engine.entry("sm_80", engine.noise(77, 60_000)))
 
 
-def slimmed(data: bytes, folder: Path, *gpus: str, **options: Any) -> tuple[FileResult, bytes]:
+def slimmed(data: bytes, folder: Path, *gpus: str, **options: Any) -> tuple[Rewritten, bytes]:
     source, target = folder / "source.dll", folder / "target.dll"
     source.write_bytes(data)
     result = slim_library(source, target, engine.plan(source, *(gpus or ("9.0",)), **options))
@@ -58,10 +58,10 @@ def test_what_is_kept_is_the_same_and_the_file_is_sound(wish: Dll, tmp_path: Pat
     before = wish.build()
     result, after = slimmed(before, tmp_path)
     must_be_sound(before, after)
-    assert [[each.arch for each in result.dropped]] == [["sm_80", "sm_100"]]
+    assert [[each.arch for each in result.change.dropped]] == [["sm_80", "sm_100"]]
     kept = [inside[1:2] for inside in engine.contents(tmp_path / "source.dll")]
     assert engine.contents(tmp_path / "target.dll") == kept
-    assert result.bytes_after == len(after) < len(before) / 2
+    assert result.change.bytes_after == len(after) < len(before) / 2
     found = reader.read(MemoryBuffer("new", after), detail="entries")
     assert [each.container for each in found.registration.wrappers] == [0, 1, 2, 3]
     for old, new in zip(windows.rows(before), windows.rows(after), strict=True):
@@ -89,7 +89,7 @@ def test_recompressed_code_is_smaller_still(tmp_path: Path) -> None:
     before = Dll(containers=[engine.container(engine.entry("sm_90", code))]).build()
     result, after = slimmed(before, tmp_path, recompress=True)
     must_be_sound(before, after)
-    assert [(each.before, each.after) for each in result.recompressed] == [("none", "zstd")]
+    assert [(each.before, each.after) for each in result.change.recompressed] == [("none", "zstd")]
     assert len(after) < len(before) / 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.changes.graft import module_ids
+from cuwheel.changes.graft import subject
 
 HERE = Path("/job/src")
 
@@ -34,7 +34,7 @@ def made(path: str, tail: str = "run") -> str:
     ],
 )
 def test_what_is_an_id(text: str, name: str | None) -> None:
-    found = module_ids.parsed(text)
+    found = subject.parse_module_id(text)
     assert (found and found.name) == name
 
 
@@ -50,7 +50,7 @@ def test_what_is_an_id(text: str, name: str | None) -> None:
     ],
 )
 def test_ids_in_names(name: str, ids: list[str]) -> None:
-    assert list(module_ids.in_names([name])) == ids
+    assert list(subject.module_ids_in([name])) == ids
 
 
 def test_each_file_gets_the_id_that_it_had_wherever_it_was() -> None:
@@ -64,14 +64,14 @@ def test_each_file_gets_the_id_that_it_had_wherever_it_was() -> None:
     ]
     there = ["csrc/one.cu", "csrc/a/kernel.cu", "csrc/b/kernel.cu", "csrc/odd-name.v2.cu"]
     ids = [made(f"/build/x/{file}", f"2c92614a_{number}") for number, file in enumerate(there)]
-    assert module_ids.matched(ids, files).assigned(HERE) == {
+    assert subject.match_module_ids(ids, files).assigned(HERE) == {
         str(HERE / file): text for file, text in zip(there, ids, strict=True)
     }
 
 
 def test_a_file_that_was_made_by_the_build_is_known_by_its_name() -> None:
     ids = [made("/src/x/one.cu"), made("/src/x/two.cu"), made("/src/x/build/made.cu")]
-    found = module_ids.matched(ids, ["one.cu", "two.cu"]).assigned(HERE)
+    found = subject.match_module_ids(ids, ["one.cu", "two.cu"]).assigned(HERE)
     assert found == {str(HERE / "one.cu"): ids[0], str(HERE / "two.cu"): ids[1], "made_cu": ids[2]}
 
 
@@ -79,19 +79,19 @@ def test_a_file_that_was_compiled_twice_and_names_that_mean_two_files_get_none()
     twice = [made("/x/one.cu", "2c92614a_1"), made("/x/one.cu", "2c92614a_2")]
     made_files = [made("/x/build/a/made.cu"), made("/x/build/b/made.cu")]
     kept = made("/x/two.cu")
-    found = module_ids.matched([*twice, *made_files, kept], ["one.cu", "two.cu"]).assigned(HERE)
+    found = subject.match_module_ids([*twice, *made_files, kept], ["one.cu", "two.cu"]).assigned(HERE)
     assert found == {str(HERE / "two.cu"): kept}
 
 
 def test_without_ids_nothing_is_assigned() -> None:
     for ids in ([], ["nonsense", "def x"]):
-        found = module_ids.matched(ids, ["one.cu"])
+        found = subject.match_module_ids(ids, ["one.cu"])
         assert found.assigned(HERE) == {}
         assert found.folder_of(["/src/one.cu"]) is None
 
 
 def test_the_folder_of_the_source_is_known_by_its_crc() -> None:
     files = ["csrc/one.cu", "csrc/two.cu", "include/x.h"]
-    found = module_ids.matched([made(f"/home/me/x/{file}") for file in files[:2]], files)
+    found = subject.match_module_ids([made(f"/home/me/x/{file}") for file in files[:2]], files)
     assert found.folder_of(["/usr/include/stdio.h", "/home/me/x/include/x.h"]) == "/home/me/x"
     assert found.folder_of(["/usr/include/stdio.h", "/home/me/y/include/x.h", "x.h", ""]) is None

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.graft import proof
+from cuwheel.changes.graft import decide
+from cuwheel.changes.graft.fitting import misfit_finding
 from cuwheel.device_code.description import BuildRecord, Description, File, Tools
 
 TOOLS = Tools(provider="index", release="13.0.2", nvcc="13.0.88", platform="linux_x86_64", host_compiler="gcc 12.2.0")
@@ -16,7 +17,7 @@ BASE = Description(cuda="13.0", archs=("sm_80",), sources="s" * 64, toolchain=TO
 
 
 def test_the_same_record_fits() -> None:
-    assert proof.other_record(BASE, replace(BASE, archs=("sm_90",))) is None
+    assert decide.other_record(BASE, replace(BASE, archs=("sm_90",))) is None
 
 
 @pytest.mark.parametrize(
@@ -35,11 +36,11 @@ def test_the_same_record_fits() -> None:
     ],
 )
 def test_each_difference_is_refused_and_named(changed: dict[str, Any], what: str) -> None:
-    found = proof.other_record(BASE, replace(BASE, **changed))
+    found = decide.other_record(BASE, replace(BASE, **changed))
     assert found
     assert found.rule == "graft-other-record"
     assert what in found.why
-    assert "--shares" in found.fix
+    assert "--shares" in misfit_finding("base", found).fix
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_each_difference_is_refused_and_named(changed: dict[str, Any], what: str
     ],
 )
 def test_without_a_record_there_is_no_proof(base: Description | None, donor: Description | None, who: str) -> None:
-    found = proof.other_record(base, donor)
+    found = decide.other_record(base, donor)
     assert found
     assert found.rule == "graft-no-proof"
     assert who in found.why

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from cuwheel.changes.repair.needs import requirement
 from cuwheel.changes.repair.policies import policies
-from cuwheel.changes.repair.requirements import requirement
 from cuwheel.facts import packages
 from cuwheel.facts.tables import tables
 from tests.fixtures import systems

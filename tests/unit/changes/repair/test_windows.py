@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.changes.repair import deciding, execution, windows
-from cuwheel.changes.repair.decision import Wish
+from cuwheel.changes.repair.act import execute
+from cuwheel.changes.repair.decide import decide, written_folders
+from cuwheel.changes.repair.request import RepairOptions
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel
 from tests.fixtures.windows import Dll
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.changes.repair.decision import Decision
+    from cuwheel.changes.repair.decide import Decision
 
 SYSTEM = ("KERNEL32.dll", "api-ms-win-crt-runtime-l1-1-0.dll", "python311.dll", "VCRUNTIME140.dll")
 INIT = b'"""A package."""\nfrom __future__ import annotations\nx = 1\n'
@@ -39,7 +40,7 @@ def dll(*needed: str, machine: int = 0x8664) -> bytes:
 
 
 def decided(folder: Path, files: Mapping[str, bytes], platform: str = "win_amd64", **wish: Any) -> Decision:
-    return deciding.decide(wheel(folder / "dist", files, platform=platform), Wish(**wish))
+    return decide(wheel(folder / "dist", files, platform=platform), RepairOptions(**wish))
 
 
 def fates(decision: Decision) -> dict[str, str]:
@@ -126,10 +127,11 @@ def test_a_package_below_a_namespace_adds_them(tmp_path: Path) -> None:
     files = {"space/part/__init__.py": INIT, "space/part/inner/_ext.pyd": dll("cudart64_13.dll")}
     decision = decided(tmp_path, files)
     assert [each.path for each in decision.paths] == ["space/part/__init__.py"]
-    made = execution.execute(decision, tmp_path / "out")
-    with zipfile.ZipFile(made.path) as archive:
+    execute(decision, tmp_path / "out")
+    made = tmp_path / "out" / decision.file_name
+    with zipfile.ZipFile(made) as archive:
         assert "'../../nvidia/cu13/bin/x86_64'," in archive.read("space/part/_cuwheel_dlls.py").decode()
-    assert not deciding.decide(made.path, Wish()).changes
+    assert not decide(made, RepairOptions()).changes
 
 
 @pytest.mark.parametrize("place", ["_ext.pyd", "space/part/_ext.pyd"])
@@ -143,10 +145,10 @@ def test_folders_are_added_by_python(tmp_path: Path) -> None:
     """Before anything of the package's own, and only those that are there."""
     files = {"pkg/__init__.py": INIT, "pkg/_ext.pyd": dll("cudart64_13.dll", "cudnn64_9.dll"), "pkg/data.txt": b"x"}
     decision = decided(tmp_path, files, requires=True, cuda_major=13)
-    made = execution.execute(decision, tmp_path / "out")
-    assert made.changed
+    assert execute(decision, tmp_path / "out").outcome == "repaired"
+    made = tmp_path / "out" / decision.file_name
     site = tmp_path / "site"
-    with zipfile.ZipFile(made.path) as archive:
+    with zipfile.ZipFile(made) as archive:
         archive.extractall(site)
     assert (site / "pkg" / "data.txt").read_bytes() == b"x"
     metadata = (site / "pkg-1.0.dist-info" / "METADATA").read_text()
@@ -154,7 +156,7 @@ def test_folders_are_added_by_python(tmp_path: Path) -> None:
     (site / "nvidia" / "cu13" / "bin" / "x86_64").mkdir(parents=True)
     added = _imported(site)
     assert added == [str(site / "nvidia" / "cu13" / "bin" / "x86_64")]
-    second = deciding.decide(made.path, Wish(requires=True, cuda_major=13))
+    second = decide(made, RepairOptions(requires=True, cuda_major=13))
     assert not second.changes, "a repaired wheel needs no repair"
 
 
@@ -185,4 +187,4 @@ def _imported(site: Path) -> list[str]:
     [b"", b"FOLDERS = 3", b"FOLDERS = ('a', 4)", b"x = (", b"FOLDERS = __import__('os')", b"\xff\0", b"(" * 9999],
 )
 def test_somebody_elses_module_is_no_earlier_repair(module: bytes) -> None:
-    assert windows.written_folders(module, "pkg") in ((), ("pkg/a",))
+    assert written_folders(module, "pkg") in ((), ("pkg/a",))

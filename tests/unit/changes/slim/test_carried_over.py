@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.changes.slim import wheel
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.description import Description
 from cuwheel.errors import MalformedError
 from tests.unit.changes.slim.packages import FOO, make_wheel
-from tests.unit.wheel.test_zip_writer import request
+from tests.unit.wheel.test_zip_writer import slim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 WRITERS: dict[str, Callable[[Path, Path], object]] = {
-    "slim": lambda source, out: wheel.slim(source, request(out)),
-    "stamp": lambda source, out: stamp.stamp(source, out, stamp.Wish(description=Description(cuda="13.0", archs=()))),
+    "slim": slim,
+    "stamp": lambda source, out: stamp.stamp(
+        source, out, stamp.StampOptions(description=Description(cuda="13.0", archs=()))
+    ),
 }
 
 
@@ -74,7 +75,7 @@ def test_a_version_that_would_be_a_path(tmp_path: Path) -> None:
         (name,) = (each for each in archive.namelist() if each.endswith("/METADATA"))
         text = archive.read(name).replace(b"Version: 1.0+cu130", b"Version: 1.0/../../x")
     with pytest.raises(MalformedError, match="is not a version"):
-        wheel.slim(replaced(source, name, text), request(tmp_path / "out"))
+        slim(replaced(source, name, text), tmp_path / "out")
 
 
 @pytest.mark.parametrize("writer", [*WRITERS, "repair"])

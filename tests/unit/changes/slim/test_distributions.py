@@ -9,21 +9,21 @@ import pytest
 
 from cuwheel import api
 from cuwheel.changes.binaries import rewrite
+from cuwheel.changes.slim import act as slim
 from cuwheel.changes.slim import decide
-from cuwheel.changes.slim import targets as slim
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.cli import main
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
-from cuwheel.support import codec, locking
+from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
-from cuwheel.wheel import journal
+from cuwheel.wheel import journal_file
 from tests.unit.changes.slim.packages import BIN, FOO, contents, make_environment, snapshot, wrong_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.changes.binaries.decisions import SlimOptions
-    from cuwheel.changes.slim.outcome import Outcome
+    from cuwheel.changes.slim.answer import Slim
+    from cuwheel.changes.slim.request import SlimTask
 
 H100 = ("h100",)
 
@@ -38,8 +38,8 @@ def site_of(env: Path) -> Path:
     return env / "lib" / "python3.11" / "site-packages"
 
 
-def run(env: Path, *names: str, **more: object) -> Outcome:
-    return slim.slim(SlimRequest(names, machines=H100, env=env, **more)).outcome  # type: ignore[arg-type]
+def run(env: Path, *names: str, **more: object) -> Slim:
+    return slim.slim(SlimRequest(names, machines=H100, env=env, **more))  # type: ignore[arg-type]
 
 
 def test_in_place_and_back(env: Path) -> None:
@@ -59,7 +59,7 @@ def test_in_place_and_back(env: Path) -> None:
     for path, (_, mode, changed) in before.items():
         if path.endswith((".so", ".so.1")):
             assert after[path][1:] == (mode, changed)
-    slim.take_back(env)
+    slim.undo(env)
     assert snapshot(env) == before
     assert not (env / ".cuwheel").exists()
 
@@ -70,12 +70,12 @@ def test_commit_at_once(env: Path) -> None:
     assert not (env / ".cuwheel").exists()
     assert wrong_records(site_of(env)) == []
     with pytest.raises(UnreadableError, match="no journal"):
-        slim.take_back(env)
+        slim.undo(env)
 
 
 def test_commit_later(env: Path) -> None:
     run(env)
-    made = slim.settle(env)
+    made = slim.commit(env)
     assert [each.rule for each in made.findings] == ["committed"]
     assert not (env / ".cuwheel").exists()
 
@@ -112,7 +112,7 @@ def test_one_cuda_removes_the_other_libraries(env: Path) -> None:
     assert sorted(each.name for each in (site / "bitsandbytes").glob("*.so")) == ["libbitsandbytes_cuda128.so"]
     assert wrong_records(site) == []
     assert sum(each.fate == "removed" for each in made.files) == 2
-    slim.take_back(env)
+    slim.undo(env)
     assert snapshot(env) == before
 
 
@@ -138,7 +138,7 @@ def test_a_cache_is_never_modified_through_its_links(env: Path, tmp_path: Path) 
     assert not soft.is_symlink()
     assert soft.stat().st_size < (cache / "soft.so").stat().st_size
     assert made.written
-    slim.take_back(env)
+    slim.undo(env)
     assert soft.readlink() == cache / "soft.so"
     assert hard.samefile(cache / "hard.so")
 
@@ -166,10 +166,10 @@ def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> 
     decided = decide.decide
     no = Finding(rule="would-lose-code", severity="error", message="h100 would be left without code")
 
-    def refuse(one: object, options: SlimOptions) -> object:
+    def refuse(one: object, task: SlimTask) -> object:
         from msgspec.structs import replace
 
-        return replace(decided(one, options), refused=(no,))  # type: ignore[arg-type]
+        return replace(decided(one, task), refused=(no,))  # type: ignore[arg-type]
 
     monkeypatch.setattr(decide, "decide", refuse)
     before = snapshot(env)
@@ -202,8 +202,8 @@ def test_too_little_room_is_known_before_any_work(env: Path, monkeypatch: pytest
 
 def test_a_second_run_at_the_same_time(env: Path) -> None:
     before = snapshot(env)
-    with locking.locked(journal.folder_of(env.resolve())):
-        for attempt in (run, slim.take_back, slim.settle):
+    with files.folder_lock(journal_file.folder_of(env.resolve())):
+        for attempt in (run, slim.undo, slim.commit):
             with pytest.raises(UnreadableError, match="another cuwheel"):
                 attempt(env)
         assert run(env, dry_run=True).files  # looking is allowed
@@ -218,18 +218,18 @@ def test_not_an_environment(tmp_path: Path) -> None:
 def test_a_folder_in_place(env: Path) -> None:
     site = site_of(env)
     before = snapshot(site)
-    made = slim.slim(SlimRequest((site,), machines=H100)).outcome
+    made = slim.slim(SlimRequest((site,), machines=H100))
     assert made.written
     assert wrong_records(site) == []
-    assert slim.slim(SlimRequest((site,), machines=H100)).outcome.written is False  # originals are not libraries of it
-    slim.take_back(site)
+    assert slim.slim(SlimRequest((site,), machines=H100)).written is False  # originals are not libraries of it
+    slim.undo(site)
     assert snapshot(site) == before
 
 
 def test_a_folder_copied(env: Path, tmp_path: Path) -> None:
     site, output = site_of(env), tmp_path / "out"
     before = snapshot(site)
-    made = slim.slim(SlimRequest((site,), machines=H100, output=output)).outcome
+    made = slim.slim(SlimRequest((site,), machines=H100, output=output))
     assert made.output == str(output)
     assert snapshot(site) == before
     assert wrong_records(output) == []
@@ -252,7 +252,7 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     before = snapshot(tmp_path)
     targets = tuple(tmp_path / name for name in names)
-    made = slim.slim(SlimRequest(targets, machines=H100, output=tmp_path / "out")).outcome
+    made = slim.slim(SlimRequest(targets, machines=H100, output=tmp_path / "out"))
     assert made.written
     sizes = {path.name: path.stat() for path in (tmp_path / "out").iterdir()}
     assert sizes.keys() == set(names)
@@ -261,7 +261,7 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
     if os.name == "posix":  # Windows keeps no mode bits
         assert all(status.st_mode & 0o777 == 0o755 for status in sizes.values())
     assert {path: state for path, state in snapshot(tmp_path).items() if "/" not in path} == before
-    one = slim.slim(SlimRequest(targets[:1], machines=H100, output=tmp_path / "new" / "x.so")).outcome
+    one = slim.slim(SlimRequest(targets[:1], machines=H100, output=tmp_path / "new" / "x.so"))
     assert one.output == str(tmp_path / "new" / "x.so")
     assert (tmp_path / "new" / "x.so").is_file()
     with pytest.raises(UsageError, match="would overwrite itself"):
@@ -283,9 +283,9 @@ def test_a_dist_info_that_is_linked_to_another_environment_stays_that_ones(env: 
     shutil.copytree(site_of(env) / "foo", stranger / "foo")
     (stranger / "foo-1.0.dist-info").symlink_to(site_of(env) / "foo-1.0.dist-info")
     before = snapshot(env)
-    made = slim.slim(SlimRequest((str(stranger),), machines=H100)).outcome
+    made = slim.slim(SlimRequest((str(stranger),), machines=H100))
     assert made.written
-    slim.take_back(stranger)
+    slim.undo(stranger)
     assert snapshot(env) == before
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.support import locking
+from cuwheel.support import files
 from cuwheel.support.confined import Tree
-from cuwheel.wheel import journal, record
-from cuwheel.wheel.journal import FileState, Header, Root, Step, Writer
+from cuwheel.wheel import journal, journal_file, record
+from cuwheel.wheel.journal_file import FileState, Header, Root, Step, Writer
 from tests.unit.changes.slim.packages import contents, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.wheel.journal import State
+    from cuwheel.wheel.journal_file import State
 
 HEADER = Header(tool="tests", targets=("h100 (9.0)",))
 STEP = Step(number=1, action="create", path="a", before=None, after=FileState(size=1, mtime_ns=2, inode=3, sha256="f"))
@@ -53,7 +53,7 @@ def test_lines_are_read_back(tmp_path: Path) -> None:
     writer.start(HEADER)
     writer.steps((STEP,))
     writer.state("switching")
-    assert journal.read(tmp_path) == journal.Journal(header=HEADER, steps=(STEP,), state="switching")
+    assert journal_file.read_journal(tmp_path) == journal_file.Journal(header=HEADER, steps=(STEP,), state="switching")
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
@@ -63,15 +63,15 @@ def test_a_line_cut_short_was_never_acted_upon(tmp_path: Path, cut: int) -> None
     writer.state("done")
     path = tmp_path / "journal.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    assert journal.read(tmp_path).state == ("done" if cut == 1 else "preparing")
+    assert journal_file.read_journal(tmp_path).state == ("done" if cut == 1 else "preparing")
     writer.state("undoing")
-    assert journal.read(tmp_path).state == "undoing"
+    assert journal_file.read_journal(tmp_path).state == "undoing"
 
 
 def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
     Writer(tmp_path).start(Header(tool="later", targets=(), schema="cuwheel.journal/4"))
     with pytest.raises(NewerSchemaError):
-        journal.read(tmp_path)
+        journal_file.read_journal(tmp_path)
 
 
 def test_undo_restores_every_byte_mode_and_time(root: Path) -> None:
@@ -281,11 +281,11 @@ def test_a_file_that_others_removed_is_not_taken_for_one_aside(root: Path, loade
 
 
 def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
-    folder = journal.folder_of(tmp_path)
-    with locking.locked(folder):
+    folder = journal_file.folder_of(tmp_path)
+    with files.folder_lock(folder):
         with (
             pytest.raises(UnreadableError, match=f"another cuwheel process \\({os.getpid()}\\)"),
-            locking.locked(folder),
+            files.folder_lock(folder),
         ):
             pass
         assert folder.is_dir()
@@ -293,10 +293,10 @@ def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_that_nobody_holds_is_no_lock(tmp_path: Path) -> None:
-    folder = journal.folder_of(tmp_path)
+    folder = journal_file.folder_of(tmp_path)
     folder.mkdir(parents=True)
     (folder / "lock").write_text("999999\n")
-    with locking.locked(folder):
+    with files.folder_lock(folder):
         assert (folder / "lock").read_text() == f"{os.getpid()}\n"
 
 
@@ -306,10 +306,10 @@ def test_scratch_folders_of_the_dead_are_cleared(tmp_path: Path) -> None:
     (dead / "half a library.so").touch()
     (tmp_path / f"{dead.name}.lock").touch()
     (tmp_path / ".cuwheel-slim-killed-at-birth.lock").touch()
-    with locking.scratch(tmp_path) as alive:
+    with files.scratch_beside(tmp_path) as alive:
         assert not dead.exists()
         assert len(list(tmp_path.iterdir())) == 2
-        with locking.scratch(tmp_path) as other:
+        with files.scratch_beside(tmp_path) as other:
             assert alive.is_dir()
             assert other != alive
     assert list(tmp_path.iterdir()) == []
@@ -498,7 +498,7 @@ def test_folders_of_the_journal_are_no_links(root: Path, tmp_path_factory: pytes
     (root / place).symlink_to(away)
     before = contents(away)
     for act in (journal.undo, journal.commit):
-        with pytest.raises(MalformedError, match="not a folder of its own"), journal.locked(root):
+        with pytest.raises(MalformedError, match="not a folder of its own"), journal_file.locked(root):
             act(root)
     assert contents(away) == before
 
@@ -520,7 +520,7 @@ def test_files_of_the_journal_are_no_links(
         os.link(precious, path)
     else:
         os.mkfifo(path)
-    with pytest.raises(MalformedError), journal.locked(root):
+    with pytest.raises(MalformedError), journal_file.locked(root):
         journal.undo(root)
     assert precious.read_bytes() == data
 
@@ -540,4 +540,4 @@ def test_nothing_is_changed_behind_a_link_out_of_the_folder(root: Path, victim: 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"step": {"x":' + "[" * 100_000, "\\ud800", "{}", "null", "\0"])
 def test_odd_lines_are_passed_over(tmp_path: Path, line: str) -> None:
     (tmp_path / "journal.jsonl").write_text(line + "\n")
-    assert journal.read(tmp_path).steps == ()
+    assert journal_file.read_journal(tmp_path).steps == ()

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.decisions import LibraryPlan, SlimOptions
-from cuwheel.changes.slim import unchanged
-from cuwheel.changes.slim.decide import decide
+from cuwheel.changes.slim.decide import decide, registered_containers, why_untouchable
+from cuwheel.changes.slim.request import SlimTask
 from cuwheel.device_code.libraries import Symbols
 from cuwheel.device_code.survey import survey
-from cuwheel.facts import architectures
+from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import predict
@@ -24,12 +23,13 @@ from tests.fixtures import manifest
 from tests.unit.changes.slim.test_decide import kept, made
 
 if TYPE_CHECKING:
+    from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.device_code.libraries import Library
     from cuwheel.verdicts.predict import Prediction
 
 BIN = Path(__file__).parents[3] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]
-GPUS = [Machine(name=str(each), capability=each) for each in architectures.current_capabilities()]
+GPUS = [Machine(name=str(each), capability=each) for each in gpus.current_capabilities()]
 
 
 def _on(library: Library, machine: Machine) -> Prediction:
@@ -59,12 +59,12 @@ def _slimmed(library: Library, plan: LibraryPlan) -> Library:
 @pytest.mark.parametrize("file", FIXTURES)
 def test_inspect_check_and_slim_agree_gpu_by_gpu(file: str) -> None:
     (library,) = survey(BIN / file, detail="entries").libraries
-    if unchanged.reason(library, SlimOptions(targets=None)) or not unchanged.named(library):
+    if why_untouchable(library, drop_signature=False) or not registered_containers(library):
         return  # slim leaves such files alone
     covered = predict.coverage_of(library)
     for gpu in GPUS:
         told = _on(library, gpu)
-        plan = decide(library, SlimOptions(targets=(gpu,)))
+        plan = decide(library, SlimTask(targets=(gpu,)))
         useless = any(each.rule == "nothing-for-targets" for each in plan.untouched)
         assert useless is not bool(told.taken or told.alternatives), gpu.name
         if covered:
@@ -100,10 +100,10 @@ def test_code_that_the_library_loads_itself_counts_for_slim_as_for_check() -> No
     )
     gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(apart, gpu).taken
-    assert kept(decide(apart, SlimOptions(targets=(gpu,)))) == "- | sm_90"
+    assert kept(decide(apart, SlimTask(targets=(gpu,)))) == "- | sm_90"
     other = Machine(name="12.0", capability=Capability.parse("12.0"))
     assert not _on(apart, other).taken
-    plan = decide(apart, SlimOptions(targets=(other,)))
+    plan = decide(apart, SlimTask(targets=(other,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
 
 
@@ -116,6 +116,6 @@ def test_objects_that_cannot_be_linked_are_of_no_use_to_either() -> None:
     torn = replace(found, containers=(linked, replace(first, symbols=needs), replace(second, symbols=has)))
     gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(torn, gpu).outcome == "fails"
-    plan = decide(torn, SlimOptions(targets=(gpu,)))
+    plan = decide(torn, SlimTask(targets=(gpu,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
     assert all(each.keep for each in plan.entries)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.changes.stamp import guard, guard_call
-from cuwheel.changes.stamp.guard import Run, Wish
+from cuwheel.changes.stamp import guard
+from cuwheel.changes.stamp.guard import Guard, Run
 from cuwheel.device_code.libraries import Cudart, Registration, Survey, Wrapper
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.wheel.metadata import Distribution
@@ -31,7 +31,7 @@ def runs(*libraries: Library, imported: tuple[str, ...] = ()) -> list[tuple[int,
     return [(each.first, each.last, each.driver) for each in wish(*libraries, imported=imported).runs]
 
 
-def wish(*libraries: Library, imported: tuple[str, ...] = ()) -> Wish:
+def wish(*libraries: Library, imported: tuple[str, ...] = ()) -> Guard:
     said = Distribution(name="foo", version="1.0", tags=("py3-none-any",), requires=())
     found = Survey(
         target="foo.whl",
@@ -42,7 +42,7 @@ def wish(*libraries: Library, imported: tuple[str, ...] = ()) -> Wish:
         findings=(),
         imported=imported,
     )
-    return guard.of(found, "foo")
+    return guard.guard_for(found, "foo")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_words_name_capabilities_and_cuda() -> None:
     "message", ["", 'a "quoted" one', "two\nlines", "naïve – ok", "it's \\ {x}", "\u2028 \U0001f600"]
 )
 def test_any_message_makes_a_sound_module(message: str) -> None:
-    text = guard.source(
-        Wish(package="foo", message=message, wheel="x", built_for="y", runs=(Run(first=1, last=2, driver=3),))
+    text = guard.guard_source(
+        Guard(package="foo", message=message, wheel="x", built_for="y", runs=(Run(first=1, last=2, driver=3),))
     )
     assert text.isascii() or message == ""
     names: dict[str, Any] = {}
@@ -154,7 +154,7 @@ CALL = b"_cuwheel_check()"
     ],
 )
 def test_the_call_is_put_where_python_takes_it(source: bytes) -> None:
-    made = guard_call.with_call(source, "foo/__init__.py")
+    made = guard.with_call(source, "foo/__init__.py")
     tree = ast.parse(made)
     called = [index for index, each in enumerate(tree.body) if ast.unparse(each) == CALL.decode()]
     assert len(called) == 1
@@ -162,14 +162,14 @@ def test_the_call_is_put_where_python_takes_it(source: bytes) -> None:
     assert all(each.startswith(("from __future__", "'", '"')) for each in before)  # nothing of the package's own
     rest = [*tree.body[: called[0] - 1], *tree.body[called[0] + 2 :]]
     assert [ast.dump(each) for each in rest] == [ast.dump(each) for each in ast.parse(source).body]
-    assert guard_call.with_call(made, "foo/__init__.py") == made
+    assert guard.with_call(made, "foo/__init__.py") == made
 
 
 def test_what_is_no_python_is_refused() -> None:
     with pytest.raises(MalformedError, match="cannot be read as Python"):
-        guard_call.with_call(b"def (:", "foo/__init__.py")
+        guard.with_call(b"def (:", "foo/__init__.py")
     with pytest.raises(MalformedError):
-        guard_call.with_call(b"x = 1\0", "foo/__init__.py")
+        guard.with_call(b"x = 1\0", "foo/__init__.py")
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_what_is_no_python_is_refused() -> None:
 )
 def test_which_package_is_guarded(packages: list[str], libraries: list[str], expected: str | None) -> None:
     if expected:
-        assert guard_call.package_of(packages, "Foo.Bar", libraries) == expected
+        assert guard.package_of(packages, "Foo.Bar", libraries) == expected
         return
     with pytest.raises(UsageError) as caught:
-        guard_call.package_of(packages, "Foo.Bar", libraries)
+        guard.package_of(packages, "Foo.Bar", libraries)
     assert "package = " in caught.value.hint

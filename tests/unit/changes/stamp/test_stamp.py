@@ -10,25 +10,22 @@ from msgspec.structs import replace
 from packaging.version import Version
 
 from cuwheel import api
-from cuwheel.changes.binaries.decisions import SlimOptions
-from cuwheel.changes.slim import wheel as slim_wheel
-from cuwheel.changes.slim.request import SlimRequest
-from cuwheel.changes.slim.task import Task
-from cuwheel.changes.stamp import described, guard, stamp
+from cuwheel.changes.stamp import guard, stamp
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description, File, Tools
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnsafeWheelError, UsageError
-from cuwheel.machine.fleet import from_gpu
-from cuwheel.report import documents, terminal
+from cuwheel.report import terminal
+from cuwheel.report.answer import document_of
 from cuwheel.wheel import edit
+from cuwheel.wheel.file import WheelFile
 from tests.unit.changes.slim.packages import FOO, make_wheel, wrong_members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.changes.stamp.guard import Wish as GuardWish
+    from cuwheel.changes.stamp.guard import Guard
 
 DESCRIBED = Description(
     cuda="13.0",
@@ -43,7 +40,7 @@ DESCRIBED = Description(
     ),
     sources="cd" * 32,
 )
-WISH = stamp.Wish(description=DESCRIBED)
+WISH = stamp.StampOptions(description=DESCRIBED)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -52,8 +49,8 @@ def contents(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def guarded(path: Path, package: str = "foo") -> GuardWish:
-    return guard.of(survey(path, detail="containers"), package)
+def guarded(path: Path, package: str = "foo") -> Guard:
+    return guard.guard_for(survey(path, detail="containers"), package)
 
 
 def check_record(path: Path) -> None:
@@ -103,7 +100,7 @@ def test_no_version_no_label() -> None:
 
 def test_description_travels_and_reads_back(tmp_path: Path) -> None:
     made = stamp.stamp(make_wheel(tmp_path / "in", FOO), tmp_path / "out", WISH)
-    found = description.read(made)
+    found = survey(made).description
     assert found is not None
     assert found.cuda == "13.0"
     assert found.toolchain is not None
@@ -117,13 +114,13 @@ def test_what_is_installed_is_described(tmp_path: Path) -> None:
     site = tmp_path / "env/lib/python3.12/site-packages"
     with zipfile.ZipFile(made) as archive:
         archive.extractall(site)
-    found = description.read("foo", env=tmp_path / "env")
-    assert found == description.read(made)
-    assert found == description.read(next(site.glob("*.dist-info")))
+    found = survey("foo", env=tmp_path / "env").description
+    assert found == survey(made).description
+    assert found == description.of_folder(next(site.glob("*.dist-info")))
 
 
 def test_others_wheels_have_none(tmp_path: Path) -> None:
-    assert description.read(make_wheel(tmp_path, FOO)) is None
+    assert survey(make_wheel(tmp_path, FOO)).description is None
 
 
 @pytest.mark.parametrize(
@@ -139,13 +136,13 @@ def test_others_wheels_have_none(tmp_path: Path) -> None:
     ],
 )
 def test_foreign_descriptions_are_errors(tmp_path: Path, text: bytes, error: type[CuwheelError]) -> None:
-    with pytest.raises(error):
-        description.read(make_wheel(tmp_path, FOO, extra={description.NAME: text}))
+    with WheelFile(make_wheel(tmp_path, FOO, extra={description.NAME: text})) as wheel, pytest.raises(error):
+        description.of_wheel(wheel)
     info = tmp_path / "x.dist-info"
     info.mkdir()
     (info / description.NAME).write_bytes(text)
     with pytest.raises(error):
-        description.read(info)
+        description.of_folder(info)
 
 
 def test_same_wheel_same_bytes(tmp_path: Path) -> None:
@@ -297,9 +294,9 @@ def test_guard_lands_beside_its_package(tmp_path: Path) -> None:
 def test_inspect_shows_the_description(tmp_path: Path) -> None:
     made = stamp.stamp(make_wheel(tmp_path / "in", FOO), tmp_path / "out", WISH)
     answer = api.inspect(made)
-    assert answer.description == description.read(made)
+    assert answer.description == survey(made).description
     stream = io.StringIO()
-    terminal.write(documents.of(answer, verbose=False), stream)
+    terminal.write(document_of(answer, verbose=False), stream)
     assert "built by cuwheel" in stream.getvalue()
     assert "nvcc 13.0.88 (index), gcc 12.2.0" in stream.getvalue()
 
@@ -313,15 +310,13 @@ def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
 def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
     opens = "\nimport ctypes\nctypes.CDLL('libfoo.so')\nctypes.CDLL('libbar.so.1')\n"
     wheel = make_wheel(tmp_path / "in", {**FOO, "foo/__init__.py": (guard.CALL + opens).encode()}, version="1.0")
-    told = replace(DESCRIBED, archs=("sm_75", "sm_90"), coverage=described.reach(survey(wheel, detail="containers")))
+    told = replace(DESCRIBED, archs=("sm_75", "sm_90"), coverage=stamp.reach(survey(wheel, detail="containers")))
     assert told.coverage.native == ("7.5", "9.0")
     asked = replace(guarded(wheel), message='install "another"')
     made = stamp.stamp(wheel, tmp_path / "made", replace(WISH, description=told, guard=asked))
-    options = SlimOptions(targets=(from_gpu("h100"),))
-    outcome = slim_wheel.slim(made, Task(request=SlimRequest(output=tmp_path / "slim"), options=options))
-    assert outcome.output is not None
+    assert api.slim(made, machines=["h100"], output=tmp_path / "slim").written
     (slimmed,) = (tmp_path / "slim").iterdir()
-    found = description.read(slimmed)
+    found = survey(slimmed).description
     assert found is not None
     assert (found.archs, found.coverage.native) == (("sm_90",), ("9.0",))
     text = contents(slimmed)[f"foo/{guard.FILE}"].decode()
@@ -334,7 +329,7 @@ def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
 
 def test_reach_is_that_of_all_libraries_together(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, {"foo/libfoo.so": FOO["foo/libfoo.so"]})
-    found = described.reach(survey(wheel, detail="containers"))
+    found = stamp.reach(survey(wheel, detail="containers"))
     assert "9.0" in found.native
     assert not set(found.native) & set(found.jit)
 

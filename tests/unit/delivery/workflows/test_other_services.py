@@ -9,15 +9,15 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.building import config
+from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import problems, rendering
-from cuwheel.delivery.workflows.request import CiRequest
 from cuwheel.errors import UsageError
 from cuwheel.support import codec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.delivery.workflows.request import Service
+    from cuwheel.delivery.request import Service
 
 pytestmark = pytest.mark.unit
 _PROJECT = """\
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _pipeline(**ci: Any) -> dict[str, Any]:
-    table = config.load(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci})
+    table = config.load_table(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci})
     return problems.load_yaml(rendering.render("gitlab", table), "x")
 
 
@@ -66,6 +66,21 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     assert "cuwheel verify {wheel}" in linux["test-command"]
     assert not cuwheel.ci("cibuildwheel", source=project, write=True).changed
     assert api.ci_check(CiRequest("cibuildwheel", source=project)).succeeded
+
+
+def test_cibuildwheel_has_the_variables_of_the_configuration(project: Path) -> None:
+    """A build system with a variable of its own finds its architectures there too."""
+    with (project / "pyproject.toml").open("a") as file:
+        file.write(
+            "[tool.cuwheel.environment]\nOWN_ARCHS = '{archs.cmake}'\nWHERE = '{nvcc} {cuda_digits} {jobs}'\n"
+            "CMAKE_ARGS = '-DX=1'\nPRICE = '\"$5\"'\n"
+        )
+    made = codec.parse_toml(cuwheel.ci("cibuildwheel", source=project, cuda="13.4").text.encode())
+    found = made["tool"]["cibuildwheel"]["linux"]["environment"]
+    assert found["OWN_ARCHS"] == found["CUDAARCHS"]
+    assert found["WHERE"] == "/opt/cuda/bin/nvcc 134 $(nproc)"
+    assert found["CMAKE_ARGS"] == f"-DCMAKE_CUDA_ARCHITECTURES={found['OWN_ARCHS']} -DX=1"
+    assert found["PRICE"] == r"\"\$5\""
 
 
 def test_cibuildwheel_repairs_as_the_configuration_says(project: Path) -> None:

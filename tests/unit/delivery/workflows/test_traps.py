@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel import api
-from cuwheel.delivery.workflows.request import CiRequest
+from cuwheel.cli import main
+from cuwheel.delivery.request import CiRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.delivery.workflows.request import Service
+    from cuwheel.delivery.request import Service
 
 pytestmark = pytest.mark.unit
 _SHA = "a" * 40
@@ -122,3 +124,23 @@ def test_traps_of_a_pipeline_and_of_tables(tmp_path: Path) -> None:
         "ci-arch": ("CUDAARCHS: CUDA 13.0 cannot compile sm_60",),
         "ci-auditwheel": ("auditwheel repair -w {dest_dir} {wheel}",),
     }
+
+
+@pytest.mark.parametrize("missing", ["ruamel.yaml", "ruamel"])
+@pytest.mark.parametrize("service", ["github", "gitlab"])
+def test_without_its_extra_the_check_names_it(
+    service: Service,
+    missing: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whether the module is not there, or not even the package that it is a part of."""
+    (tmp_path / "pyproject.toml").write_text('[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0"]\n')
+    (tmp_path / "own.yml").write_text(_SOUND)
+    monkeypatch.chdir(tmp_path)
+    for name in [each for each in sys.modules if each.startswith("ruamel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main(["ci", service, "--check", "--file", "own.yml"]) == 14
+    assert 'pip install "cuwheel[ci]"' in capsys.readouterr().err

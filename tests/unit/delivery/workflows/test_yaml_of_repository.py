@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
+from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import problems
-from cuwheel.delivery.workflows.request import CiRequest
 
 pytestmark = pytest.mark.unit
 _ROOT = Path(__file__).parents[4]

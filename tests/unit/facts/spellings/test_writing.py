@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.facts import spellings
 from cuwheel.facts.arch import Arch
-from cuwheel.facts.spellings import table
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.plan import Flags, Spellings
@@ -125,7 +125,7 @@ def test_cargo_reads_a_number() -> None:
 
 def test_nothing_to_build() -> None:
     said = flags("")
-    for name in table.NAMES:
+    for name in spellings.NAMES:
         assert getattr(said, name).value is None
         assert getattr(said, name).reason == "there is nothing to build"
 
@@ -135,14 +135,14 @@ def test_nothing_to_build() -> None:
 def test_what_is_said_is_what_is_read(text: str, name: str) -> None:
     value = getattr(flags(text), name).value
     if value is not None:
-        read = table.BY_NAME[name].read(value)
+        read = spellings.BY_NAME[name].read(value)
         assert {str(arch) for arch in read.archs} == set(text.split())
         assert not read.unknown
 
 
 def test_json_has_a_field_for_every_spelling() -> None:
-    assert set(Spellings.__struct_fields__) == set(Flags.__struct_fields__) == set(table.NAMES)
+    assert set(Spellings.__struct_fields__) == set(Flags.__struct_fields__) == set(spellings.NAMES)
 
 
 def test_names_are_told_apart() -> None:
-    assert len(set(table.NAMES)) == len(table.ROWS) == len({row.variable for row in table.ROWS})
+    assert len(set(spellings.NAMES)) == len(spellings.ROWS) == len({row.variable for row in spellings.ROWS})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.measuring import journal
-from cuwheel.proving.measuring.journal import Cold, End, Header, Line, Outcome, Start
+from cuwheel.proving.measuring.journal import End, Header, Line, Outcome, Start, StartState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-COLD = Cold(asked="as it is", jit_cache="the user's", page_cache="kept")
+COLD = StartState(asked="as it is", jit_cache="the user's", page_cache="kept")
 
 
 def header(axes: Mapping[str, tuple[str, ...]], conditions: Sequence[dict[str, str]], repeats: int = 10) -> Header:
@@ -38,7 +38,7 @@ def written(folder: Path, first: Header, trials: Iterable[tuple[int, Outcome | N
         lines.append(Line(start=Start(trial=number, condition=condition, repeat=repeat, at=1.0, boot=boot, cold=COLD)))
         if outcome:
             lines.append(Line(end=End(trial=number, outcome=outcome, at=2.0, seconds=1.0, message=outcome)))
-    with journal.opened(folder) as writer:
+    with journal.open_journal(folder) as writer:
         for line in lines:
             writer.add(line)
     return folder

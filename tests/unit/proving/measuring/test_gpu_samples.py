@@ -25,7 +25,7 @@ def test_the_samples_of_a_time_and_the_one_before_it(tmp_path: Path) -> None:
     assert (sampler.names, sampler.driver) == (("A", "B"), "580.1")
     found = sampler.between(1.5, 3.5)
     assert [each.at for each in found] == [1.0, 2.0, 3.0]
-    one, other = gpu_samples.used(sampler.names, found)
+    one, other = gpu_samples.use_of_gpus(sampler.names, found)
     assert (one.memory_before, one.memory_most, one.memory_after) == (5, 9, 6)
     assert (one.clock_least, one.clock_most, one.temperature_most) == (300, 1900, 55)
     assert (one.use_most, one.power_most, one.power_limit, one.performance_state) == (80, 500.5, 700.0, 0)
@@ -41,6 +41,6 @@ def test_no_gpu_is_no_sample(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_gone_has_no_figures() -> None:
-    (used,) = gpu_samples.used(("A",), [Sample(at=1.0, gpus=())])
+    (used,) = gpu_samples.use_of_gpus(("A",), [Sample(at=1.0, gpus=())])
     assert (used.memory_most, used.clock_least) == (None, None)
     assert Gpu() == Gpu(memory=None)

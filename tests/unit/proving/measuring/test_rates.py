@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.proving.measuring import analysis, axis_effects, rates
+from cuwheel.proving.measuring import analysis, rates
 from cuwheel.proving.measuring.rates import Counts
 from tests.unit.proving.measuring.campaigns import header, written
 
@@ -111,7 +111,7 @@ def test_case_3(tmp_path: Path) -> None:
     folder = written(
         tmp_path / "j", header({"start": ("cold", "warm")}, [{"start": "cold"}, {"start": "warm"}], 9), trials
     )
-    found = analysis.read(folder)
+    found = analysis.analyse(folder)
     assert [(each.failures, each.runs) for each in found.groups] == [(7, 9), (0, 29)]
     (effect,) = found.effects
     assert effect.verdict == "prevents"
@@ -130,7 +130,8 @@ def test_a_difference_between_groups_is_not_taken_for_one_of_the_axis(tmp_path: 
     for condition, runs, failures in ((0, 40, 0), (1, 4, 2), (2, 4, 0), (3, 40, 20)):
         trials += [(condition, "status" if number < failures else "passed") for number in range(runs)]
     found = {
-        each.axis: each for each in analysis.read(written(tmp_path / "j", header(axes, conditions, 4), trials)).effects
+        each.axis: each
+        for each in analysis.analyse(written(tmp_path / "j", header(axes, conditions, 4), trials)).effects
     }
     assert found["version"].p > 0.5
     assert found["version"].sides[1].failures == 20
@@ -149,7 +150,7 @@ def test_where_one_axis_is_changed_at_a_time_like_is_compared_with_like(tmp_path
     for condition, failures in ((0, 8), (1, 0), (2, 9)):
         trials += [(condition, "signal" if number < failures else "passed") for number in range(10)]
     found = {
-        each.axis: each for each in analysis.read(written(tmp_path / "j", header(axes, conditions), trials)).effects
+        each.axis: each for each in analysis.analyse(written(tmp_path / "j", header(axes, conditions), trials)).effects
     }
     assert [(side.failures, side.runs) for side in found["compute"].sides] == [(8, 10), (9, 10)]
     assert found["compute"].verdict == "not decided"
@@ -169,7 +170,7 @@ def test_going_on_until_decided_claims_nothing_too_often(going_on: str) -> None:
             runs += more
             failures = [each + sum(dice.random() < 0.3 for _ in range(more)) for each in failures]
             counts = {number: Counts(each, runs) for number, each in enumerate(failures)}
-            (effect,) = axis_effects.of_axes(plan, counts, {}, axis_effects.Stage(look=look))
+            (effect,) = analysis.effects_of_axes(plan, counts, {}, analysis.Stage(look=look))
             if effect.verdict in ("prevents", "matters"):
                 claims += 1
             if effect.verdict != "not decided" or runs > 500:
@@ -182,7 +183,7 @@ def test_a_difference_is_found_though_somebody_looked_twice() -> None:
     plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}])
     for look in (1, 2, 3):
         counts = {0: Counts(2, 20 * look), 1: Counts(14 * look, 20 * look)}
-        (effect,) = axis_effects.of_axes(plan, counts, {}, axis_effects.Stage(look=look))
+        (effect,) = analysis.effects_of_axes(plan, counts, {}, analysis.Stage(look=look))
         assert effect.verdict == "matters"
 
 
@@ -191,30 +192,30 @@ def test_looks_are_counted_from_the_journal(tmp_path: Path) -> None:
     plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}], 10)
     first: list[tuple[int, Outcome | None]] = [(0, "status"), (1, "passed")]
     folder = written(tmp_path / "j", plan, first * 9)
-    found = analysis.read(folder)
+    found = analysis.analyse(folder)
     assert (found.look, found.done, found.effects[0].verdict) == (1, False, "not decided")
     assert "judged when all planned runs are done" in found.effects[0].says
     more = (folder / "journal.jsonl").read_bytes()
     rest = written(tmp_path / "rest", plan, first).joinpath("journal.jsonl").read_bytes()
     (folder / "journal.jsonl").write_bytes(more + rest)
-    found = analysis.read(folder)
+    found = analysis.analyse(folder)
     assert (found.look, found.done, found.effects[0].verdict) == (1, True, "prevents")
     longer = written(tmp_path / "longer", replace(plan, repeats=11), first).joinpath("journal.jsonl").read_bytes()
     (folder / "journal.jsonl").write_bytes(more + rest + longer)
-    again = analysis.read(folder)
+    again = analysis.analyse(folder)
     assert (again.look, again.done) == (2, True)
     assert again.effects[0].p == pytest.approx(again.effects[0].p_plain * 4)
 
 
 def test_rates_that_are_close_are_told_by_their_interval() -> None:
     plan = header({"a": ("x", "y")}, [{"a": "x"}, {"a": "y"}])
-    (effect,) = axis_effects.of_axes(plan, {0: Counts(4, 100), 1: Counts(10, 100)}, {}, axis_effects.Stage())
+    (effect,) = analysis.effects_of_axes(plan, {0: Counts(4, 100), 1: Counts(10, 100)}, {}, analysis.Stage())
     assert effect.verdict == "close"
     assert effect.says.endswith("y fails -4 to +16 points more often.")
 
 
 def test_no_failure_is_no_proof(tmp_path: Path) -> None:
-    found = analysis.read(written(tmp_path / "j", header({}, [{}]), [(0, "passed")] * 20))
+    found = analysis.analyse(written(tmp_path / "j", header({}, [{}]), [(0, "passed")] * 20))
     assert found.effects == ()
     assert found.unknown == (
         (
@@ -236,7 +237,7 @@ def test_ten_thousand_trials_in_one_pass(tmp_path: Path) -> None:
     lines = _lines(axes, conditions, trials)
     (folder / "journal.jsonl").write_bytes(lines)
     began = time.process_time()
-    found = analysis.read(folder)
+    found = analysis.analyse(folder)
     assert time.process_time() - began < 10
     assert found.runs == 10_000
     assert {each.axis: each.verdict for each in found.effects} == {

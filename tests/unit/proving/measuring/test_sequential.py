@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from cuwheel.proving.measuring import sequential
-from cuwheel.proving.measuring.sequential import Found, Rates
+from cuwheel.proving.measuring import bisection
+from cuwheel.proving.measuring.bisection import Found, Rates
 
 
 def campaign(seed: int, candidates: int, rate: float, **options: float) -> tuple[Found, int]:
@@ -15,7 +15,7 @@ def campaign(seed: int, candidates: int, rate: float, **options: float) -> tuple
     dice = random.Random(seed)  # noqa: S311 - the same campaigns every time
     planted = dice.randint(1, candidates - 1)
     good = options.pop("flaky", 0.0)
-    found = sequential.bisect(
+    found = bisection.bisect(
         candidates,
         lambda candidate: dice.random() < (rate if candidate >= planted else good),
         error=0.05,
@@ -61,17 +61,17 @@ def test_a_sloppier_bisection_would_be_seen() -> None:
 
 @pytest.mark.parametrize(("candidates", "expected"), [(2, 0), (3, 1), (5, 2), (9, 3), (64, 6), (65, 6)])
 def test_steps(candidates: int, expected: int) -> None:
-    assert sequential.steps(candidates) == expected
+    assert bisection.steps(candidates) == expected
 
 
 def test_a_bad_one_that_does_not_fail_is_said() -> None:
-    found = sequential.bisect(9, lambda _: False, error=0.05)
+    found = bisection.bisect(9, lambda _: False, error=0.05)
     assert found.first_bad is None
     assert "0 of 300 runs" in found.problem
 
 
 def test_a_good_one_that_fails_is_said() -> None:
-    found = sequential.bisect(9, lambda _: True, error=0.05)
+    found = bisection.bisect(9, lambda _: True, error=0.05)
     assert found.first_bad is None
     assert "the good one fails too" in found.problem
 
@@ -80,7 +80,7 @@ def test_one_in_between_that_is_neither_is_said() -> None:
     dice = random.Random(1)  # noqa: S311
     chances = [0.02, 0.2, 0.9]
     problems = {
-        sequential.bisect(
+        bisection.bisect(
             3, lambda each: dice.random() < chances[each], error=1e-9, good_rate=0.1, bad_rate=0.33
         ).problem
         for _ in range(20)
@@ -89,4 +89,4 @@ def test_one_in_between_that_is_neither_is_said() -> None:
 
 
 def test_of_a_certain_fault_one_run_decides() -> None:
-    assert sequential.expected_runs(Rates(good=0.0, bad=1.0), 0.01) == (1.0, 1.0)
+    assert bisection.expected_runs(Rates(good=0.0, bad=1.0), 0.01) == (1.0, 1.0)

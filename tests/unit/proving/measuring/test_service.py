@@ -13,6 +13,6 @@ from cuwheel.proving.measuring import service
 def test_windows_has_neither_systemd_nor_cron(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "win32")
     with pytest.raises(UsageError, match="for Linux") as caught:
-        service.plan(Path("trials.toml"), Path("results"))
+        service.plan_service(Path("trials.toml"), Path("results"))
     assert "Task Scheduler" in (caught.value.hint or "")
-    assert service.plan(Path("trials.toml"), Path("results"), "cron").text.startswith("@reboot")
+    assert service.plan_service(Path("trials.toml"), Path("results"), "cron").text.startswith("@reboot")

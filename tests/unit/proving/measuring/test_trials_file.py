@@ -34,7 +34,7 @@ fp4 = { environment = { QUANT = "fp4" }, unset = ["BNB_X"] }
 def load(folder: Path, text: str) -> trials_file.Plan:
     path = folder / "TRIALS.toml"
     path.write_text(text, encoding="utf-8")
-    return trials_file.load(path)
+    return trials_file.load_trials(path)
 
 
 def test_one_axis_at_a_time(tmp_path: Path) -> None:
@@ -98,31 +98,31 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     assert words in caught.value.message
-    assert "docs/trials.md" in caught.value.hint
+    assert "docs/howto/trials.md" in caught.value.hint
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        trials_file.load(tmp_path / "TRIALS.toml")
+        trials_file.load_trials(tmp_path / "TRIALS.toml")
 
 
 def test_each_round_has_every_condition_once_in_an_order_of_its_own() -> None:
-    turns = list(campaign.order(range(20), 3, seed=7))
+    turns = list(campaign.shuffled_turns(range(20), 3, seed=7))
     rounds = [[each.condition for each in turns if each.repeat == number] for number in range(3)]
     assert all(sorted(each) == list(range(20)) for each in rounds)
     assert len({tuple(each) for each in [*rounds, list(range(20))]}) == 4
-    assert turns == list(campaign.order(range(20), 5, seed=7))[: len(turns)]
-    assert turns != list(campaign.order(range(20), 3, seed=8))
+    assert turns == list(campaign.shuffled_turns(range(20), 5, seed=7))[: len(turns)]
+    assert turns != list(campaign.shuffled_turns(range(20), 3, seed=8))
 
 
 def test_only_some_conditions(tmp_path: Path) -> None:
     plan = load(tmp_path, CASE_3)
-    assert campaign.selected(plan, {"start": "warm"}) == [1]
+    assert campaign.chosen_conditions(plan, {"start": "warm"}) == [1]
     with pytest.raises(UsageError, match="the trials have no start=hot") as caught:
-        campaign.selected(plan, {"start": "hot"})
+        campaign.chosen_conditions(plan, {"start": "hot"})
     assert "start=cold" in caught.value.hint
     with pytest.raises(UsageError, match="no condition has all"):
-        campaign.selected(plan, {"start": "warm", "quant": "fp4"})
+        campaign.chosen_conditions(plan, {"start": "warm", "quant": "fp4"})
 
 
 def test_what_makes_a_trial_what_it_is(tmp_path: Path) -> None:

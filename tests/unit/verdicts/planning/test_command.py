@@ -14,8 +14,8 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.report import documents, terminal
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report import terminal
+from cuwheel.report.answer import SCHEMAS, document_of, to_json
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.planning.test_sizes import survey as surveyed
 
@@ -106,14 +106,14 @@ def test_many_machines_in_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
         Machine(name=f"n{index}", capability=Capability.parse("9.0"), driver="580.65.06") for index in range(300)
     ]
     made = api.plan(*machines)
-    terminal.write(documents.of(made, verbose=False), sys.stdout)
+    terminal.write(document_of(made, verbose=False), sys.stdout)
     text = capsys.readouterr().out
     assert "n0, n1, n2, n3 and 296 more" in text
     assert len(text.splitlines()) < 30
     odd = [Machine(name=f"n{index}", capability=Capability.parse(f"1.{index}")) for index in range(10)]
     odd += [Machine(name=f"m{index}", capability=Capability.parse(f"2.{index}")) for index in range(10)]
     odd += [Machine(name=f"o{index}", capability=Capability.parse(f"3.{index}")) for index in range(5)]
-    terminal.write(documents.of(api.plan(*odd), verbose=False), sys.stdout)
+    terminal.write(document_of(api.plan(*odd), verbose=False), sys.stdout)
     assert "more kinds of machine (--verbose)" in capsys.readouterr().out
 
 
@@ -205,7 +205,7 @@ def test_the_size_to_expect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = surveyed(library([code("sm_80", bytes=4_000_000), code("sm_90", bytes=6_000_000)], toolkits=("12.8.93",)))
-    monkeypatch.setattr("cuwheel.api.fleets.survey_target", lambda _target: old)
+    monkeypatch.setattr("cuwheel.api.reading.survey_target", lambda _target: old)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.whl").touch()
     words = ["--for", "h100", "--cuda", "12.8", "--like", "old.whl"]

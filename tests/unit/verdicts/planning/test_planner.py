@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
-from cuwheel.machine import fleet, named
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.choice import can_target
 from cuwheel.verdicts.planning import planner
@@ -23,7 +23,7 @@ NEWEST = toolkits.newest_toolkit().version
 def make(*names: str, cuda: str = "", wishes: Wishes | None = None, **known: str) -> Plan:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     given = [toolkits.find_toolkit(each) for each in cuda.split()]
-    return planner.make_plan(named.machines_named(names, refine), given, wishes or Wishes())
+    return planner.make_plan(fleet.machines_named(names, refine), given, wishes or Wishes())
 
 
 def lists(plan: Plan) -> dict[str, tuple[str, ...]]:

@@ -6,9 +6,9 @@ import pytest
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits
-from cuwheel.machine import fleet, named
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts.planning import reading
+from cuwheel.verdicts.planning import plans
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import OnMachine, Reading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read(text: str, on: str = "", *, spelling: str | None = None, cuda: str = "", **known: str) -> Reading:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     toolkit = toolkits.find_toolkit(cuda) if cuda else None
-    return reading.explain(text, named.machines_named([on], refine) if on else (), spelling=spelling, toolkit=toolkit)
+    return plans.explain(text, fleet.machines_named([on], refine) if on else (), spelling=spelling, toolkit=toolkit)
 
 
 def one(text: str, on: str, **how: str) -> OnMachine:
@@ -116,7 +116,7 @@ def test_how_machines_are_served() -> None:
     assert late.explanation.startswith("10.0 would use compute_90, but its driver cannot compile it (cudaErrorUnsup")
     off = one("9.0+PTX", "b200", jit="disabled")
     assert "cudaErrorJitCompilationDisabled, 223" in off.explanation
-    (lost,) = reading.explain("90", [Machine(name="?", capability=None)]).machines
+    (lost,) = plans.explain("90", [Machine(name="?", capability=None)]).machines
     assert (lost.how, lost.explanation) == ("none", "its GPU is not known")
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cuwheel.building.recording import archs, words
+from cuwheel.building.recording import words
 from cuwheel.support import masking
 
 MAX_RESPONSE = 1 << 20
@@ -69,7 +69,7 @@ def response_files(given: list[str], session: Session) -> list[dict[str, str | N
         name, joined, rest = word.partition("=")
         if word.startswith("@"):
             waiting.append(word[1:])
-        elif name in archs.FILES:
+        elif name in words.OPTION_FILES:
             waiting += (rest if joined else (given[index + 1] if index + 1 < len(given) else "")).split(",")
     while waiting and len(found) < MAX_RESPONSES:
         path = waiting.pop(0)
@@ -95,7 +95,7 @@ class Call:
     def __init__(self, session: Session, program: str, argv: list[str], environ: dict[str, str]) -> None:
         self.session, self.program, self.argv, self.environ = session, program, argv, environ
         self.id = f"{time.perf_counter_ns():x}-{os.getpid():x}"
-        self.tool = words.tool(program) or "compiler"
+        self.tool = words.tool_kind(program) or "compiler"
         self.ran: list[str] | None = None
         self.start, self.command = program, argv
         self.added: dict[str, str] = {}
@@ -114,12 +114,12 @@ class Call:
 
     def _prepare_nvcc(self) -> None:
         session, given = self.session, self.argv[1:]
-        wish = archs.asked(given, self.environ, read_text)
+        wish = words.asked_of_nvcc(given, self.environ, read_text)
         planned, launcher = session.every("arch"), session.every("launcher")
         if planned and wish.inputs and not wish.telling and not wish.single:
-            self.ran = archs.replaced(given, planned, read_text, self._kept_options)
-            for name in archs.VARIABLES:
-                if (changed := archs.without(self.environ.get(name, ""))) is not None:
+            self.ran = words.replace_archs(given, planned, read_text, self._kept_options)
+            for name in words.NVCC_VARIABLES:
+                if (changed := words.without_archs(self.environ.get(name, ""))) is not None:
                     self.environ[name] = changed
         timed = session.phases and not launcher and wish.inputs and not wish.telling and not wish.untimed
         last = []

@@ -81,8 +81,8 @@ def main(link: str, given: list[str]) -> NoReturn:
 
 
 def recordable(program: str, argv: list[str]) -> bool:
-    kind = words.tool(program)
+    kind = words.tool_kind(program)
     if kind == "cache":
-        inner = words.tool(argv[1]) if len(argv) > 1 else None
+        inner = words.tool_kind(argv[1]) if len(argv) > 1 else None
         return inner not in (None, "cache")
     return kind is not None

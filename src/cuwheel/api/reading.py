@@ -1,0 +1,231 @@
+"""The verbs that only look: at machines, at binaries, at what runs where, at a log. Nothing is changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec.structs import replace
+
+from cuwheel.device_code.target import downloaded_if_pinned, survey_target
+from cuwheel.support.request_fields import environment_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.device_code.compare import Compare
+    from cuwheel.device_code.kernels import Kernels
+    from cuwheel.machine.fleet import Machine, Refinement
+    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.report.check import Check
+    from cuwheel.report.doctor import Doctor
+    from cuwheel.report.explain import Explain
+    from cuwheel.report.gpus import Gpus
+    from cuwheel.report.inspect import Inspect
+    from cuwheel.report.plan import Plan
+    from cuwheel.report.toolkits import Toolkits
+
+
+def doctor(
+    *, on: str | Path | MachineProfile | None = None, env: Path | None = None, needs: Sequence[str] = ()
+) -> Doctor:
+    """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
+    from cuwheel.machine import profile
+    from cuwheel.report import doctor as report
+    from cuwheel.verdicts import examination, prerequisites
+
+    wanted = prerequisites.parse(needs)
+    saved = profile.profile_from(on)
+    found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
+    return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
+
+
+def gpus(*names: str) -> Gpus:
+    """The GPUs that names, parts of names or capabilities mean; all of them without one."""
+    from cuwheel.facts import gpus as table
+    from cuwheel.report import gpus as report
+
+    return report.answer_of([gpu for name in names for gpu in table.look_up(name)] if names else table.all_gpus())
+
+
+def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
+    """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
+    from cuwheel.facts import toolkits as table
+    from cuwheel.report import toolkits as report
+    from cuwheel.verdicts import choice
+
+    found = [table.find_release(version) for version in wanted] if wanted else table.all_releases()
+    return report.answer_of(choice.releases_compiling(found, compiles) if compiles else found)
+
+
+def inspect(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    entries: bool = False,
+    whole: bool = False,
+) -> Inspect:
+    """What device code is in a wheel or its facts file, a library, folder, installed package or `name==version`."""
+    from cuwheel.report import inspect as report
+
+    env = environment_folder(env)
+    place = downloaded_if_pinned(target, platform)
+    found = survey_target(
+        place,
+        env=env,
+        detail="entries" if entries else "containers",
+        search="whole" if whole else "data",
+        python=False,  # nothing that is shown depends on it, and PyTorch's takes as long as its libraries
+    )
+    return report.answer_of(found, entries=entries)
+
+
+def kernels(
+    target: str | Path, pattern: str | None = None, *, env: Path | None = None, platform: str | None = None
+) -> Kernels:
+    """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
+    from cuwheel.device_code import kernels as stage
+
+    return stage.kernels(downloaded_if_pinned(target, platform), pattern, env=environment_folder(env))
+
+
+def compare(
+    before: str | Path,
+    after: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    kernels: bool = True,
+) -> Compare:
+    """What an architecture, or a change, costs in bytes; what was gained and lost."""
+    from cuwheel.device_code import compare as stage
+    from cuwheel.device_code import kernels as kernel_stage
+    from cuwheel.device_code.survey import survey
+
+    env = environment_folder(env)
+    targets = [downloaded_if_pinned(target, platform) for target in (before, after)]
+    old, new = (survey(target, env=env) for target in targets)
+    named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
+    return stage.compare(old, new, kernels=(named[0], named[1]) if named else None)
+
+
+def check(
+    *targets: str | Path,
+    on: Sequence[str | Path | Machine] = (),
+    refine: Refinement | None = None,
+    env: Path | None = None,
+    platform: str | None = None,
+    cluster: str | None = None,
+) -> Check:
+    """Whether wheels (or their facts files), libraries or installed distributions run on machines, how, and why not.
+
+    `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
+    `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
+    `cluster`: whose workers read the files.
+    """
+    from cuwheel.machine import fleet
+    from cuwheel.report.check import Check, targets_of
+    from cuwheel.verdicts import matrix
+
+    env = environment_folder(env)
+    machines = fleet.machines_asked_for(on, refine, env=env)
+    if cluster:
+        from cuwheel.clusters import surveys
+
+        found = surveys.survey_on_cluster(targets, cluster, platform=platform, env=env)
+    else:
+        found = [
+            survey_target(downloaded_if_pinned(target, platform), env=env, detail="containers") for target in targets
+        ]
+    torch = None
+    if env or not on:
+        from cuwheel.machine import python_environment
+
+        torch = python_environment.torch_exports(env, python_environment.taken(found))
+    return Check(
+        targets=targets_of(found),
+        machines=machines,
+        verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines, torch)),
+    )
+
+
+def plan(
+    *machines: str | Path | Machine,
+    refine: Refinement | None = None,
+    cuda: Sequence[str] = (),
+    future: bool = False,
+    native: bool = False,
+    specific: bool = False,
+    family: bool = False,
+    ptx: bool = True,
+    cmake: str | None = None,
+) -> Plan:
+    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    from cuwheel.report.plan import Plan
+    from cuwheel.verdicts.planning import plans
+    from cuwheel.verdicts.planning.plan import Wishes
+
+    wishes = Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
+    made = plans.plan_for(machines, cuda, wishes, refine=refine, cmake=cmake)
+    return Plan(jobs=made.jobs, unserved=made.unserved)
+
+
+def plan_sizes(planned: Plan, like: str | Path) -> Plan:
+    """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
+    from cuwheel.verdicts.planning import plans
+
+    return replace(planned, jobs=plans.with_sizes(planned.jobs, survey_target(downloaded_if_pinned(like))))
+
+
+def read_list(
+    text: str,
+    *machines: str | Path | Machine,
+    refine: Refinement | None = None,
+    spelling: str | None = None,
+    cuda: Sequence[str] = (),
+) -> Plan:
+    """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
+    from cuwheel.report.plan import Plan
+    from cuwheel.verdicts.planning import plans
+
+    return Plan(
+        jobs=(), unserved=(), reading=plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
+    )
+
+
+def explain(
+    log: str | Path | BinaryIO,
+    *,
+    on: str | Path | MachineProfile | Sequence[str | Path | MachineProfile] | None = None,
+    here: bool = False,
+    wheel: str | Path | None = None,
+    building: bool = False,
+) -> Explain:
+    """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
+
+    A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
+    `on`: the machine it happened on, as a GPU's name or capability, a machine profile, or both; `here`: it is this one.
+    With a `wheel` at hand, `check` says whether that one would run there.
+    `building`: it failed inside of `cuwheel build`, whose own options then help.
+    """
+    from cuwheel.diagnosis import inquiry
+    from cuwheel.machine import probe, profile
+    from cuwheel.report import explain as report
+    from cuwheel.support import masking
+
+    described, gpu = profile.profile_and_gpu(on)
+    machine = described or (probe.probe(None) if here else None)
+    place = downloaded_if_pinned(wheel) if wheel else None
+    found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
+    answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")
+    # A log is quoted in what is answered, and in the report that is made to be passed on.
+    return masking.within(answer, lambda text: masking.known(text, os.environ))
+
+
+def causes() -> Explain:
+    """All causes that are known."""
+    from cuwheel.report import explain as report
+
+    return report.all_known()

@@ -1,0 +1,310 @@
+"""The verbs that run programs: recorded, traced, again and again, measured, on the workers of a cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.proving.request import BenchRequest
+from cuwheel.support.request_fields import takes_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cuwheel.building.recording.command import Recorded
+    from cuwheel.building.recording.matrix import Matrix
+    from cuwheel.building.recording.replays import Replay
+    from cuwheel.building.recording.shims import RecordOptions
+    from cuwheel.clusters.access import Certificates
+    from cuwheel.clusters.roster import Cluster
+    from cuwheel.clusters.service import WorkerOptions
+    from cuwheel.proving.measuring.analysis import Trials
+    from cuwheel.proving.measuring.bench import Bench
+    from cuwheel.proving.measuring.bisection import Bisection, Odds, Span
+    from cuwheel.proving.measuring.service import ServiceChange, ServiceKind
+    from cuwheel.support.quoting import Shell
+    from cuwheel.tracing.traced import Traced
+
+
+def record(
+    command: Sequence[str],
+    *,
+    output: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    options: RecordOptions | None = None,
+    trace: Path | None = None,
+    compile_commands: Path | None = None,
+    quiet_stdout: bool = False,
+    diff: bool = False,
+) -> Recorded:
+    """Run a command as it is, and record every call of nvcc and of host compilers and linkers.
+
+    `output`: a new folder (`cuwheel-record`, with a number where that is taken). `quiet_stdout`: what the command
+    prints on stdout goes to stderr. `diff`: if a call fails, it is compared with the caller's environment (see
+    `replay_diff`).
+    """
+    from msgspec.structs import replace
+
+    from cuwheel.building.recording import command as stage
+    from cuwheel.report import record as report
+
+    stage.require_writable(*(path for path in (trace, compile_commands) if path))
+    ended = stage.record_command(
+        command, output=output, environ=environ, cwd=cwd, options=options, quiet_stdout=quiet_stdout
+    )
+    answer = ended.answer
+    if ended.failed:  # what explains failures takes a while to load
+        from cuwheel.diagnosis import failures
+
+        answer = failures.with_failure(ended)
+    answer = replace(answer, written=tuple(stage.write_exports(ended.record, trace, compile_commands)))
+    folder = Path(ended.record.folder)
+    return report.save(stage.with_comparison(answer, folder) if diff else answer, folder)
+
+
+def record_matrix(
+    file: str | Path,
+    *,
+    output: Path | None = None,
+    resume: bool = False,
+    dry_run: bool = False,
+    options: RecordOptions | None = None,
+    diff: bool = False,
+) -> Matrix:
+    """Runs every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
+
+    What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
+    `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
+    """
+    from cuwheel.building.recording import matrix
+    from cuwheel.diagnosis import failures
+    from cuwheel.report import matrix as report
+
+    plan = matrix.load_matrix(Path(file))
+    folder = (output or Path("cuwheel-matrix")).absolute()
+    answer = matrix.planned_matrix(plan, str(file), folder)
+    if dry_run:
+        return answer
+    answer = matrix.with_earlier_runs(answer, plan, resume=resume)
+    report.save(answer)
+    for index, run in matrix.run_matrix(plan, folder, matrix.finished_runs(answer), os.environ, options):
+        answer = matrix.with_run(answer, index, run, *failures.causes(run))
+        report.save(answer)
+    if diff:
+        answer = matrix.with_comparisons(answer)
+        report.save(answer)
+    return answer
+
+
+def replay(
+    call: str | Path,
+    *,
+    here: bool = False,
+    scratch: bool = False,
+    directory: Path | None = None,
+    attend: bool = False,
+    timeout: float | None = None,
+) -> Replay:
+    """Runs a recorded call again (`RECORD` or `RECORD:N`), in its environment or, with `here`, in the caller's.
+
+    `attend`: its output goes to the caller's own streams as it comes; else it is in the answer.
+    `scratch`: what it writes goes to a folder that is removed afterwards, not over the build's files.
+    """
+    from cuwheel.building.recording import replays
+
+    return replays.run_call(call, here=here, directory=directory, scratch=scratch, attend=attend, timeout=timeout)
+
+
+def replay_print(
+    call: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell | None = None
+) -> Replay:
+    """The lines that run the call, to paste into a shell that has the caller's environment (`shell`, or this one)."""
+    from cuwheel.building.recording import replays
+
+    return replays.print_call(call, here=here, directory=directory, shell=shell)
+
+
+def replay_list(record: str | Path) -> Replay:
+    """The calls of a record."""
+    from cuwheel.building.recording import reader, replays
+
+    return replays.list_calls(reader.read_target(record)[0])
+
+
+def replay_diff(
+    call: str | Path,
+    other: str | Path | None = None,
+    *,
+    directory: Path | None = None,
+    runs: bool = True,
+    most: int = 60,
+    timeout: float | None = None,
+) -> Replay:
+    """What differs between a recorded call and the caller's environment, or another call, and which of it matters.
+
+    `runs`: runs the call, writing nothing where the build did, until the smallest change is found that makes the
+    difference: at most `most` times, each at most `timeout` seconds (ten times the recorded time, at least a minute).
+    """
+    from cuwheel.building.recording import replays
+
+    return replays.compare_environments(call, other, directory=directory, runs=runs, most=most, timeout=timeout)
+
+
+def trace(
+    command: Sequence[str],
+    *,
+    keep: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cupti: Path | bool = False,
+) -> Traced:
+    """Run a command as it is, and see which device code its programs load, launch and fail with.
+
+    `keep`: a new folder for what its processes write. `cupti`: also ask NVIDIA's profiling library, the one that is
+    found or this one, which names kernels that the CUDA runtime itself refuses.
+    """
+    from cuwheel.tracing import attribution, events, session
+
+    with session.trace_folder(keep) as place:
+        status = session.run_traced(command, place, environ=environ, cwd=cwd, cupti=cupti)
+        found = events.read_events(place)
+        return attribution.attributed(found, succeeded=status == 0, command=command, status=status)
+
+
+def read_trace(folder: Path) -> Traced:
+    """What was traced into a folder that `keep` named, also where cuwheel itself was killed."""
+    from cuwheel.tracing import attribution, events
+
+    return attribution.attributed(events.read_events(folder), succeeded=False)
+
+
+def save_trace(answer: Traced, *, output: Path | None = None, timeline: Path | None = None) -> None:
+    """Write a trace into files: `output` is JSON, `timeline` is for Perfetto's and Chrome's viewers."""
+    from cuwheel.report import trace as report
+    from cuwheel.report.answer import to_json
+    from cuwheel.support import files
+
+    if output:
+        files.write(output, to_json(answer))
+    if timeline:
+        files.write(timeline, report.timeline_json(answer))
+
+
+def trials(
+    file: Path,
+    *,
+    output: Path | None = None,
+    resume: bool = False,
+    repeats: int | None = None,
+    only: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    cluster: str | None = None,
+) -> Trials:
+    """Run the trials of a TRIALS.toml, each on disk before it begins, and say what they tell.
+
+    `output`: the folder of the journal. `resume`: go on where an earlier run ended, however it did. `only`: axis →
+    value, of the conditions to run. `repeats`: in place of the file's. `cluster`: whose workers run them.
+    """
+    from cuwheel.proving.measuring import analysis, campaign, trials_file
+
+    plan = trials_file.load_trials(file)
+    folder = campaign.folder_of(file, output)
+    if dry_run:
+        return analysis.planned_trials(plan, folder)
+    options = campaign.CampaignOptions(resume=resume, repeats=repeats, only=dict(only or {}))
+    if cluster:
+        from cuwheel.proving.measuring import on_cluster
+
+        on_cluster.run_on_cluster(plan, folder, options, cluster)
+    else:
+        campaign.run_trials(plan, folder, options)
+    return analysis.analyse(folder)
+
+
+def trials_report(folder: Path) -> Trials:
+    """What the journal in a folder tells, whether its trials have ended or not."""
+    from cuwheel.proving.measuring import analysis
+
+    return analysis.analyse(folder)
+
+
+def trials_bisect(
+    file: Path,
+    span: Span,
+    *,
+    odds: Odds | None = None,
+    output: Path | None = None,
+    resume: bool = False,
+    only: Mapping[str, str] | None = None,
+) -> Bisection:
+    """The first version of a package, or commit of a source, with which the trials of a file fail."""
+    from cuwheel.delivery import candidates
+    from cuwheel.proving.measuring import bisection, campaign, trials_file
+
+    plan = trials_file.load_trials(file)
+    folder = (output or file.absolute().parent / "cuwheel-bisect").absolute()
+    options = campaign.CampaignOptions(resume=resume, only=dict(only or {}))
+    return bisection.run_bisection(plan, folder, options, span, odds or bisection.Odds(), candidates.releases_of)
+
+
+def trials_service(
+    file: Path,
+    *,
+    output: Path | None = None,
+    kind: ServiceKind | None = None,
+    remove: bool = False,
+    dry_run: bool = False,
+) -> ServiceChange:
+    """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
+    from cuwheel.proving.measuring import campaign, service, trials_file
+
+    trials_file.load_trials(file)
+    folder = campaign.folder_of(file, output)
+    return service.change_service(file.absolute(), folder, kind, remove=remove, dry_run=dry_run)
+
+
+@takes_request(BenchRequest)
+def bench(request: BenchRequest) -> Bench:
+    """Call a function or a command under several at once, by itself or by turns with another side."""
+    from cuwheel.proving.measuring import bench as stage
+
+    return stage.measure(request)
+
+
+def cluster(address: str, *, certificate: Path | None = None) -> Cluster:
+    """The workers of a cluster: what each is and does. `certificate`: of `cluster_init`, if not this user's."""
+    from cuwheel.clusters import roster
+
+    return roster.overview(address, certificate)
+
+
+def cluster_init(folder: Path | None = None) -> Certificates:
+    """Certificates for a new cluster: one file for whoever builds, one for the scheduler, one for the workers."""
+    from cuwheel.clusters import access
+
+    return access.make_certificates(access.certificate_folder(folder))
+
+
+def cluster_stop(address: str, *, certificate: Path | None = None) -> Cluster:
+    """End what runs, the workers and the scheduler."""
+    from cuwheel.clusters import roster
+
+    return roster.overview(address, certificate, stop=True)
+
+
+def cluster_scheduler(address: str, *, certificate: Path | None = None, ready: Path | None = None) -> Cluster:
+    """A scheduler, until it is stopped. `ready`: a file that is written with its address."""
+    from cuwheel.clusters import roster, service
+
+    service.run_scheduler(address, certificate, ready)
+    return roster.Cluster(address=address, workers=(), stopped=True)
+
+
+def cluster_worker(address: str, options: WorkerOptions | None = None, *, certificate: Path | None = None) -> Cluster:
+    """A worker, until it is stopped: it waits for its scheduler, also after that was gone, unless it is `once`."""
+    from cuwheel.clusters import roster, service
+
+    service.run_worker(address, certificate, options or service.WorkerOptions())
+    return roster.Cluster(address=address, workers=(), stopped=True)

@@ -1,0 +1,526 @@
+"""One job carried out: a clean copy, an environment, the backend's wheel; then its name, repair, the gate, its place.
+
+A failure is a value too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuwheel.building import environment, gate, jobs, sources, workspace
+from cuwheel.building.answer import Phase, calls_of, tools_of, wheel_of
+from cuwheel.building.environment import Installer, Shell
+from cuwheel.building.jobs import job_answer
+from cuwheel.building.recording import reader, sccache, session
+from cuwheel.building.recording.shims import RecordOptions
+from cuwheel.building.values import Built, Cached, GateRequest, JobResult, Problem
+from cuwheel.changes.repair.act import execute
+from cuwheel.changes.repair.decide import decide
+from cuwheel.changes.repair.request import RepairOptions
+from cuwheel.changes.stamp import guard, stamp
+from cuwheel.device_code.survey import survey
+from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.facts import versions
+from cuwheel.support import codec, files, log, masking, process, system_calls, wording
+from cuwheel.support.finding import Finding, finding
+from cuwheel.toolchains import store as store_
+from cuwheel.toolchains import toolchain
+from cuwheel.wheel import file
+from cuwheel.wheel.file import WheelFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    from cuwheel.building.answer import Outcome
+    from cuwheel.building.environment import PackageSource
+    from cuwheel.building.recording.calls import Record
+    from cuwheel.building.recording.session import Session
+    from cuwheel.building.values import BuildContext, DecidedJob, GateResult
+    from cuwheel.device_code.libraries import Survey
+
+    BuildFunction: TypeAlias = Callable[[DecidedJob, BuildContext, PackageSource], Built]
+
+_T = TypeVar("_T")
+_REFRESH_S = 0.3
+_SHOWN = 2  # of what is being compiled at the same time
+_STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
+_SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
+
+
+@contextlib.contextmanager
+def execute_job(
+    job: DecidedJob, context: BuildContext, requirements: PackageSource, build: BuildFunction
+) -> Iterator[Built]:
+    """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
+
+    `build`: how it is built where it must be, as `build_job` does it.
+    """
+    with workspace.hold_folder(job.folder):
+        job = replace(job, key=_key_with_lock(job, requirements))
+        there = None if context.request.rebuild else workspace.earlier_result(job.folder, job.key)
+        if there and (there.requirements or not requirements.kept):
+            log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
+            yield replace(there, resumed=True)
+            return
+        workspace.forget_result(job.folder)
+        built = build(job, context, requirements)
+        if built.wheel:
+            workspace.note_result(job.folder, built)
+        yield built
+        if built.wheel and not context.request.keep:
+            workspace.release_folder(job.folder)
+
+
+def build_job(job: DecidedJob, context: BuildContext, requirements: PackageSource) -> Built:
+    """A job built from nothing, in its folder, which the caller holds."""
+    workspace.clean_folder(job.folder)
+    try:
+        return _Work(job, context, requirements).through()
+    finally:  # ninja starts compilers in groups of their own, and those survive it
+        workspace.end_leftovers(job.folder)
+
+
+def _key_with_lock(job: DecidedJob, requirements: PackageSource) -> str:
+    """With the files of a lock, where one says what is installed: another lock may give another wheel."""
+    if requirements.locked is None:
+        return job.key
+    return files.sha256_of(codec.encode([job.key, sorted(each.sha256 for each in requirements.locked)]))
+
+
+class _Work:
+    """The phases of one job, timed."""
+
+    def __init__(self, job: DecidedJob, context: BuildContext, requirements: PackageSource) -> None:
+        self.job, self.context, self.requirements = job, context, requirements
+        self.log = workspace.new_log(job.folder)
+        self.log.touch()
+        self.phases: list[Phase] = []
+        self.began = time.monotonic()
+        self.phase = ""
+        self.recorded = 0.0
+        self.others: dict[str, str] = {}
+        self.server: CompilerCache | None = None
+        self.session: Session | None = None
+        self.step = ""
+        self.installer: Installer | None = None
+
+    def through(self) -> Built:
+        built = Built(key=self.job.key, log=str(self.log))
+        problem, wheel, cached = None, None, None
+        with self._showing_progress(), contextlib.ExitStack() as stack:
+            try:
+                wheel = self._phases(stack)
+            except CuwheelError as error:
+                problem = self._problem_of(error)
+            except OSError as error:
+                problem = self._problem_of(UnreadableError.from_os(error, hint=store_.NO_SPACE))
+            finally:
+                if self.session:
+                    self.session.finish(0 if wheel else 1)
+            if self.server:
+                cached = self.server.counted()
+        record = self.job.folder / "record"
+        return replace(
+            built,
+            wheel=str(wheel or ""),
+            sha256=files.sha256(wheel) if wheel else "",
+            phases=tuple(self.phases),
+            seconds=time.monotonic() - self.began,
+            record=str(record) if record.is_dir() else "",
+            recorded=self.recorded,
+            others=self.others,
+            requirements=self.installer.used if self.installer else (),
+            cached=cached,
+            problem=problem,
+        )
+
+    def _phases(self, stack: contextlib.ExitStack) -> Path:
+        job = self.job
+        with self._timed("source"):
+            sources.copy_tree(self.context.tree, job.copy)
+        with self._timed("environment"):
+            shell = self._shell(job.environ)
+            for name, place in job.links if os.name == "posix" else ():  # elsewhere their folders are on PATH
+                (job.folder / "bin" / name).symlink_to(place)
+            offline = self.context.request.offline
+            interpreter = environment.make_environment(job, shell, offline=offline)
+            made = environment.project_builder(job, shell, interpreter)
+            self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
+            self.installer.install(interpreter, made.build_system_requires | set(job.requires))
+            if self.context.table.cache:
+                self.server = stack.enter_context(compiler_cache(job, self.context.store.folder / "sccache"))
+            self.session = stack.enter_context(_recorded(job, self.server))
+            self.recorded = time.monotonic() - self.began
+            if self.session:
+                shell.environ = dict(self.session.environ)
+            self.installer.install(interpreter, environment.backend_requires(made, job))
+            self.others = environment.installed_versions(job.folder / "venv")
+        if job.before:
+            with self._timed("before"):
+                for command in job.before:
+                    shell.run(["sh", "-ec", command], cwd=job.source)
+        with self._timed("build"):
+            return environment.keep_wheel(environment.build_wheel(made, job), job.folder / "wheel")
+
+    def _shell(self, environ: dict[str, str]) -> Shell:
+        return Shell(
+            toolkit=self.job.toolchain.toolkit,
+            folder=self.job.folder,
+            log=self.log,
+            environ=environ,
+            deadline=self.began + self.context.table.timeout,
+            on_line=self._heed,
+        )
+
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.phase, self.step = name, ""
+        log.debug("%s: %s", self.job.id, name)
+        try:
+            yield
+        finally:
+            self.phases.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
+
+    def _heed(self, line: str) -> None:
+        """What ninja or make says of how far it is."""
+        if match := _STEP.match(line):
+            self.step = f"{match[1]} of {match[2]} files"
+        elif match := _SHARE.match(line):
+            self.step = f"{match[1]} %"
+
+    @contextlib.contextmanager
+    def _showing_progress(self) -> Iterator[None]:
+        """How far it is, a few times a second: a compiler that takes minutes prints nothing."""
+        ended = threading.Event()
+
+        def show(progress: log.Progress) -> None:
+            while not ended.wait(_REFRESH_S):
+                progress.show(self._now())
+
+        with log.progress(self.job.id) as progress:
+            refresher = threading.Thread(target=show, args=[progress], daemon=True)
+            refresher.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                refresher.join()
+
+    def _now(self) -> str:
+        """How far it is, what is being compiled and for how long: the longest first, which is what it waits for."""
+        since = time.monotonic() - self.began
+        parts = [f"{self.phase} {self.step}".strip()]
+        if self.session:
+            now = self.session.progress()
+            if now.calls_ended and not self.step:
+                parts[0] += f" {now.calls_ended} compiler calls"
+            parts += wording.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {wording.duration(each[1])}")
+        return f"{wording.duration(round(since))}: {', '.join(parts)}"
+
+    def _problem_of(self, error: CuwheelError) -> Problem:
+        if isinstance(error, ToolTimeoutError):
+            limit = self.context.table.timeout
+            return Problem(
+                phase=self.phase,
+                what=f"it took longer than {limit:g} s and was stopped",
+                kind="time",
+                hint="give it more time with --timeout SECONDS; the log shows how far it got",
+            )
+        if isinstance(error, ToolError):  # the log has what it said
+            return Problem(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
+        return Problem(phase=self.phase, what=error.message, hint=error.hint)
+
+
+@contextlib.contextmanager
+def _recorded(job: DecidedJob, cache: CompilerCache | None) -> Iterator[Session | None]:
+    """Every compiler call, and its progress. Nothing is recorded inside a container."""
+    if job.toolchain.prefix:
+        yield None
+        return
+    options = RecordOptions(
+        launcher=cache.launcher if cache else (),
+        archs=job.force_archs,
+        module_ids=job.module_ids,
+        phases=not (cache and cache.launcher),  # its times would be of the cache, and its flag unknown to it
+        way="path" if os.name == "nt" else "auto",  # what is watched there is one command, and these are several
+    )
+    environ = {**job.environ, **(cache.environ if cache else {})}
+    command = ("cuwheel", "build", job.id)
+    with session.recording(job.folder / "record", command, environ, job.source, options) as made:
+        yield made
+
+
+# A compiler cache for a job: tried with the job's nvcc before anything relies on it.
+
+_TRIAL_S = 300.0
+_TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
+
+
+class CompilerCache(Struct, frozen=True, kw_only=True):
+    """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
+
+    launcher: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    behind: sccache.Server | None = None
+
+    def counted(self) -> Cached:
+        """What it did so far."""
+        hits, misses = (self.behind.counted() if self.behind else None) or (0, 0)
+        return Cached(hits=hits, misses=misses, problem=self.problem)
+
+
+@contextlib.contextmanager
+def compiler_cache(job: DecidedJob, folder: Path) -> Iterator[CompilerCache]:
+    """`folder`: where results are kept, for all jobs. A cache that does not work must not stop the build."""
+    if job.toolchain.prefix:
+        yield CompilerCache(problem="the compiler cache does not work inside a container")
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            log = job.folder / "logs" / "sccache.txt"
+            made = stack.enter_context(sccache.serving(folder, log, job.environ))
+            problem = _try_cache(job, made)
+        except CuwheelError as error:
+            problem = f"{error.message}: {error.hint}" if error.hint else error.message
+        yield (
+            CompilerCache(problem=problem)
+            if problem
+            else CompilerCache(launcher=(made.client,), environ=made.environ, behind=made)
+        )
+
+
+def _try_cache(job: DecidedJob, made: sccache.Server) -> str:
+    """Whether it takes this nvcc: asked with a kernel of one line, for a version of either may be new to the other."""
+    nvcc = toolchain.nvcc_of(job.toolchain.toolkit)
+    with tempfile.TemporaryDirectory(dir=job.folder / "tmp") as place:
+        Path(place, "trial.cu").write_text(_TRIAL, encoding="utf-8")
+        words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]
+        done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
+        if done.status or not Path(place, "trial.o").exists():
+            output = (done.stderr or done.stdout).strip().splitlines()
+            return f"sccache does not accept this nvcc: {output[-1] if output else f'status {done.status}'}"
+    if not sum(made.counted() or ()):
+        return "sccache does not know this nvcc and does not cache it"
+    made.forget()
+    return ""
+
+
+# From a backend's wheel to the one in the output folder: name and description, repair, the gate, its place.
+
+
+class PlacedWheels:
+    """The wheels in the output folder, by name, each with the job that made it. Jobs may end at the same time."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, wheel: str, job: str) -> None:
+        with self._lock:
+            other = self._jobs.setdefault(wheel, job)
+        if other != job:
+            raise MalformedError(
+                wheel, f"{other} made a wheel with the same name", hint="--naming local gives each its own name"
+            )
+
+
+def finish_job(context: BuildContext, job: DecidedJob, built: Built, placed: PlacedWheels) -> JobResult:
+    """What became of a job, and its wheel where it belongs."""
+    record, cached = record_of(built), built.cached
+    about_cache: tuple[Finding, ...] = ()
+    if cached and cached.problem:
+        about_cache = (finding("no-compiler-cache", f"built without the cache: {cached.problem}"),)
+    counted = (cached.hits, cached.misses) if cached and not cached.problem else None
+    answer = replace(
+        job_answer(job, "failed"),
+        tools=tools_of(job.toolchain, built.others),
+        phases=built.phases,
+        seconds=built.seconds,
+        calls=calls_of(record, built.recorded, counted),
+        findings=(*job.notes, *about_cache, *built.findings),
+        log=built.log,
+        record=built.record,
+    )
+    result = JobResult(answer=answer, job=job, built=built, record=record, problem=built.problem)
+    if built.problem:
+        return result
+    work = _Finishing(context, result, job, built)
+    try:
+        return work.through(placed)
+    except CuwheelError as error:
+        problem = Problem(phase=work.phase, what=error.message, hint=error.hint)
+        phases = (*answer.phases, *work.phases)
+        return replace(result, answer=replace(answer, phases=phases), problem=problem)
+
+
+def record_of(built: Built) -> Record | None:
+    """What was recorded of its compiler calls, if anything."""
+    if not built.record:
+        return None
+    try:
+        return reader.read_record(Path(built.record))
+    except CuwheelError as error:
+        log.debug("the record cannot be read: %s", error)
+        return None
+
+
+class _Finishing:
+    """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
+
+    def __init__(self, context: BuildContext, result: JobResult, job: DecidedJob, built: Built) -> None:
+        self.context, self.result, self.job, self.built = context, result, job, built
+        self.phases: list[Phase] = []
+        self.phase = ""
+        self.findings: list[Finding] = []
+
+    def through(self, placed: PlacedWheels) -> JobResult:
+        output = self.context.request.output
+        scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
+        try:
+            shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
+            scratch.mkdir(parents=True)
+            wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
+            wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
+            found, passed = self._timed("gate", lambda: self._gate(wheel))
+            good_place = self.job.folder / "part" if self.context.table.merge else output
+            place = self._placed(wheel, good_place if passed.succeeded else self.job.folder / "refused", placed)
+        except OSError as error:
+            raise UnreadableError.from_os(error, output, hint="free some space, or use another --output") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        planned = (*self.job.plan.archs, *self.job.plan.ptx)
+        good: Outcome = "resumed" if self.built.resumed else "built"
+        before = self.result.answer
+        answer = replace(
+            before,
+            outcome=good if passed.succeeded else "refused",
+            phases=(*before.phases, *self.phases),
+            seconds=before.seconds + sum(each.seconds for each in self.phases),
+            wheel=wheel_of(replace(found, target=str(place)), files.sha256(place), planned),
+            listed=passed.listed,
+            findings=(*before.findings, *self.findings, *passed.findings),
+        )
+        return replace(self.result, answer=answer)
+
+    def _timed(self, name: str, step: Callable[[], _T]) -> _T:
+        self.phase = name
+        began = time.monotonic()
+        try:
+            return step()
+        finally:
+            before = self.built.seconds + sum(each.seconds for each in self.phases)
+            self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
+
+    def _stamped(self, wheel: Path, to: Path) -> Path:
+        to.mkdir()
+        table, job = self.context.table, self.job
+        found = survey(str(wheel), detail="containers")
+        release = found.distribution
+        name = release.name if release else self.context.project.name
+        version = release.version if release else self.context.project.version
+        new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
+        new_version = None
+        if table.naming == "local" or table.label:
+            new_version = stamp.local_version(version, job.cuda if table.naming == "local" else "", table.label)
+        guarding = self._guard(found, f"{new_name or name} {new_version or version}")
+        about = stamp.describe(
+            found,
+            job.plan,
+            job.toolchain,
+            sources=self.context.tree.sha256,
+            python=job.interpreter.version if job.interpreter else job.python,
+            requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
+            build=jobs.build_record(job, self.built.others),
+        )
+        options = stamp.StampOptions(
+            name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
+        )
+        return stamp.stamp(wheel, to, options)
+
+    def _guard(self, found: Survey, whole: str) -> guard.Guard | None:
+        """`whole`: the wheel's name and version as they will be."""
+        table = self.context.table.guard
+        if not table.package and not table.inject:
+            return None
+        with WheelFile(Path(found.target)) as wheel:
+            holding = [file.installed_path(each.path) or "" for each in found.libraries if each.device_code]
+            named = found.distribution.name if found.distribution else ""
+            package = table.package or guard.package_of(file.top_packages(wheel.members), named, holding)
+            init = wheel.text(f"{stamp.package_folder(wheel.members, package)}__init__.py") or ""
+        if about := guard.call_finding(init, package, inject=table.inject):
+            self.findings.append(about)
+        return guard.guard_for(found, package, message=table.message, wheel=whole, inject=table.inject)
+
+    def _repaired(self, wheel: Path, to: Path) -> Path:
+        """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too.
+
+        A manylinux tag that a backend wrote stays if it holds; one that does not is put right.
+        """
+        table = self.context.table.repair
+        platform = wheel.name.rpartition("-")[2]
+        known = platform.startswith(("linux_", "manylinux", "win_"))
+        if table.enabled is False or (table.enabled is None and not known):
+            return wheel
+        toolchain, root = self.job.toolchain, Path(self.job.toolchain.root)
+        places = () if toolchain.prefix else (root / "lib64", root / "lib", root / "bin")
+        options = RepairOptions(
+            policy=table.policy,
+            exclude=table.exclude,
+            requires=table.requires,
+            cuda_major=int(self.job.cuda.split(".")[0]),
+            cuda=versions.minor(self.job.cuda),
+            libraries=tuple(each for each in places if each.is_dir()),
+        )
+        decision = decide(wheel, options)
+        if table.enabled is None and platform.startswith("manylinux") and "tag" not in decision.changes:
+            return wheel
+        if decision.refused and table.enabled:
+            problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
+            raise MalformedError(wheel.name, f"cannot be repaired: {problems}", hint="cuwheel repair WHEEL --dry-run")
+        if decision.refused:
+            self.findings += [
+                replace(each, severity="warning") if each.severity == "error" else each for each in decision.findings
+            ]
+            return wheel
+        to.mkdir()
+        done = execute(decision, to)
+        self.findings += done.findings
+        return to / decision.file_name
+
+    def _gate(self, wheel: Path) -> tuple[Survey, GateResult]:
+        job, context = self.job, self.context
+        found = survey(str(wheel), detail="containers")
+        wanted = GateRequest(
+            archs=job.plan.archs,
+            ptx=job.plan.ptx,
+            cuda=job.cuda,
+            table=context.table.gate,
+            places=(str(job.folder), str(context.tree.folder), str(context.store.folder)),
+            toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
+            record=self.result.record,
+        )
+        return found, gate.examine(found, wanted)
+
+    def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
+        """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder / wheel.name
+        if folder == self.context.request.output:
+            placed.claim(wheel.name, self.job.id)
+            wheel.chmod(0o644)
+            return system_calls.rename_over(wheel, place)
+        return files.copy(wheel, place)

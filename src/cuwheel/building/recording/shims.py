@@ -1,0 +1,281 @@
+"""The small programs that stand in for compilers, and the orders that a session gives them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.support import files, masking, own_c, process, system_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names.
+
+RECORD_VARIABLE = "CUWHEEL_RECORD"
+
+
+class RecordOptions(Struct, frozen=True, kw_only=True):
+    """How to record.
+
+    `masked`: secrets are not written. `launcher`: words before every real call of nvcc (a compiler cache). `archs`:
+    nvcc's own `-gencode …` words, in place of all architecture flags of its callers. `phases`: have nvcc time them.
+    `module_ids`: which cudafe++ takes in place of its own, by a source's path, or its name as in ids (`preload` alone).
+    `way`: `preload` has programs load a library that sees what they start (Linux); `watch` watches them as a debugger
+    (Windows); `path` puts shims before PATH and a shadow in place of each toolkit; `auto` takes the first that works.
+    """
+
+    masked: bool = True
+    launcher: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    phases: bool = True
+    module_ids: Mapping[str, str] = field(default_factory=dict)
+    way: str = "auto"
+
+    @property
+    def changes_calls(self) -> bool:
+        """Who only watches cannot."""
+        return bool(self.launcher or self.archs or self.module_ids)
+
+
+class ShimOrders(Struct, frozen=True, kw_only=True):
+    record: Path
+    began: int  # nanoseconds of time.perf_counter_ns, which the shims' clocks agree with
+    options: RecordOptions
+    library: Path | None
+    watch: bool = False
+    environ: Mapping[str, str]
+    redirected: Mapping[str, str] = field(default_factory=dict)  # variables that we changed, and to what
+
+
+def write_orders(folder: Path, orders: ShimOrders) -> None:
+    """`environ` holds the caller's variables as they are: this folder is nobody else's, and goes with the session."""
+    (folder / "environ").write_bytes(_joined(f"{name}={value}" for name, value in orders.environ.items()))
+    (folder / "config").write_bytes(_joined(_lines(orders)))
+
+
+def _lines(orders: ShimOrders) -> Iterator[str]:
+    yield f"record={orders.record}"
+    yield f"began={orders.began}"
+    if orders.library:
+        yield f"library={orders.library}"
+    if orders.watch:
+        yield "watch=1"
+    if orders.options.masked:
+        yield "mask=1"
+    if orders.options.phases:
+        yield "phases=1"
+    for name, value in orders.redirected.items():
+        yield f"led={name}={value}"
+    for word in orders.options.launcher:
+        yield f"launcher={word}"
+    for word in orders.options.archs:
+        yield f"arch={word}"
+    for name, module_id in orders.options.module_ids.items():
+        yield f"module-id={module_id}={name}"
+
+
+def _joined(lines: Iterator[str]) -> bytes:
+    return b"".join(os.fsencode(line) + b"\0" for line in lines)
+
+
+def read_orders(folder: Path) -> tuple[Path, dict[str, str], bool]:
+    """Of a session that has ended: its record, the caller's variables, and whether secrets are masked."""
+    config, environ = (
+        {name: value for name, _, value in (line.partition("=") for line in os.fsdecode(data).split("\0") if line)}
+        for data in ((folder / name).read_bytes() for name in ("config", "environ"))
+    )
+    return Path(config.get("record", os.devnull)), environ, "mask" in config
+
+
+# Our own C, compiled once with the compiler at hand.
+
+SOURCES = Path(__file__).parent / "shim"
+_COMMON = ("-x", "c", "-std=gnu11", "-O2", "-w")
+_ANSWER_S = 20
+_ROOT = Path(__file__).parents[3]
+_PYTHON = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from cuwheel.building.recording.shim import program; "
+    "program.main(sys.argv[2], sys.argv[3:])"
+)
+
+
+class NativeShims(Struct, frozen=True, kw_only=True):
+    """`library` None: programs of this machine cannot be made to load it, and shims on PATH do the work."""
+
+    shim: Path
+    library: Path | None
+
+
+def native_shims(cache: Path, environ: Mapping[str, str]) -> NativeShims | None:
+    """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
+    if not sys.platform.startswith("linux"):
+        return None
+    folder = own_c.home(cache) / "record" / own_c.digest(SOURCES, secret_lists())
+    if not (folder / "shim").is_file() and not _compile_shims(folder, environ):
+        return None
+    library = folder / "preload.so"
+    return NativeShims(shim=folder / "shim", library=library if library.is_file() else None)
+
+
+def secret_lists() -> str:
+    """The lists of `masking` as C has them: there is one truth about what a secret is."""
+    names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE", "ALWAYS")
+    harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
+    lists = (
+        f"static const char *const {name}[] = {{{', '.join(map(json.dumps, getattr(masking, name)))}, 0}};\n"
+        for name in (*names, *harmless)
+    )
+    tokens = ", ".join(f"{{{json.dumps(head)}, {least}, {plain:d}}}" for head, (least, plain) in masking.TOKENS.items())
+    shape = "struct token { const char *head; unsigned long least; int plain; };\n"
+    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0, 0}}}};\n"
+
+
+def _compile_shims(folder: Path, environ: Mapping[str, str]) -> bool:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for compiler in own_c.compilers(environ):
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
+            scratch = Path(name)
+            if not _compile(compiler, scratch, environ):
+                continue
+            # The products alone, renamed as a whole: who finds the folder finds programs that were tried.
+            target = scratch / "made"
+            target.mkdir()
+            for product in ("shim", "preload.so"):
+                if (scratch / product).is_file():
+                    shutil.move(scratch / product, target / product)
+            with contextlib.suppress(OSError):  # another cuwheel was first
+                os.rename(target, folder)  # noqa: PTH104 - pathlib's would replace it
+            return (folder / "shim").is_file()
+    return False
+
+
+def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
+    (scratch / "secrets.h").write_text(secret_lists(), encoding="utf-8")
+    shim = SOURCES / "shim.c"
+    common = (*_COMMON, "-I", str(scratch))
+    attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
+    if not any(own_c.compiled([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
+        return False
+    if not shim_works(scratch / "shim"):
+        return False
+    words = (*common, "-shared", "-fPIC", "-fvisibility=hidden")
+    library = scratch / "preload.so"
+    if not own_c.compiled([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(
+        scratch
+    ):
+        library.unlink(missing_ok=True)
+    return True
+
+
+def shim_works(shim: Path) -> bool:
+    """A compiler for another machine, or a folder from which nothing may be run, shows here."""
+    with contextlib.suppress(ToolError, ToolTimeoutError):
+        done = process.run(
+            [shim, "--cuwheel-run", "/bin/sh", "sh", "-c", "exit 7"], timeout=_ANSWER_S, check=False, env={}
+        )
+        return done.status == 7  # noqa: PLR2004 - a status that does not come up by accident
+    return False
+
+
+def _is_loaded(scratch: Path) -> bool:
+    """Whether a shell of this machine loads the library, and so starts the shim in place of a compiler."""
+    record = scratch / "trial"
+    record.mkdir()
+    (record / "output").mkdir()
+    (record / "cc").write_text("#!/bin/sh\nexit 7\n", encoding="ascii")
+    (record / "cc").chmod(0o755)
+    library = scratch / "preload.so"
+    write_orders(record, ShimOrders(record=record, began=0, options=RecordOptions(), library=library, environ={}))
+    environ = {RECORD_VARIABLE: str(record), "LD_PRELOAD": str(library), "PATH": os.defpath}
+    with contextlib.suppress(ToolError, ToolTimeoutError):
+        process.run(["/bin/sh", "-c", '"$0" -c; :', record / "cc"], timeout=_ANSWER_S, env=environ)
+    return (record / "calls.jsonl").is_file()
+
+
+def python_shim(home: Path) -> Path:
+    """The shim for machines without a C compiler: slower (30 ms a call), and otherwise the same.
+
+    A script that links under any compiler's name may lead to. It finds this Python and this cuwheel by itself.
+    """
+    words = (sys.executable, "-S", "-E", "-s", "-c", _PYTHON, str(_ROOT))
+    text = f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n'
+    target = home / "record" / f"python-{files.sha256_of(text.encode())[:16]}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(target) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            system_calls.set_mode(file.fileno(), 0o755)
+    return target
+
+
+# The two programs that record on Windows: our own C, compiled by MinGW before cuwheel is packed (`./run windows`).
+#
+# They ship because Windows has no compiler at hand. `watch.exe` runs the recorded command and watches its processes;
+# `nvcc.exe` stands in for nvcc.
+
+
+WINDOWS_SOURCES = Path(__file__).parent / "windows"
+ORIGIN = "built-from.txt"
+MINGW = "x86_64-w64-mingw32-gcc"
+# No time of linking and no path in them: the same sources give the same bytes.
+_MINGW_OPTIONS = (
+    *("-std=gnu11", "-Os", "-Wall", "-Wextra", "-Werror", "-s", "-D__USE_MINGW_ANSI_STDIO=0"),
+    *("-ffunction-sections", "-fno-ident", "-fno-asynchronous-unwind-tables"),
+    *("-Wl,--gc-sections", "-Wl,--no-insert-timestamp", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"),
+)
+_COMPILE_S = 120
+
+
+class WindowsPrograms(Struct, frozen=True, kw_only=True):
+    watch: Path
+    nvcc: Path
+
+
+def source_digest() -> str:
+    digest = hashlib.sha256("\0".join(_MINGW_OPTIONS).encode())
+    for path in (*sorted(WINDOWS_SOURCES.glob("*.[ch]")), *sorted(SOURCES.glob("*.h"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
+    digest.update(secret_lists().encode())
+    return digest.hexdigest()
+
+
+def shipped_windows_programs(place: Path = WINDOWS_SOURCES) -> WindowsPrograms | None:
+    """Those that were made from these very sources."""
+    try:
+        fresh = (place / ORIGIN).read_text(encoding="ascii").strip() == source_digest()
+    except OSError:
+        return None
+    found = WindowsPrograms(watch=place / "watch.exe", nvcc=place / "nvcc.exe")
+    return found if fresh and found.watch.is_file() and found.nvcc.is_file() else None
+
+
+def make_windows_programs(place: Path) -> WindowsPrograms:
+    """Compiled into `place`."""
+    if not shutil.which(MINGW):
+        raise UnreadableError(MINGW, "is not installed", hint="apt install gcc-mingw-w64-x86-64-win32")
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        Path(name, "secrets.h").write_text(secret_lists(), encoding="ascii")
+        for each in ("watch", "nvcc"):
+            source, program = str(WINDOWS_SOURCES / f"{each}.c"), str(place / f"{each}.exe")
+            process.run([MINGW, *_MINGW_OPTIONS, "-I", name, source, "-o", program], timeout=_COMPILE_S)
+    (place / ORIGIN).write_text(source_digest() + "\n", encoding="ascii")
+    return WindowsPrograms(watch=place / "watch.exe", nvcc=place / "nvcc.exe")
+
+
+if __name__ == "__main__":
+    make_windows_programs(WINDOWS_SOURCES)

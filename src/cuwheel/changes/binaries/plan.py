@@ -1,0 +1,156 @@
+"""What is to become of a library, entry by entry, and what became of it: frozen values, for every verb that cuts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from cuwheel.device_code.libraries import Compression, Entry, Kind
+from cuwheel.facts.arch import Arch
+from cuwheel.machine.fleet import Machine
+from cuwheel.support.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
+# What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
+COMPRESSION_RATIOS: dict[tuple[Compression, Compression], float] = {
+    ("none", "zstd"): 0.12,
+    ("none", "lz4"): 0.2,
+    ("lz4", "zstd"): 0.4,
+}
+
+
+class Dropped(Struct, frozen=True, kw_only=True):
+    kind: Kind
+    arch: Arch
+    section: str
+    count: int
+    bytes: int
+
+
+class Recompressed(Struct, frozen=True, kw_only=True):
+    kind: Kind
+    arch: Arch
+    section: str
+    before: Compression
+    after: Compression
+    count: int
+    bytes_before: int
+    bytes_after: int
+
+
+class FileChange(Struct, frozen=True, kw_only=True):
+    """One library with device code. In a dry run `bytes_after` and `recompressed` are estimates."""
+
+    path: str
+    fate: Fate
+    bytes_before: int
+    bytes_after: int
+    dropped: tuple[Dropped, ...] = ()
+    recompressed: tuple[Recompressed, ...] = ()
+
+
+class EntryDecision(Struct, frozen=True, kw_only=True):
+    """What becomes of an entry, and why. `index`: of the entry in the library's list."""
+
+    index: int
+    entry: Entry
+    keep: bool
+    recompress_to: Compression | None
+    reason: str
+
+    @property
+    def bytes(self) -> int:
+        """As it is stored, header included."""
+        return self.entry.header_size + self.entry.bytes
+
+    @property
+    def bytes_after_estimate(self) -> int:
+        if not self.keep:
+            return 0
+        if self.recompress_to is None:
+            return self.bytes
+        return self.bytes - int(self.entry.bytes * (1 - COMPRESSION_RATIOS[self.entry.compression, self.recompress_to]))
+
+
+class LibraryPlan(Struct, frozen=True, kw_only=True):
+    """`untouched`: what could be saved and is left, and what else to tell. `refused`: what would leave a target
+    without code.
+
+    A plan with `refused` findings keeps what the targets had. `targets`: the machines for which the driver must choose
+    as before, None where nobody said; not in containers that lost relocatable code (`drops_relocatable`), nor in
+    those that a workload never loads (`by_use`). `drop_signature`: of a signed Windows binary, whose signature no
+    change survives.
+    """
+
+    path: str
+    entries: tuple[EntryDecision, ...]
+    bytes_before: int
+    untouched: tuple[Finding, ...] = ()
+    refused: tuple[Finding, ...] = ()
+    targets: tuple[Machine, ...] | None = None
+    drops_relocatable: bool = False
+    by_use: bool = False
+    drop_signature: bool = False
+
+    @property
+    def changes(self) -> bool:
+        return any(not each.keep or each.recompress_to for each in self.entries)
+
+    @property
+    def bytes_after_estimate(self) -> int:
+        return self.bytes_before - sum(each.bytes - each.bytes_after_estimate for each in self.entries)
+
+    @property
+    def unchanged(self) -> FileChange:
+        """The library, left as it is."""
+        return FileChange(
+            path=self.path, fate="unchanged", bytes_before=self.bytes_before, bytes_after=self.bytes_before
+        )
+
+    @property
+    def expected(self) -> FileChange:
+        """What it comes to without writing: sizes are estimates."""
+        if not self.changes:
+            return self.unchanged
+        return self.changed(self.bytes_before, self.bytes_after_estimate, lambda each: each.bytes_after_estimate)
+
+    def changed(self, bytes_before: int, bytes_after: int, stored: Callable[[EntryDecision], int | None]) -> FileChange:
+        """`stored`: the size of an entry that was to be compressed anew; None where it was left as it was."""
+        dropped: dict[tuple[Kind, Arch, str], tuple[int, int]] = {}
+        anew: dict[tuple[Kind, Arch, str, Compression, Compression], tuple[int, int, int]] = {}
+        for each in self.entries:
+            entry = each.entry
+            if not each.keep:
+                count, size = dropped.get((entry.kind, entry.arch, entry.section), (0, 0))
+                dropped[entry.kind, entry.arch, entry.section] = count + 1, size + each.bytes
+            elif each.recompress_to and (new := stored(each)) is not None:
+                key = (entry.kind, entry.arch, entry.section, entry.compression, each.recompress_to)
+                count, before, after = anew.get(key, (0, 0, 0))
+                anew[key] = count + 1, before + each.bytes, after + new
+        return FileChange(
+            path=self.path,
+            fate="slimmed",
+            bytes_before=bytes_before,
+            bytes_after=bytes_after,
+            dropped=tuple(
+                Dropped(kind=kind, arch=arch, section=section, count=count, bytes=size)
+                for (kind, arch, section), (count, size) in dropped.items()
+            ),
+            recompressed=tuple(
+                Recompressed(
+                    kind=kind,
+                    arch=arch,
+                    section=section,
+                    before=was,
+                    after=becomes,
+                    count=count,
+                    bytes_before=before,
+                    bytes_after=after,
+                )
+                for (kind, arch, section, was, becomes), (count, before, after) in anew.items()
+            ),
+        )

@@ -1,0 +1,311 @@
+"""`cuwheel slim` from its request to its answer: a new wheel, copies, or in place; and undoing, or committing, that.
+
+Everything is written beside its place, read back (`binaries/rewrite.py`) and only then renamed. Where a disk fills up
+or a process is killed, the target is what it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.changes.binaries import rewrite
+from cuwheel.changes.binaries.plan import FileChange
+from cuwheel.changes.slim import in_place
+from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
+from cuwheel.changes.slim.in_place import each_library, findings_met, signature_dropped
+from cuwheel.changes.slim.plan import PackageRelease, licence_findings, make_plan, release_in_folder
+from cuwheel.changes.slim.request import resolve
+from cuwheel.changes.stamp import stamp
+from cuwheel.device_code.survey import survey, survey_wheel
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.support import files, system_calls
+from cuwheel.support.confined import leads_inside
+from cuwheel.support.files import must_have_room
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.wording import a_few, size
+from cuwheel.wheel import journal, journal_file, variant
+from cuwheel.wheel.edit import WheelEdit
+from cuwheel.wheel.file import WheelFile, output_of
+from cuwheel.wheel.metadata import SLIM_NOTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.changes.binaries.plan import LibraryPlan
+    from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.slim.plan import SlimPlan
+    from cuwheel.changes.slim.request import SlimRequest, SlimTask
+
+_LABEL = "slim"
+_NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
+
+
+def slim(request: SlimRequest) -> Slim:
+    task = resolve(request)
+    if task.kind == "environment" and request.env:
+        return in_place.slim(in_place.layout_of_environment(request.env), task, only=tuple(map(str, task.named)))
+    paths = [Path(each) for each in task.named]
+    if task.kind == "wheel":
+        return _slim_wheel(paths[0], task)
+    if task.kind == "libraries":
+        return _slim_libraries(paths, task)
+    if request.output:
+        return _slim_folder_copy(paths[0], request.output, task)
+    return in_place.slim(in_place.layout_of_folder(paths[0]), task)
+
+
+def undo(root: Path) -> Slim:
+    """Every original in its place again."""
+    return _end_journal(root, "undo")
+
+
+def commit(root: Path) -> Slim:
+    """The originals given up, and their space free."""
+    return _end_journal(root, "commit")
+
+
+def _end_journal(root: Path, action: Literal["undo", "commit"]) -> Slim:
+    at = root.resolve()
+    if not os.path.lexists(journal_file.folder_of(at)):
+        raise UnreadableError(
+            at, "was not slimmed by cuwheel (no journal found)", hint="perhaps it was already committed or undone"
+        )
+    with journal_file.locked(at):
+        steps, findings = journal.undo(at) if action == "undo" else journal.commit(at)
+    changes = []
+    for step in steps:
+        before, after = (step.after, step.before) if action == "undo" else (step.before, step.after)
+        changes.append(
+            FileChange(
+                path=step.path,
+                fate="removed" if after is None else "restored" if action == "undo" else "slimmed",
+                bytes_before=before.size if before else 0,
+                bytes_after=after.size if after else 0,
+            )
+        )
+    if action == "undo":
+        done = finding("undone", f"{len(steps)} changes were undone")
+    else:
+        originals = [step.before.size for step in steps if step.before]
+        words = f"the originals of {len(originals)} files ({size(sum(originals))}) were deleted"
+        done = finding("committed", words)
+    return Slim(
+        target=str(root),
+        kind="environment",
+        action=action,
+        targets=(),
+        dry_run=False,
+        written=True,
+        refused=False,
+        output=str(at),
+        files=tuple(changes),
+        total=total_of(changes),
+        wheel=None,
+        remaining=(),
+        heavy=(),
+        undo=None,
+        container=None,
+        findings=(done, *findings),
+    )
+
+
+# A new wheel.
+
+
+def _slim_wheel(path: Path, task: SlimTask) -> Slim:
+    """Into `output`, a folder or the file itself. Without a `level` what is unchanged is copied as it is compressed."""
+    with WheelFile(path) as wheel:
+        wheel.must_be_sound("slimmed")
+        found = survey_wheel(wheel, detail="entries")
+        edit = WheelEdit(wheel, level=task.request.level)
+        edit.rename(version=_new_version(wheel, task.request.version))
+        edit.label(None)  # it would promise code that is gone
+        edit.drop([wheel.info + variant.FILE])
+        output = output_of(task.request.output or Path(), str(edit.name), [wheel.path])
+        name = wheel.distribution.name
+        owner = PackageRelease(name, found.loads_as or wheel.distribution.version)
+        plan = make_plan(found.libraries, task, lambda _: owner)
+        findings = [*found.findings, *plan.findings]
+        if wheel.info + variant.FILE in wheel.members or (wheel.name and wheel.name.variant):
+            words = f"the slimmed wheel is no variant any more: without its label, and without {variant.FILE}"
+            findings.append(finding("variant-dropped", words))
+        if plan.to_write:
+            findings += licence_findings({name: wheel.metadata or ""})
+        if plan.refused or task.request.dry_run:
+            after = float(wheel.size)
+            for each in plan.expected:  # as if what remains compressed as well as all of it
+                member = wheel.members[each.path]
+                after -= member.stored * (each.bytes_before - each.bytes_after) / max(member.size, 1)
+            expected = Size(bytes_before=found.size, bytes_after=round(after))
+            return answer_of(task, plan, plan.expected, findings, wheel=expected, output=str(output))
+        if not plan.to_write and not plan.removed:
+            return answer_of(task, plan, plan.files(()), [*findings, _nothing_to_slim(wheel.path)])
+        with files.errors_of(output, f"{output} was not written"):
+            return _write_wheel(edit, output, task, plan, findings)
+
+
+def _write_wheel(edit: WheelEdit, output: Path, task: SlimTask, plan: SlimPlan, findings: list[Finding]) -> Slim:
+    wheel = edit.wheel
+    if wrong := wheel.wrong_hashes():
+        raise MalformedError(
+            wheel.path,
+            f"not slimmed: these files are not what RECORD says of them: {a_few(wrong)}",
+            hint="download the wheel again from its publisher",
+        )
+    with files.scratch_beside(output.parent) as folder:
+        largest = max((each.bytes_before for each in plan.to_write), default=0)
+        must_have_room(folder, 2 * largest + sum(each.bytes_after_estimate for each in plan.to_write) + wheel.size)
+        places = {each.path: folder / f"out-{number}" for number, each in enumerate(plan.to_write)}
+
+        def rewritten(library: LibraryPlan) -> Rewritten:
+            place = places[library.path]
+            whole = place.with_name(place.name.replace("out", "in"))
+            with whole.open("wb") as file:
+                wheel.copy_to(library.path, file)
+            result = rewrite.slim_library(whole, place, library)
+            whole.unlink()
+            return result
+
+        results = each_library(plan.to_write, rewritten)
+        changed = plan.files(results)
+        findings += findings_met(results)
+        if all(each.fate == "unchanged" for each in changed):
+            return answer_of(task, plan, changed, [*findings, _nothing_to_slim(wheel.path)])
+        for each in changed:
+            if each.fate == "slimmed":
+                edit.replace(each.path, places[each.path])
+        edit.drop(each.path for each in changed if each.fate == "removed")
+        noted = wheel.info + SLIM_NOTE
+        before = wheel.read(noted) if noted in wheel.members else None
+        edit.add(noted, note_of(task, wheel.distribution.version, changed, before))
+        edit.write(folder / "wheel")
+        findings += map(signature_dropped, wheel.signatures)
+        if wheel.unlisted:
+            findings.append(
+                finding(
+                    "record-incomplete",
+                    "RECORD and the files of the original do not match, so neither do those of the new wheel",
+                    evidence=tuple(sorted(wheel.unlisted)[:3]),
+                )
+            )
+        made = stamp.restamp(folder / "wheel", output.name)
+        sizes = Size(bytes_before=wheel.size, bytes_after=made.stat().st_size)
+        system_calls.rename_over(made, output)
+        files.sync_folder(output.parent)
+    return answer_of(task, plan, changed, findings, wheel=sizes, output=str(output), written=True)
+
+
+def _nothing_to_slim(path: Path) -> Finding:
+    words = f"{path.name} contains nothing to remove: nothing was written"
+    return finding("nothing-to-slim", words)
+
+
+def _new_version(wheel: WheelFile, asked: str | None) -> str:
+    """The one asked for, else the wheel's own with a local label."""
+    version = wheel.distribution.version
+    try:
+        return str(Version(asked or labelled(version)))
+    except InvalidVersion as error:
+        if asked:
+            raise UsageError(f"--version {asked}: {error}", hint="such as --version 2.11.0+h100") from error
+        raise MalformedError(
+            wheel.path, f"not slimmed: {version!r} is not a version", hint="download the wheel again from its publisher"
+        ) from error
+
+
+def labelled(version: str) -> str:
+    """`2.11.0+cu130` → `2.11.0+cu130.slim`, and `.slim.2` where it was slimmed before."""
+    if match := _NUMBERED.fullmatch(version):
+        return f"{match['rest']}.{int(match['number'] or 1) + 1}"
+    return f"{version}{'.' if '+' in version else '+'}{_LABEL}"
+
+
+# Libraries and folders slimmed to another place: the originals are only read.
+
+
+def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
+    """Each to `output`: a folder, or for one library the file itself. What cannot shrink is copied as it is."""
+    output = task.request.output or Path()
+    places = {str(path): files.output_of(path, output, alone=len(paths) == 1) for path in paths}
+    if len(set(places.values())) < len(paths):
+        raise UsageError("two of the libraries have the same name", hint="slim them to two folders")
+    for path in paths:
+        place = places[str(path)]
+        if place.exists() and path.exists() and place.samefile(path):
+            raise UsageError(f"{path} would overwrite itself", hint="choose another folder with -o")
+    found = [survey(path, detail="entries") for path in paths]
+    libraries = [replace(each.libraries[0], path=str(path)) for each, path in zip(found, paths, strict=True)]
+
+    def owner(path: str) -> PackageRelease | None:
+        """Of a library on its own: by the folder that it is in."""
+        folder = Path(path).parent
+        return release_in_folder(folder.name, None, folder) if folder.name else None
+
+    plan = make_plan(libraries, task, owner)
+    findings = [*(each for one in found for each in one.findings), *plan.findings]
+    if plan.refused or task.request.dry_run:
+        return answer_of(task, plan, plan.expected, findings)
+
+    def rewritten(library: LibraryPlan) -> Rewritten:
+        result = rewrite.slim_library(Path(library.path), places[library.path], library)
+        if result.written:
+            shutil.copymode(library.path, places[library.path])
+        return result
+
+    with files.errors_of(output, "the files already written are complete, the rest were not written"):
+        for place in places.values():
+            place.parent.mkdir(parents=True, exist_ok=True)
+        results = each_library(plan.to_write, rewritten)
+        done = {result.change.path for result in results if result.written}
+        for path in paths:
+            if str(path) not in done and str(path) not in plan.removed:
+                place = places[str(path)]
+                with files.scratch_beside(place.parent) as folder:
+                    shutil.copy2(path, folder / "copy")
+                    system_calls.rename_over(folder / "copy", place)
+    findings += findings_met(results)
+    return answer_of(task, plan, plan.files(results), findings, written=True, output=str(output))
+
+
+def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:
+    """A copy of the folder, slimmed before it takes its name."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"{output} exists and is not empty", hint="choose a new folder with -o")
+    if leads_inside(folder.resolve(), output):
+        raise UsageError(f"{output} is inside {folder}", hint="choose a folder outside it with -o")
+    layout = in_place.layout_of_folder(folder)
+    planned = in_place.slim(layout, _with_request(task, dry_run=True))
+    if task.request.dry_run or planned.refused:
+        return replace(planned, output=str(output), dry_run=task.request.dry_run)
+    shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
+
+    def copy(source: str, target: str) -> None:
+        if Path(source) in shrinking:  # replaced by a file of its own before anybody sees the link
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copy2(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    # shutil's own error is one of the system's.
+    with files.errors_of(output, f"{output} was not written"), files.scratch_beside(output.parent) as scratch:
+        tree = scratch / "tree"
+        shutil.copytree(
+            layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
+        )
+        made = in_place.slim(in_place.layout_of_folder(tree), _with_request(task, commit=True))
+        system_calls.rename_over(tree, output)
+    return replace(made, output=str(output), written=True)
+
+
+def _with_request(task: SlimTask, **changes: bool) -> SlimTask:
+    return replace(task, request=dataclasses.replace(task.request, **changes))  # type: ignore[arg-type]  # noqa: TID251 - a request

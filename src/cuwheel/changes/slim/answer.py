@@ -1,0 +1,216 @@
+"""What slimming came to, or would come to: the answer that JSON shows, and the note that stays in the distribution."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.changes.binaries.plan import FileChange
+from cuwheel.changes.slim.plan import Kept, SlimPlan
+from cuwheel.changes.slim.request import Kind
+from cuwheel.support import codec, quoting
+from cuwheel.support.finding import Finding
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.changes.slim.request import SlimTask
+    from cuwheel.device_code.libraries import Library
+
+TOOL = f"cuwheel {__version__}"
+_HEAVY = 5
+_HEAVY_BYTES = 1_000_000
+_NEARLY_ALL = 0.95
+
+
+class Size(Struct, frozen=True, kw_only=True):
+    bytes_before: int
+    bytes_after: int
+
+
+class Remaining(Struct, frozen=True, kw_only=True):
+    """What the libraries still consist of: `host code`, `device code` and so on."""
+
+    name: str
+    bytes: int
+
+
+class Heavy(Struct, frozen=True, kw_only=True):
+    """A library that slim left as it is, or nearly, and what most of it is."""
+
+    path: str
+    bytes: int
+    mostly: str
+
+
+class Slim(Struct, frozen=True, kw_only=True):
+    """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
+
+    `total` is of the libraries with device code. `container`: the line for a Dockerfile. `workload`: what was traced,
+    where it was cut by use; `kept`: what that left of each library.
+    """
+
+    schema: Literal["cuwheel.slim/1"] = "cuwheel.slim/1"
+    target: str
+    kind: Kind
+    action: Literal["slim", "undo", "commit"] = "slim"
+    targets: tuple[str, ...]
+    dry_run: bool
+    written: bool
+    refused: bool
+    output: str | None
+    files: tuple[FileChange, ...]
+    total: Size
+    wheel: Size | None
+    remaining: tuple[Remaining, ...]
+    heavy: tuple[Heavy, ...]
+    undo: str | None
+    container: str | None
+    findings: tuple[Finding, ...]
+    workload: tuple[str, ...] | None = None
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.refused and not (
+            self.action == "undo" and any(each.severity == "error" for each in self.findings)
+        )
+
+
+def total_of(files: Sequence[FileChange]) -> Size:
+    return Size(
+        bytes_before=sum(each.bytes_before for each in files), bytes_after=sum(each.bytes_after for each in files)
+    )
+
+
+def answer_of(
+    task: SlimTask,
+    plan: SlimPlan,
+    files: tuple[FileChange, ...],
+    findings: Sequence[Finding],
+    *,
+    written: bool = False,
+    output: str | None = None,
+    wheel: Size | None = None,
+    undo: str | None = None,
+) -> Slim:
+    """`files`: what became of the libraries, or the plan's estimates. `findings`: beside those that refuse.
+
+    A library that cannot be read is left as it is, and no reason to stop.
+    """
+    unread = (replace(each, severity="warning") if each.severity == "error" else each for each in findings)
+    return Slim(
+        target=task.target,
+        kind=task.kind,
+        targets=task.target_names,
+        dry_run=task.request.dry_run,
+        written=written,
+        refused=bool(plan.refused),
+        output=output,
+        files=files,
+        total=total_of(files),
+        wheel=wheel,
+        remaining=_remaining(plan, files),
+        heavy=_heavy(plan, files),
+        undo=undo,
+        container=_container_line(task, files, output),
+        findings=(*plan.refused, *unread),
+        workload=task.commands,
+        kept=plan.kept,
+    )
+
+
+def _remaining(plan: SlimPlan, files: Sequence[FileChange]) -> tuple[Remaining, ...]:
+    """What the libraries consist of afterwards, the largest part first."""
+    sums = _bytes_by_part(each for each in plan.libraries if each.path not in plan.removed)
+    kept = [each for each in files if each.path not in plan.removed]
+    code = sum(row.bytes for each in kept for row in each.dropped)
+    code += sum(row.bytes_before - row.bytes_after for each in kept for row in each.recompressed)
+    if code:
+        sums["device code"] = max(sums.get("device code", 0) - code, 0)
+        sums["other"] = sums.get("other", 0) + code - sum(each.bytes_before - each.bytes_after for each in kept)
+    parts = (Remaining(name=name, bytes=count) for name, count in sums.items() if count > 0)
+    return tuple(sorted(parts, key=lambda each: -each.bytes))
+
+
+def _heavy(plan: SlimPlan, files: Sequence[FileChange]) -> tuple[Heavy, ...]:
+    """The largest libraries that hardly became smaller, and what they mostly are."""
+    after = {each.path: each.bytes_after for each in files}
+    rest = [
+        each
+        for each in plan.libraries
+        if each.size >= _HEAVY_BYTES and after.get(each.path, each.size) > _NEARLY_ALL * each.size
+    ]
+    found = []
+    for library in sorted(rest, key=lambda each: -each.size)[:_HEAVY]:
+        largest = _bytes_by_part([library]).most_common(1)
+        found.append(Heavy(path=library.path, bytes=library.size, mostly=largest[0][0] if largest else "other"))
+    return tuple(found)
+
+
+def _bytes_by_part(libraries: Iterable[Library]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for library in libraries:
+        for part in library.parts:
+            sums[part.name] += part.bytes
+    return sums
+
+
+def _container_line(task: SlimTask, files: Sequence[FileChange], output: str | None) -> str | None:
+    """What a Dockerfile has to say. A build machine has no GPU: so capabilities, never `this`."""
+    if task.workload or all(each.fate == "unchanged" for each in files):
+        return None
+    if task.kind == "wheel" and output:
+        folder = PurePath(output).parent.name or "."
+        return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
+    if task.kind != "environment" or quoting.is_of_windows(task.target):  # images are of Linux
+        return None
+    names = ",".join(dict.fromkeys(each.capability or each.name for each in task.targets)) if task.targets else "all"
+    return f"RUN pip install … && cuwheel slim --env {quoting.posix([task.target])} --for {names} --commit"
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """`cuwheel-slim.json` in a dist-info folder: what was removed from the distribution, by what, for which machines.
+
+    `version`: of the distribution before. `earlier`: the notes of runs before this one, the latest first.
+    `workload`: where it was cut by use, what was traced.
+    """
+
+    schema: str = "cuwheel.slim-note/1"
+    tool: str
+    targets: tuple[str, ...]
+    cuda: str | None
+    version: str
+    files: tuple[FileChange, ...]
+    workload: tuple[str, ...] | None = None
+    earlier: tuple[msgspec.Raw, ...] = ()
+
+
+def note_of(task: SlimTask, version: str, files: Iterable[FileChange], before: bytes | None) -> bytes:
+    """The note of a distribution. `before`: the one that is there already, if any."""
+    earlier: tuple[msgspec.Raw, ...] = ()
+    if before:
+        try:
+            old = codec.decode(before, dict[str, object])
+        except msgspec.DecodeError:
+            old = {}  # not ours
+        older = old.pop("earlier", [])
+        rest = older if isinstance(older, list) else []
+        earlier = tuple(msgspec.Raw(codec.encode(each)) for each in (old, *rest) if each)
+    return codec.indented(
+        Note(
+            tool=TOOL,
+            targets=task.target_names,
+            cuda=task.cuda,
+            version=version,
+            files=tuple(each for each in files if each.fate != "unchanged"),
+            workload=task.commands,
+            earlier=earlier,
+        )
+    )

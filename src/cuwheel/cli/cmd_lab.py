@@ -1,0 +1,232 @@
+"""`trials` and `bench`: a program many times over, to see how often it fails and how fast it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import places, values
+from cuwheel.cli.common import FOR, HTML, cluster
+from cuwheel.cli.options import Command, Option, group, request_of
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from cuwheel.report.answer import Answer
+
+_SERVICES = ("install-service", "remove-service")
+_ACTIONS = {
+    "run": "run the trials of a file, each on disk before it begins",
+    "report": "show what a journal tells, ended or not",
+    "bisect": "find the first version or commit with which the trials fail",
+    "install-service": "resume the trials after each start of the machine",
+    "remove-service": "stop resuming them",
+}
+_BISECT = ("bisect",)
+_TRY = ("run", "bisect")
+
+
+def _refuse_trials(args: Namespace) -> Iterator[UsageError]:
+    if not args.place and args.action != "report":
+        yield UsageError(f"{args.action} needs a file of trials", hint=f"cuwheel trials {args.action} TRIALS.toml")
+    if args.action != "bisect":
+        return
+    if not args.good or not args.bad:
+        yield UsageError("bisect needs --good and --bad", hint="cuwheel trials bisect FILE --good 2.9.0 --bad 2.11.0 …")
+    if bool(args.package) == bool(args.source):
+        yield UsageError("bisect needs either --package or --source", hint="--package torch, or --source .")
+    elif (args.machines or not args.build) and not args.source:
+        yield UsageError("--for and --no-build need --source", hint="--source . --for h100")
+    if args.good_rate and args.rate and args.good_rate >= args.rate:
+        yield UsageError("--good-rate must be below --rate")
+
+
+def _trials(args: Namespace) -> Answer:
+    from cuwheel import api
+    from cuwheel.proving.measuring import campaign
+    from cuwheel.proving.measuring.bisection import Odds, Span
+
+    if args.action == "report":  # of a journal, or of the file whose journal lies beside it
+        if args.place is None or places.is_folder(args.place):
+            return api.trials_report(places.folder(args.place or "cuwheel-trials"))
+        return api.trials_report(campaign.folder_of(places.file_of(args.place, "cuwheel trials report FOLDER"), None))
+    file = places.file_of(
+        args.place, f"cuwheel trials {args.action} TRIALS.toml; docs/howto/trials.md shows such a file"
+    )
+    if args.action in _SERVICES:
+        removing = args.action == "remove-service"
+        return api.trials_service(file, output=args.output, kind=args.service, remove=removing, dry_run=args.dry_run)
+    only = dict(each.split("=", 1) for each in args.only)
+    if args.action == "bisect":
+        span = Span(
+            good=args.good,
+            bad=args.bad,
+            package=args.package,
+            source=args.source,
+            machines=tuple(args.machines),
+            build=args.build,
+        )
+        odds = Odds(error=args.error or Odds().error, good_rate=args.good_rate or 0.0, bad_rate=args.rate)
+        return api.trials_bisect(file, span, odds=odds, output=args.output, resume=args.resume, only=only)
+    return api.trials(
+        file,
+        output=args.output,
+        resume=args.resume,
+        repeats=args.repeats,
+        only=only,
+        dry_run=args.dry_run,
+        cluster=args.cluster,
+    )
+
+
+TRIALS = Command(
+    """\
+  cuwheel trials run TRIALS.toml --dry-run    list the conditions
+  cuwheel trials run TRIALS.toml              each many times, shuffled
+  cuwheel trials run TRIALS.toml --resume     go on, also after a crash
+  cuwheel trials run TRIALS.toml --resume --only start=cold --repeats 15
+  cuwheel trials report cuwheel-trials --html report.html
+  cuwheel trials bisect FILE --package torch --good 2.9.0 --bad 2.11.0
+  cuwheel trials bisect FILE --source . --good v1.0 --bad HEAD --for h100
+  cuwheel trials install-service TRIALS.toml  resume after each boot
+  cuwheel trials remove-service TRIALS.toml
+
+A trial's start is on disk before it begins: one without an end is a result
+too, where the machine went down under it.
+
+exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
+1 there is no answer; of remove-service: 1 there was none""",
+    (
+        Option("[PLACE]", "TRIALS.toml; report: or the journal's folder"),
+        HTML._replace(of=("run", "report", "bisect")),
+        group(
+            "what is run",
+            Option("-o --output FOLDER", "of the journal", places.new_folder, of=(*_TRY, *_SERVICES)),
+            Option("--resume", "continue an earlier run, however it ended", of=_TRY),
+            Option("--repeats N", "runs of each condition, instead of the file's number", values.count, of=("run",)),
+            Option(
+                "--only AXIS=VALUE",
+                "only conditions with this value; repeatable",
+                values.choice_of_axis,
+                many=True,
+                of=_TRY,
+            ),
+            cluster("each trial on a worker of a cluster")._replace(of=("run",)),
+            Option("--dry-run", "list what would be done, and do nothing", of=("run", *_SERVICES)),
+        ),
+        group(
+            "bisect",
+            Option("--good NAME", "a version or commit without the fault", of=_BISECT),
+            Option("--bad NAME", "a version or commit with the fault", of=_BISECT),
+            Option("--package NAME", "the package whose versions are searched", values.distribution, of=_BISECT),
+            Option("--source FOLDER", "the git repository whose commits are searched", places.folder, of=_BISECT),
+            FOR._replace(help="of commits: the GPUs that `build` builds each for", of=_BISECT),
+            Option(
+                "--no-build",
+                "with --source: run the command in the checkout, build nothing",
+                field="build",
+                gives=False,
+                of=_BISECT,
+            ),
+            Option("--error RATE", "the chance of a wrong answer (0.05)", values.chance, of=_BISECT),
+            Option("--rate RATE", "how often the bad one fails (measured)", values.chance, of=_BISECT),
+            Option("--good-rate RATE", "how often the good one fails (0)", values.chance, of=_BISECT),
+        ),
+        group(
+            "services",
+            Option(
+                "--service {systemd,systemd-user,cron}",
+                "what resumes the trials (default: systemd where it runs, else cron)",
+                of=_SERVICES,
+            ),
+        ),
+    ),
+    _trials,
+    actions=_ACTIONS,
+    refuse=_refuse_trials,
+)
+
+_BENCH_HINT = "cuwheel bench work.py:call, or -- COMMAND"
+
+
+def _refuse_bench(args: Namespace) -> Iterator[UsageError]:
+    if not args.function and not args.command:
+        yield UsageError("nothing to measure was given", _BENCH_HINT)
+    extra = args.function[1:] or (args.command if args.function else [])
+    if extra:
+        yield UsageError(
+            f"{extra[0]!r} is no option of bench, and one function is measured at a time",
+            hint="a command goes after --: cuwheel bench -- COMMAND",
+        )
+
+
+def _bench(args: Namespace) -> Answer:
+    from cuwheel import api
+    from cuwheel.proving.request import BenchRequest
+    from cuwheel.report.answer import to_json
+    from cuwheel.support import files
+
+    if args.function:
+        places.file_of(args.function[0].rpartition(":")[0] or args.function[0], _BENCH_HINT)
+    answer = api.bench(request_of(BenchRequest, args, what=args.function[0] if args.function else args.command))
+    if args.save:
+        files.write(args.save, to_json(answer))
+    return answer
+
+
+BENCH = Command(
+    """\
+  cuwheel bench work.py:call                       1, 2 and 4 at once
+  cuwheel bench work.py:call --at-once 1,2,4,8,16
+  cuwheel bench --env .venv --against .venv-slim work.py:call
+  cuwheel bench --with DTYPE=int8 --against DTYPE=float16 work.py:call
+  cuwheel bench --against dist/own-1.0-….whl --env .venv work.py:call
+  cuwheel bench --save now.json --earlier before.json work.py:call
+  cuwheel bench --by processes -- ./solver --size 1000
+
+The function is called without arguments; what its file does when it is
+imported is not part of a call. Both sides run by turns, so that drift hits
+them alike.
+
+exit status: 0 done, 1 calls failed, or it is worse than the earlier run by
+more than noise""",
+    (
+        Option("[FILE:NAME...]", "a function of a Python file; or -- and a command", field="function"),
+        Option("-- COMMAND ...", "the command to measure"),
+        HTML,
+        Option("--save FILE", "also write the answer as JSON", places.new_file),
+        group(
+            "the load",
+            Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", values.counts),
+            Option("--by {threads,processes}", "what makes the calls (threads)"),
+            Option("--calls N", "calls per level, at most", values.count),
+            Option("--seconds S", "seconds per level, about (5)", values.seconds),
+            Option("--blocks N", "blocks that a level is measured in (5)", values.count),
+            Option("--warm-up N", "calls before measuring (3)", values.index),
+            Option("--timeout S", "time limit for a block (600)", values.seconds),
+        ),
+        group(
+            "what is compared",
+            Option("--env FOLDER", "the Python environment of both sides", places.environment),
+            Option(
+                "--with SETTING",
+                "NAME=VALUE, an environment's folder, a wheel or name==version; repeatable",
+                values.bench_setting,
+                field="settings",
+                many=True,
+            ),
+            Option(
+                "--against SETTING",
+                "the same, for the side to compare with; repeatable",
+                values.bench_setting,
+                many=True,
+            ),
+            Option("--earlier FILE", "the JSON of an earlier run, to compare with", places.file),
+            Option("--noise RATE", "difference between two runs to ignore (0.05)", values.chance),
+        ),
+    ),
+    _bench,
+    refuse=_refuse_bench,
+    usage="cuwheel bench [options] FILE:NAME | -- COMMAND ...",
+)

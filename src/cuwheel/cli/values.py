@@ -1,0 +1,589 @@
+"""What the values of options may be: one function for each kind, which says in a sentence what is wrong with a text.
+
+They raise UsageError; the parser adds the option's name and goes on, so that all bad values are reported at once. What
+a name means is decided by the stage that uses it: here it is only asked, early, before any work is begun.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.cli import places
+from cuwheel.cli.places import shortened
+from cuwheel.errors import CuwheelError, NewerSchemaError, ToolError, UnknownNameError, UnsafeWheelError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
+_MOST_AT_ONCE = 1024
+_LONGEST_S = 366 * 24 * 3600.0
+_UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
+_AGE_DIGITS = 5
+_LAST_LEVEL = 9  # of zlib
+_LAST_MINOR = 9  # no CUDA had a tenth minor release
+_DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
+_LONGEST_NAME = 255
+_LONGEST_LABEL = 64  # a file name has to hold it
+_LONGEST_NEED = 200
+_GPUS = "cuwheel gpus lists the GPUs"
+_TOOLKITS = "cuwheel toolkits lists the versions"
+# Compiled where one is needed: most commands need none.
+_DRIVER = r"[1-9]\d{2,3}(\.\d{1,3}){0,2}"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+def wrong(text: str, what: str, hint: str = "") -> UsageError:
+    """`what`: the kind of value, with its article and an example."""
+    return UsageError(f"{shortened(text)!r} is not {what}", hint)
+
+
+def with_hint(problem: UsageError) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+
+
+def _fits(pattern: str, text: str) -> re.Match[str] | None:
+    return re.fullmatch(pattern, text, re.ASCII)
+
+
+def _patterned(name: str, pattern: str, what: str, hint: str = "") -> Callable[[str], str]:
+    """A kind of value that a pattern describes, with spaces around it or not."""
+
+    def parse(text: str) -> str:
+        cleaned = text.strip()
+        if not _fits(pattern, cleaned):
+            raise wrong(text, what, hint)
+        return cleaned
+
+    parse.__name__ = name
+    return parse
+
+
+def each(kind: Callable[[str], str]) -> Callable[[str], list[str]]:
+    """A list with commas of one kind of value; all that is wrong with it at once."""
+
+    def parse(text: str) -> list[str]:
+        return _each_of(_parts(text), kind)
+
+    parse.__name__ = f"{kind.__name__}s"
+    return parse
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _each_of(parts: Sequence[str], kind: Callable[[str], str]) -> list[str]:
+    if not parts:
+        raise UsageError("it must not be empty")
+    found, problems = [], []
+    for part in parts:
+        try:
+            found.append(kind(part))
+        except UsageError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise UsageError("; ".join(map(with_hint, problems)))
+    return found
+
+
+def guarded(kind: Callable[[str], Any] | None, *, without: object = None) -> Callable[[str], Any]:
+    """Any kind of value: never empty, and nothing that ends a name in the system's own functions.
+
+    `without`: what stands for an option that was given without a value, which argparse passes here too.
+    """
+
+    def parse(text: str) -> object:
+        if not text.strip() and text != without:
+            raise UsageError("it must not be empty")
+        if "\0" in text:
+            raise UsageError("it must not contain a NUL character")
+        return kind(text) if kind else text
+
+    return parse
+
+
+# Numbers.
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) < 1:
+        raise wrong(text, "a positive integer")
+    if int(text[:20]) > _MOST:
+        raise UsageError(f"it must be at most {_MOST:,}")
+    return int(text)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """With commas: `1,2,4`."""
+    found = tuple(count(part.strip()) for part in text.split(","))
+    if max(found) > _MOST_AT_ONCE:
+        raise UsageError(f"each must be at most {_MOST_AT_ONCE:,}")
+    return found
+
+
+def index(text: str) -> int:
+    """From 0 on, as devices are numbered."""
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST:
+        raise wrong(text, "a number from 0 up")
+    return int(text)
+
+
+def level(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 1 or int(text) > _LAST_LEVEL:
+        raise wrong(text, "a level from 0 to 9")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise wrong(text, "a positive number of seconds")
+    if value > _LONGEST_S:
+        raise UsageError("it must be at most a year, in seconds")
+    return value
+
+
+def age(text: str) -> float:
+    """`30d`, `12h`, `2w` in seconds."""
+    number, unit = text.strip()[:-1], text.strip()[-1:].lower()
+    if unit not in _UNITS_S or not (number.isascii() and number.isdecimal()) or len(number) > _AGE_DIGITS:
+        raise wrong(text, "an age, such as 30d, 12h or 2w")
+    return int(number) * _UNITS_S[unit]
+
+
+def chance(text: str) -> float:
+    """Above 0 and below 1, also in percent."""
+    cleaned = text.strip()
+    try:
+        value = float(cleaned.removesuffix("%")) / (100 if cleaned.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise wrong(text, "a rate above 0 and below 1, such as 0.05 or 5%")
+    return value
+
+
+def size(text: str) -> int:
+    from cuwheel.support.wording import read_size
+
+    found = read_size(text)
+    if not found:
+        raise wrong(text, "a size, such as 500MB or 2GB")
+    return found
+
+
+# Versions.
+
+
+def driver(text: str) -> str:
+    cleaned = text.strip()
+    if _fits(r"\d{1,2}(\.\d{1,3})*", cleaned):  # of CUDA, Python, glibc: drivers have three digits
+        raise UsageError(f"{cleaned!r} looks like a CUDA version: give it as --driver-cuda {cleaned}")
+    if not _fits(_DRIVER, cleaned):
+        raise wrong(text, "a driver version, such as 570.86.10", hint="nvidia-smi shows it")
+    from cuwheel.facts import toolkits, versions
+
+    newest = max(versions.major(row.driver.linux) for row in toolkits.all_toolkits() if row.driver.linux)
+    if versions.major(cleaned) > newest + _DRIVER_LEAD:
+        raise UsageError(f"unknown driver {cleaned}: the newest known branch is {newest}")
+    return cleaned
+
+
+def cuda(text: str) -> str:
+    """`12.8`, `12.8.1`, `cu128`, `CUDA 12.8`: as `12.8`; a major alone stays one.
+
+    A version that the tables know, or that is older than they are, or that may come next.
+    """
+    from cuwheel.facts import toolkits
+
+    cleaned = text.strip().lower()
+    match = _fits(r"cu(\d{2})(\d?)", cleaned) or _fits(
+        r"(?:cuda[ _-]*)?v?([1-9]\d?)(?:\.(\d{1,2})(?:\.\d{1,4})*)?", cleaned
+    )
+    if not match and _fits(_DRIVER, cleaned):
+        raise UsageError(f"{cleaned!r} looks like a driver version: give it as --driver")
+    if not match:
+        raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
+    major, minor = int(match[1]), int(match[2]) if match[2] else None
+    shown = str(major) if minor is None else f"{major}.{minor}"
+    known = [tuple(map(int, row.version.split("."))) for row in toolkits.all_toolkits()]
+    exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
+    may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
+    if not exists and not may_come:
+        newest = max([row for row in known if row[0] == major] or known)
+        raise UsageError(f"unknown CUDA version {shown}; the newest known is {newest[0]}.{newest[1]}", hint=_TOOLKITS)
+    return shown
+
+
+def cuda_minor(text: str) -> str:
+    found = cuda(text)
+    if "." not in found:
+        raise UsageError(f"{text.strip()!r} is only a major version: add the minor, such as {found}.8")
+    return found
+
+
+def toolkit(text: str) -> str:
+    """A CUDA version that toolkits are known of."""
+    cuda(text)
+    from cuwheel.facts import toolkits as table
+
+    try:
+        table.find_toolkit(text)
+    except UnknownNameError as error:
+        raise UsageError(error.message, error.hint or _TOOLKITS) from None
+    return text.strip()
+
+
+toolkits = each(toolkit)
+
+
+def torch(text: str) -> str:
+    cleaned = text.strip()
+    if not _fits(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", cleaned):
+        raise wrong(text, "a version of torch, such as 2.7.1")
+    try:
+        return version(cleaned)
+    except UsageError:
+        raise wrong(text, "a version of torch, such as 2.7.1") from None
+
+
+def python(text: str) -> str:
+    """`3.11`, `3.11.9`, `311`, `cp311`; `3.13t` for one without the GIL."""
+    match = _fits(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", text.strip().lower())
+    if not match:
+        raise wrong(text, "a version of Python, such as 3.11 (or 3.13t without the GIL)")
+    return f"3.{int(match[1])}{match[2] or ''}{match[3]}"
+
+
+def python_minor(text: str) -> str:
+    """Of a Python to build for, which has the GIL."""
+    found = python(text)
+    if not found[-1].isdigit():
+        raise wrong(text, "a version of Python with the GIL, such as 3.11")
+    return ".".join(found.split(".")[:2])
+
+
+python_minors = each(python_minor)
+glibc = _patterned("glibc", r"2(\.\d{1,2}){1,2}", "a version of glibc, such as 2.35")
+cmake = _patterned("cmake", r"[1-9](\.\d{1,3}){1,3}", "a version of CMake, such as 3.28", "cmake --version")
+platform = _patterned(
+    "platform",  # a tag as in a wheel's name
+    r"any|win32|win_(amd64|arm64|arm32)|(linux|manylinux\w*?|musllinux\w*?|macosx)_\w+",
+    "a platform tag, such as manylinux_2_28_x86_64 or win_amd64",
+)
+
+
+def cpu(text: str) -> str:
+    found = _CPUS.get(text.strip().lower())
+    if found is None:
+        raise wrong(text, "a processor: x86_64 or aarch64")
+    return found
+
+
+def l4t(text: str) -> str:
+    match = _fits(r"R?(\d{2}(?:\.\d{1,2}){0,2})", text.strip().upper())
+    if not match:
+        raise wrong(text, "a release of L4T, such as 36.4")
+    return match[1]
+
+
+def label(text: str) -> str:
+    """What stands behind the `+` of a version."""
+    from cuwheel.building.tables import VERSION_LABEL
+
+    if not VERSION_LABEL.fullmatch(text) or len(text) > _LONGEST_LABEL:
+        raise wrong(text, "a label of a version: lower-case letters, digits and dots, such as 42.1 or g12ab34c")
+    return text
+
+
+def version(text: str) -> str:
+    """Of a package, as PEP 440 has it."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise wrong(text, "a version, such as 1.2+local") from None
+    return text
+
+
+# Names that the tables know: GPUs, machines, architectures, parts of toolkits.
+
+
+def _asked(question: Callable[[], object], hint: str = "") -> None:
+    """Whatever is wrong with the name is wrong with the command line. A file of a newer cuwheel says so itself."""
+    try:
+        question()
+    except (UsageError, NewerSchemaError, UnsafeWheelError):
+        raise
+    except CuwheelError as error:
+        raise UsageError(error.message, error.hint or hint) from error
+
+
+def machines(text: str, *words: str) -> list[str]:
+    """GPUs, capabilities, profiles, fleet files and `this`, with commas. `words`: others with a meaning."""
+    from cuwheel.machine.fleet import THIS, machines_named
+
+    def machine(word: str) -> str:
+        if word.lower() not in (THIS, *words):
+            if word.endswith((".json", ".toml")):
+                places.file(word)
+            _capability(word)
+            _asked(lambda: machines_named([word]), _GPUS)
+        return word
+
+    return _each_of([text] if places.exists(text) else _parts(text), machine)
+
+
+def machines_or_all(text: str) -> list[str]:
+    return machines(text, "all")
+
+
+def _capability(text: str) -> None:
+    """A number that a person types is one that GPUs have: `12.8` is a CUDA version, and no GPU."""
+    from cuwheel.facts import gpus
+    from cuwheel.facts.arch import Capability, looks_like_arch
+
+    if looks_like_arch(text):
+        _asked(lambda: gpus.find_architecture(Capability.parse(text)), _GPUS)
+
+
+def gpu(text: str) -> str:
+    from cuwheel.machine import fleet
+
+    _capability(text)
+    _asked(lambda: fleet.from_gpu(text), _GPUS)
+    return text
+
+
+def profile(text: str) -> Path:
+    """A file of `cuwheel doctor --save`."""
+    from cuwheel.machine import profile as profiles
+
+    path = places.file_of(text, "write one with: cuwheel doctor --save FILE")
+    _asked(lambda: profiles.load(path))
+    return path
+
+
+def gpu_or_profile(text: str) -> str | Path:
+    """A GPU's name or capability, a file of `cuwheel doctor --save`, or `this` machine."""
+    if text == "this":
+        return text
+    return profile(text) if places.exists(text) or text.endswith(".json") else gpu(text)
+
+
+def fleet(text: str) -> Path:
+    """A fleet file that can be read."""
+    from cuwheel.machine.fleet import read_fleet_file
+
+    path = places.file(text)
+    _asked(lambda: read_fleet_file(path))
+    return path
+
+
+def need(text: str) -> str:
+    from cuwheel.verdicts import prerequisites
+
+    if len(text) > _LONGEST_NEED:
+        raise wrong(text, "of the form NAME or NAME>=VERSION")
+    prerequisites.parse([text])
+    return text
+
+
+def component(text: str) -> str:
+    """Of a toolkit: cublas, cudnn, or a group of them."""
+    from cuwheel.facts import toolkits as table
+
+    _asked(lambda: table.find_components(text), "docs/howto/toolchains.md lists them")
+    return text
+
+
+components = each(component)
+
+
+def provider(text: str) -> str:
+    from cuwheel.toolchains.providers import ORDER
+
+    if text not in ORDER:
+        raise UsageError(f"unknown provider {shortened(text)!r}: choose from {', '.join(ORDER)}")
+    return text
+
+
+providers = each(provider)
+
+
+def allowed_arch(text: str) -> str:
+    """An architecture that a wheel may have beside those of the plan."""
+    from cuwheel.building import tables
+
+    if not tables.may_be_allowed(text):
+        raise wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
+    return text
+
+
+allowed_archs = each(allowed_arch)
+
+
+def machine_code(text: str) -> str:
+    """An architecture to compile for, by its full name."""
+    from cuwheel.facts import gpus
+    from cuwheel.facts.arch import Arch
+
+    try:
+        arch = Arch.parse(text) if text.startswith("sm_") else None
+        if arch:
+            gpus.find_architecture(arch.capability)
+    except UnknownNameError:
+        arch = None
+    if arch is None:
+        raise wrong(text, "an architecture such as sm_87")
+    return str(arch)
+
+
+machine_codes = each(machine_code)
+
+
+def policy(text: str) -> str:
+    """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
+    from cuwheel.changes.repair import policies
+
+    if text == "auto":
+        return text
+    problems: list[UsageError | ToolError] = []
+    for processor in dict.fromkeys(_CPUS.values()):
+        try:
+            policies.find(text, processor)
+        except (UsageError, ToolError) as error:  # auditwheel is for Linux alone
+            problems.append(error)
+        else:
+            return text
+    raise UsageError(shortened(problems[0].message), problems[0].hint)
+
+
+def binary(text: str) -> str:
+    """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
+    from cuwheel.device_code import source, target
+
+    path = Path(text)
+    if target.is_pinned(text) or places.exists(text):
+        return text
+    if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
+        raise UsageError(f"{shortened(text)}: no such file or folder")
+    _asked(lambda: source.installed_info(text))
+    return text
+
+
+# Packages, variables, and what others' programs call things.
+
+
+def requirement(text: str) -> str:
+    from packaging.requirements import InvalidRequirement
+
+    from cuwheel.wheel.requirements import checked
+
+    try:
+        checked(text)
+    except InvalidRequirement as error:
+        raise wrong(text, f"a requirement, such as torch==2.7.1: {str(error).splitlines()[0]}") from None
+    return text
+
+
+def package(text: str) -> str:
+    """A name, perhaps with versions."""
+    from cuwheel.delivery import candidates
+
+    candidates.parse_requirement(text)
+    return text
+
+
+def distribution(text: str) -> str:
+    """The bare name of a package."""
+    if not _fits(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", text):
+        raise wrong(text, "the name of a package, such as torch")
+    return text
+
+
+distributions = each(distribution)
+
+
+def variable(text: str) -> str:
+    if not _fits(_VARIABLE, text):
+        raise wrong(text, "a variable name, such as MODEL_FOLDER")
+    return text
+
+
+variables = each(variable)
+
+
+def assignment(text: str) -> str:
+    """A variable and its value."""
+    name, equals, _ = text.partition("=")
+    if not equals or not _fits(_VARIABLE, name):
+        raise wrong(text, "NAME=VALUE, such as USE_CUDA=1")
+    return text
+
+
+def setting(text: str) -> str:
+    """A key of a build backend, and its value: keys may have dots and hyphens."""
+    if not text.partition("=")[0].strip() or "=" not in text:
+        raise wrong(text, "KEY=VALUE, such as cmake.define.USE_CUDA=ON")
+    return text
+
+
+def choice_of_axis(text: str) -> str:
+    """An axis of trials, and the name of one of its values."""
+    axis, equals, value = text.partition("=")
+    if not equals or not axis.strip() or not value.strip():
+        raise wrong(text, "AXIS=VALUE, such as start=cold")
+    return text
+
+
+def bench_setting(text: str) -> str:
+    """A variable, an environment, a wheel, or a version of a package."""
+    try:
+        exists = Path(text).is_dir() or (text.endswith(".whl") and Path(text).is_file())
+    except OSError:  # too long for a name
+        exists = False
+    name, equals, _ = text.partition("=")
+    if not exists and not (equals and (_fits(_VARIABLE, name) or "==" in text)):
+        raise wrong(text, "NAME=VALUE, an environment's folder, a wheel or name==version")
+    if "==" in text and not exists:
+        requirement(text)
+    return text
+
+
+def soname(text: str) -> str:
+    """What a library is called, or a pattern of it: never a path."""
+    if "/" in text or len(text) > _LONGEST_NAME:
+        raise wrong(text, "a library name, such as 'libmpi.so.*'")
+    return text
+
+
+def image(text: str) -> str:
+    if not _fits(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", text):
+        raise wrong(text, "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04")
+    return text
+
+
+def cluster(text: str) -> str:
+    from cuwheel.clusters import access
+
+    access.parse_address(text)
+    return text
+
+
+def pin(text: str) -> str:
+    """A place for settings: `activate`, `env-file=PATH` and so on."""
+    from cuwheel.delivery import pin_files
+
+    pin_files.parse_place(text)
+    return text

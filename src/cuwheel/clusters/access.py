@@ -1,0 +1,272 @@
+"""Who may belong to a cluster: its address, its authority, and a file with key and certificate for each part."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.support import files, process, system_calls
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+
+# Which cluster: one that runs at an address, this machine, or one that Slurm starts.
+#
+# Who reaches a cluster can run programs as the one who started it, and every user of a machine reaches its loopback: so
+# all addresses need TLS, unless somebody says `insecure+tcp` of one on this machine.
+
+Kind: TypeAlias = Literal["address", "local", "slurm"]
+_ADDRESSES = "tls://HOST:8786, local, local:4, slurm or slurm:20"
+_INSECURE = "insecure+tcp"
+_MOST = 10_000
+_SHOWN = 60
+_NAMES = ("localhost",)
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """`workers`: how many to start, where that is ours to do; 0: as many as there are cores for."""
+
+    kind: Kind
+    address: str = ""
+    workers: int = 0
+
+    @property
+    def secured(self) -> bool:
+        return not self.address.startswith("tcp://")
+
+
+def parse_address(text: str) -> Target:
+    """Raises UsageError where it is none of these, or would let others in."""
+    name, _, count = text.partition(":")
+    if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < int(count) <= _MOST)):
+        return Target(kind="local" if name == "local" else "slurm", workers=int(count or 0))
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if parts_wrong(text) or not host or not port:
+        raise UsageError(f"{text[:_SHOWN]!r} is not the address of a cluster", hint=_ADDRESSES)
+    if parts.scheme == "tls":
+        return Target(kind="address", address=f"tls://{parts.netloc}")
+    hint = f"tls://{parts.netloc}, with certificates made by: cuwheel cluster init"
+    if not is_loopback(host):
+        raise UsageError(
+            f"{text}: off this machine a cluster needs TLS, since who reaches it can run programs there", hint=hint
+        )
+    if parts.scheme == "tcp":
+        raise UsageError(
+            f"{text}: without TLS every user of this machine can run programs there as the one who started it",
+            hint=f"{hint}; where nobody else is on this machine: {_INSECURE}://{parts.netloc}",
+        )
+    return Target(kind="address", address=f"tcp://{parts.netloc}")
+
+
+def parts_wrong(text: str) -> bool:
+    """Anything but a scheme, a host and a port."""
+    scheme, _, rest = text.partition("://")
+    return (
+        scheme not in ("tcp", "tls", _INSECURE) or not text.isprintable() or any(letter in rest for letter in "/@?# ")
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host in _NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+Role: TypeAlias = Literal["client", "scheduler", "worker"]
+ROLES: tuple[Role, ...] = ("client", "scheduler", "worker")
+FOLDER = "CUWHEEL_CLUSTER"
+_AUTHORITY = "authority-key.pem"
+_DAYS = 825
+_HINT = "make them with: cuwheel cluster init"
+
+
+def certificate_folder(given: Path | None = None) -> Path:
+    """Where this user keeps them: the folder given, else $CUWHEEL_CLUSTER, else the user's configuration."""
+    if given is None and (named := os.environ.get(FOLDER)):
+        given = Path(named)
+    if given is None:
+        from platformdirs import user_config_path
+
+        given = user_config_path("cuwheel") / "cluster"
+    return given.absolute()
+
+
+def require_extra() -> None:
+    process.require_extra("the cluster", modules=["distributed", "cryptography"], extra="cluster")
+
+
+class Certificates(Struct, frozen=True, kw_only=True):
+    """Each file but `authority` holds a key, its certificate and the authority's."""
+
+    schema: Literal["cuwheel.certificates/1"] = "cuwheel.certificates/1"
+    authority: str
+    client: str
+    scheduler: str
+    worker: str
+
+    @property
+    def succeeded(self) -> bool:
+        return True
+
+
+def make_certificates(to: Path, days: int = _DAYS) -> Certificates:
+    """A new authority and a file for each role. Nothing that is there is written over."""
+    require_extra()
+    places = {role: to / f"{role}.pem" for role in ROLES}
+    if there := [path for path in (to / _AUTHORITY, *places.values()) if path.exists()]:
+        raise UsageError(
+            f"{there[0]} is there already, and workers may have been given its kind",
+            hint="choose another folder with -o, or remove the old files first",
+        )
+    try:
+        to.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UnreadableError.from_os(error, to) from error
+    key, certificate = _authority(days)
+    _write_secret(to / _AUTHORITY, _key_text(key))
+    for role, place in places.items():
+        own_key, own = _signed_certificate(role, key, certificate, days)
+        _write_secret(place, _key_text(own_key) + _certificate_text(own) + _certificate_text(certificate))
+    return Certificates(
+        authority=str(to / _AUTHORITY),
+        client=str(places["client"]),
+        scheduler=str(places["scheduler"]),
+        worker=str(places["worker"]),
+    )
+
+
+def tls_security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 - distributed is not typed
+    """For Dask: everything encrypted, both sides known by the authority. `given`: the file, or the folder of them."""
+    require_extra()
+    from distributed.security import Security
+
+    place = certificate_folder(given)
+    file = place / f"{role}.pem" if place.is_dir() or not place.exists() else place
+    if not file.is_file():
+        raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
+    _must_be_one(file)
+    return Security(
+        require_encryption=True,
+        tls_ca_file=str(file),
+        **{f"tls_{each}_{part}": str(file) for each in ROLES for part in ("cert", "key")},
+    )
+
+
+def _must_be_one(file: Path) -> None:
+    """Said here: in the middle of a connection nobody would know which file is meant."""
+    import ssl  # takes a while, and `--cluster` is only parsed by most
+
+    try:
+        context = ssl.create_default_context(cafile=str(file))
+        context.load_cert_chain(file)
+    except ssl.SSLError as error:
+        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
+        raise MalformedError(file, problem, hint=_HINT) from error
+    except OSError as error:
+        raise UnreadableError.from_os(error, file) from error
+
+
+def _authority(days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _common_name("cuwheel cluster authority")
+    now = datetime.now(timezone.utc)
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return key, made.sign(key, hashes.SHA256())
+
+
+def _signed_certificate(
+    role: Role, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, days: int
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    own = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(timezone.utc)
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # every part of Dask listens and calls
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(_common_name(f"cuwheel {role}"))
+        .issuer_name(authority.subject)
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+    )
+    return own, made.sign(key, hashes.SHA256())
+
+
+def _common_name(text: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization as forms
+
+    return key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+
+
+def _certificate_text(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _write_secret(path: Path, text: bytes) -> None:
+    """For its owner alone from the first byte on."""
+    try:
+        handle = system_calls.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    files.sync_file(path)

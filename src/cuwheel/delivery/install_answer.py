@@ -1,0 +1,179 @@
+"""What `cuwheel install` and `cuwheel build --editable` answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from cuwheel.delivery.best_candidate import FoundFile
+from cuwheel.machine.fleet import Machine
+from cuwheel.network.resolver import Release
+from cuwheel.proving.outcomes import Result
+from cuwheel.support.finding import Cause, Finding
+from cuwheel.verdicts.predict import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
+Way: TypeAlias = Literal["another version", "source build", "cpu build"]
+
+
+class PlannedBuild(Struct, frozen=True, kw_only=True):
+    """What is built, for what, and with what. `requires`: as its metadata says before it is built."""
+
+    name: str
+    version: str
+    source: str
+    cuda: str
+    archs: tuple[str, ...]
+    python: str
+    backend: str
+    toolkit: str
+    compiler: str
+    torch: str | None
+    requires: tuple[str, ...]
+
+
+class Passed(Struct, frozen=True, kw_only=True):
+    """A fallback that was not taken, and why."""
+
+    way: Way
+    reason: str
+
+
+class Package(Struct, frozen=True, kw_only=True):
+    """What is taken for one requirement; `version` is null where nothing is.
+
+    `fallback`: what it is in place of a wheel of the newest release, `why` that one is not taken, and `passed` the
+    fallbacks before it that came to nothing. `build`: what is built from source, and how.
+    """
+
+    name: str
+    wanted: str
+    version: str | None
+    file: str | None
+    outcome: Outcome
+    fallback: Fallback | None
+    why: str
+    passed: tuple[Passed, ...]
+    build: PlannedBuild | None
+
+
+class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """A package: `from` is null where it is new, `to` where it is gone. `index`: where its file is from, if known."""
+
+    name: str
+    from_: str | None
+    to: str | None
+    index: str = ""
+
+
+class Slimmed(Struct, frozen=True, kw_only=True):
+    """Bytes of the wheel's file."""
+
+    file: str
+    bytes_before: int
+    bytes_after: int
+
+
+class EditablePlan(Struct, frozen=True, kw_only=True):
+    """`commands`: what is run, for a shell, with the variables that matter."""
+
+    folder: str
+    cuda: str
+    archs: tuple[str, ...]
+    toolkit: str
+    compiler: str
+    commands: tuple[str, ...]
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What a kind of machine of a fleet installs. `problem`: why nothing, where that is not about one package."""
+
+    machines: tuple[str, ...]
+    packages: tuple[Package, ...]
+    pins: dict[str, str]
+    files: tuple[Release, ...]
+    problem: str
+
+
+class Install(Struct, frozen=True, kw_only=True):
+    """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
+
+    `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
+    last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
+    be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
+    `parts`: of a lock, by kind of machine; `lock`: the file that was written. `downloaded`: files of it.
+    `slimmed`: wheels from which `--slim` cut what these GPUs never load. `editable`: the project's folder that
+    `build --editable` installs, and how.
+    """
+
+    schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
+    name: str
+    env: str
+    machines: tuple[Machine, ...]
+    packages: tuple[Package, ...]
+    candidates: tuple[FoundFile, ...]
+    changes: tuple[Change, ...]
+    refused: tuple[Change, ...]
+    pins: dict[str, str]
+    pinned: tuple[str, ...]
+    slimmed: tuple[Slimmed, ...]
+    editable: EditablePlan | None
+    fallback: Fallback | None
+    dry_run: bool
+    written: bool
+    rolled_back: bool
+    undone: bool
+    recovered: str
+    problem: str
+    lock: str | None
+    parts: tuple[Part, ...]
+    downloaded: tuple[str, ...]
+    checks: tuple[Result, ...]
+    causes: tuple[Cause, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """False where nothing runs, a change was refused, or the environment was put back."""
+        if self.undone:
+            return True
+        taken = all(each.version for each in (*self.packages, *(each for part in self.parts for each in part.packages)))
+        taken = taken and not any(part.problem for part in self.parts)
+        return taken and not (self.refused or self.rolled_back or self.problem)
+
+
+def initial_answer(
+    name: str,
+    env: Path | None = None,
+    packages: tuple[Package, ...] = (),
+    **known: Any,  # noqa: ANN401 - its fields
+) -> Install:
+    """Nothing was done yet."""
+    fields: dict[str, Any] = {
+        "machines": (),
+        "candidates": (),
+        "changes": (),
+        "refused": (),
+        "pins": {},
+        "pinned": (),
+        "slimmed": (),
+        "editable": None,
+        "fallback": next((each.fallback for each in packages if each.fallback), None),
+        "dry_run": False,
+        "written": False,
+        "rolled_back": False,
+        "undone": False,
+        "recovered": "",
+        "problem": "",
+        "lock": None,
+        "parts": (),
+        "downloaded": (),
+        "checks": (),
+        "causes": (),
+        "findings": (),
+    }
+    return Install(**{**fields, **known, "name": name, "env": str(env) if env else "", "packages": packages})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from cuwheel.facts import spellings
 from cuwheel.machine.system import Share
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, log, system_calls
+from cuwheel.support.patterns import matches_any
 from cuwheel.toolchains import store as store_
 from cuwheel.toolchains import toolchain as toolchain_settings
 from cuwheel.toolchains.toolchain import Setting, Toolchain
@@ -115,9 +115,9 @@ def _base(given: VariableInputs) -> dict[str, str]:
     folder, toolchain = given.folder, given.toolchain
     kept = {}
     for name, value in given.caller.items():
-        asked = any(fnmatch.fnmatchcase(name, each) for each in given.table.pass_through)
-        usual = any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
-        if asked or (usual and not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)):
+        asked = matches_any(name, given.table.pass_through)
+        usual = matches_any(name, _PASSED)
+        if asked or (usual and not matches_any(name, _NEVER)):
             kept[name] = value
     made = kept | _FIXED
     if not toolchain.prefix:  # an image has no part in the user's home
@@ -149,18 +149,12 @@ def _base(given: VariableInputs) -> dict[str, str]:
 
 def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
     """For pip and uv themselves: all of the caller's but what would lead them elsewhere."""
-    return {
-        name: value for name, value in caller.items() if not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)
-    }
+    return {name: value for name, value in caller.items() if not matches_any(name, _NEVER)}
 
 
 def passed_names(names: Iterable[str]) -> frozenset[str]:
     """Those of them that say how to reach the network and the indexes."""
-    return frozenset(
-        name
-        for name in names
-        if name != "SOURCE_DATE_EPOCH" and any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
-    )
+    return frozenset(name for name in names if name != "SOURCE_DATE_EPOCH" and matches_any(name, _PASSED))
 
 
 def _compilers(compiler: HostCompiler) -> Iterator[tuple[str, str]]:

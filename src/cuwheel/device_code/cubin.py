@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.device_code import elf as elf_file
 from cuwheel.device_code.dynamic import SYMBOL
+from cuwheel.device_code.elf import Elf
 from cuwheel.device_code.libraries import Symbols
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
@@ -17,7 +20,6 @@ from cuwheel.support.patterns import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.device_code.elf import Elf
     from cuwheel.support.buffer import Buffer
 
 ABI_7, ABI_8 = 7, 8
@@ -55,7 +57,7 @@ _PTX_VARIABLE = lazy_pattern(
 )
 
 
-class Kernel(NamedTuple):
+class Kernel(Struct, frozen=True):
     """A kernel and what it needs; None where the code does not record it."""
 
     name: str
@@ -65,7 +67,7 @@ class Kernel(NamedTuple):
     code_bytes: int | None = None
 
 
-class Interface(NamedTuple):
+class Interface(Struct, frozen=True):
     """What a host launches and fills by name.
 
     `kernels`: by name, the sizes of the parameters in their order; None where that is not recorded. `variables`: in
@@ -76,7 +78,7 @@ class Interface(NamedTuple):
     variables: dict[str, int]
 
 
-class Cubin(NamedTuple):
+class Cubin(Struct, frozen=True):
     elf: Elf
 
     @property
@@ -178,7 +180,7 @@ def ptx_symbols(text: bytes) -> Symbols:
     )
 
 
-class _Symbol(NamedTuple):
+class _Symbol(Struct, frozen=True):
     number: int
     type: int
     binding: int

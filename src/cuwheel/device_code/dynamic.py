@@ -6,7 +6,7 @@ import bisect
 import itertools
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ class Dynamic(Struct, frozen=True):
         return max(found, key=versions.key, default=None)
 
 
-class Symbol(NamedTuple):
+class Symbol(Struct, frozen=True):
     name: str
     defined: bool
     bind: int

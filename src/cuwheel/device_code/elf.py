@@ -7,9 +7,10 @@ or an offset that a hostile file makes up must end in MalformedError before anyt
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
@@ -46,7 +47,7 @@ _NAMES_LIMIT = 1 << 28
 _COPIES = 8
 
 
-class Header(NamedTuple):
+class Header(Struct, frozen=True):
     number: int
     name: str
     type: int
@@ -59,7 +60,7 @@ class Header(NamedTuple):
     entry_size: int
 
 
-class Segment(NamedTuple):
+class Segment(Struct, frozen=True):
     type: int
     flags: int
     offset: int
@@ -105,7 +106,7 @@ class Elf(Struct, frozen=True):
 
     def start_of(self, header: Header, limit: int) -> bytes:
         """At most `limit` of a section's bytes, where its start tells enough."""
-        return self.data(header._replace(size=min(header.size, limit)), limit)
+        return self.data(replace(header, size=min(header.size, limit)), limit)
 
     def sections(self) -> tuple[Section, ...]:
         size = self.buffer.size
@@ -301,7 +302,7 @@ _MEMBER_HEADER = 60
 _LONG_NAMES_LIMIT = 1 << 28
 
 
-class ArchiveMember(NamedTuple):
+class ArchiveMember(Struct, frozen=True):
     buffer: SliceBuffer
     offset: int
 
@@ -329,7 +330,7 @@ def archive_members(buffer: Buffer) -> Iterator[ArchiveMember]:
 
 
 def shifted(sections: Sequence[Section], by: int) -> tuple[Section, ...]:
-    return tuple(each._replace(offset=each.offset + by) for each in sections)
+    return tuple(replace(each, offset=each.offset + by) for each in sections)
 
 
 def _member_name(name: str, long_names: bytes) -> str:

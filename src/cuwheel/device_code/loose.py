@@ -9,7 +9,7 @@ import bisect
 import re
 import struct
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -161,7 +161,7 @@ _SHOWN = 5
 _SEARCHED = ("data",)
 
 
-class Hit(NamedTuple):
+class Hit(Struct, frozen=True):
     section: str
     offset: int
     end: int  # of the place it was found in

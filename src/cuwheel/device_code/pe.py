@@ -6,17 +6,18 @@ Read with `struct`, not pefile: that needs the whole file in memory and 70 ms to
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.device_code import limits
+from cuwheel.device_code.libraries import FileType
 from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, string_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from cuwheel.device_code.libraries import FileType
 
 
 MAGIC = b"MZ"
@@ -35,7 +36,7 @@ _BY_NUMBER = 1 << 63
 _NAME_LIMIT = 512
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """A row of the section table. `memory` and `stored`: its sizes there; `offset`: in the file."""
 
     name: bytes
@@ -55,7 +56,7 @@ class Row(NamedTuple):
         return self.address + (self.memory or self.stored)
 
 
-class Pe(NamedTuple):
+class Pe(Struct, frozen=True):
     """`header_at`: where the PE header begins. `optional`: the optional header, of which much is for loaders only."""
 
     buffer: Buffer

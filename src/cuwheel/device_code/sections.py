@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.device_code.libraries import Part
 
@@ -24,7 +26,7 @@ MODULE_ID_SECTIONS = frozenset({"__nv_module_id", "__nv_mod"})
 AMD_SECTIONS = frozenset({".hip_fatbin", ".hip_fat", ".hipFatBinSegment", ".hipFatB"})
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     number: int  # in the section table
     name: str
     role: Role
@@ -33,7 +35,7 @@ class Section(NamedTuple):
     size: int  # in the file; 0 for what only takes memory
 
 
-class Range(NamedTuple):
+class Range(Struct, frozen=True):
     """Addresses that the file's bytes from `offset` on are loaded to."""
 
     address: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from cuwheel.facts import versions
 from cuwheel.facts.rows.packages import Package
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, wording
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel.support.patterns import lazy_pattern, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,8 +32,6 @@ _SONAME = lazy_pattern(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = lazy_pattern(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
 # What auditwheel and delocate put into the name of a library that they took along.
 _GRAFTED = lazy_pattern(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
-
-_WILD = frozenset("*?[")
 
 VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
@@ -102,7 +99,7 @@ def all_libraries() -> tuple[Library, ...]:
             component=(component := _component(name)),
             packages=tuple(packages),
             from_driver=_all_from_driver(packages),
-            chooses_kernels_itself=any(fnmatchcase(component, pattern) for pattern in own),
+            chooses_kernels_itself=matches_any(component, own),
         )
         for name, packages in _packages_by_name().items()
     )
@@ -184,7 +181,7 @@ def is_for_tools(name: str) -> bool:
     """Whether what it holds runs in a profiler alone, as CUPTI's."""
     component = _component(plain_name(_file_name(name)))
     patterns = tables().libraries.only_for_tools
-    return any(fnmatchcase(component, each) for each in patterns) and is_cuda_library(plain_name(_file_name(name)))
+    return matches_any(component, patterns) and is_cuda_library(plain_name(_file_name(name)))
 
 
 def component_of(name: str) -> str | None:
@@ -231,8 +228,7 @@ def as_compared(name: str) -> str:
 def _same(name: str, pattern: str) -> bool:
     if pattern.lower().endswith(".dll"):
         name, pattern = name.lower(), pattern.lower()
-    # Most patterns are plain names: to make an expression of each takes longer than all else that is asked here.
-    return name == pattern if _WILD.isdisjoint(pattern) else fnmatchcase(name, pattern)
+    return matches_any(name, (pattern,))
 
 
 def find_profile(name: str, release: str | None = None) -> PackageProfile | None:
@@ -268,7 +264,7 @@ def shown_release(name: str, text_of: Callable[[str], str]) -> str | None:
 def _profiles(name: str) -> list[PackageProfile]:
     """Those of the first names that fit it, the newest release first."""
     wanted = re.sub(r"[-_.]+", "-", name).lower()
-    rows = [row for row in tables().packages.profile if any(fnmatchcase(wanted, pattern) for pattern in row.names)]
+    rows = [row for row in tables().packages.profile if matches_any(wanted, row.names)]
     return [row for row in rows if row.names == rows[0].names]
 
 
@@ -292,7 +288,7 @@ def cpu_distribution(name: str) -> str | None:
     """What a package's makers publish for machines without a GPU, where that is a package of its own."""
     wanted = re.sub(r"[-_.]+", "-", name).lower()
     rows = tables().packages.cpu
-    return next((row.distribution for row in rows if any(fnmatchcase(wanted, each) for each in row.names)), None)
+    return next((row.distribution for row in rows if matches_any(wanted, row.names)), None)
 
 
 def distribution_of_module(module: str) -> str | None:
@@ -320,14 +316,14 @@ def is_variant(profile: PackageProfile, path: str) -> bool:
 @lru_cache(maxsize=4096)  # the same few names for every library and machine
 def from_system(soname: str) -> bool:
     """Whether every Linux has it."""
-    return any(fnmatchcase(soname, pattern) for pattern in tables().packages.system.libraries)
+    return matches_any(soname, tables().packages.system.libraries)
 
 
 @lru_cache(maxsize=4096)
 def framework_of(soname: str) -> str | None:
     """The framework whose own package brings a library: `torch` for libc10.so."""
     for row in tables().packages.framework:
-        if any(fnmatchcase(soname, pattern) for pattern in row.libraries):
+        if matches_any(soname, row.libraries):
             return row.name
     return None
 
@@ -345,7 +341,7 @@ def framework_brings(
     installer that is told its name alone brings such a build.
     """
     patterns = components_of_framework(framework, release=release, cuda=cuda, bare=bare)
-    return any(fnmatchcase(component, pattern) for pattern in patterns)
+    return matches_any(component, patterns)
 
 
 def components_of_framework(

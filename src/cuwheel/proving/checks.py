@@ -18,6 +18,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.proving.outcomes import Check
 from cuwheel.proving.request import VerifyRequest
 from cuwheel.support import masking, wording
+from cuwheel.support.patterns import matches_any
 from cuwheel.wheel.file import WheelFile, installed_names
 from cuwheel.wheel.metadata import normalised
 
@@ -144,7 +145,7 @@ def select_checks(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Che
     if strangers:
         names = ", ".join(repr(check.name) for check in checks)
         raise UsageError(f"unknown check {' and '.join(map(repr, strangers))}", hint=f"choose from {names}")
-    return tuple(check for check in checks if any(fnmatchcase(check.name, each) for each in patterns))
+    return tuple(check for check in checks if matches_any(check.name, patterns))
 
 
 def import_check(name: str) -> Check:
@@ -153,7 +154,7 @@ def import_check(name: str) -> Check:
 
 def _rows(name: str) -> list[KnownCheck]:
     wanted = normalised(name)
-    return [row for row in tables().checks.check if any(fnmatchcase(wanted, each) for each in row.packages)]
+    return [row for row in tables().checks.check if matches_any(wanted, row.packages)]
 
 
 def _known(row: KnownCheck, survey: Survey, cuda: str | None) -> Check:

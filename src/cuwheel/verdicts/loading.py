@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import packages, versions
 from cuwheel.facts.rows.packages import PackageProfile
-from cuwheel.support.patterns import lazy_pattern
+from cuwheel.support.patterns import lazy_pattern, matches_any
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def loading(survey: Survey, machine: Machine) -> Loading:
 
 
 def _every_library(profile: PackageProfile, survey: Survey, paths: tuple[str, ...]) -> Loading:
-    described = {path for path in paths if any(fnmatchcase(path, each) for each in profile.optional)}
-    linked = {path for path in paths if any(fnmatchcase(path, each) for each in profile.linked)}
+    described = {path for path in paths if matches_any(path, profile.optional)}
+    linked = {path for path in paths if matches_any(path, profile.linked)}
     certain = _with_needed(survey, survey.imported)
     tried = {each.path for each in survey.python_loads if each.guarded and each.path not in certain}
     does: dict[str, str] = {}

@@ -9,6 +9,8 @@ from functools import cache, cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from cuwheel.changes.binaries.draft import open_library, walk_containers
 from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.cubin import Interface
@@ -93,7 +95,7 @@ class Subject:
         """With the addresses that pointers hold, unless the library is loaded elsewhere."""
         if not isinstance(self.file, Pe):
             return self.file.sections()
-        return tuple(each._replace(address=self.file.image_base + each.address) for each in self.file.sections)
+        return tuple(replace(each, address=self.file.image_base + each.address) for each in self.file.sections)
 
     @cached_property
     def held(self) -> tuple[tuple[Held, ...], ...]:
@@ -114,7 +116,7 @@ class Subject:
     def names(self) -> tuple[str, ...]:
         """Of kernels and variables, by the first entry of each container."""
         first = [held[0] for held in self.held if held and held[0].entry.kind in ("cubin", "ptx")]
-        return tuple(name for each in first for part in each.interface for name in part)
+        return tuple(name for each in first for name in (*each.interface.kernels, *each.interface.variables))
 
     @cached_property
     def toolkits(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.building.recording import reader, shims
-from cuwheel.support import process
+from cuwheel.support import own_c, process
 from tests.fixtures import cache
 from tests.integration.windows_bench import needs_wine, tool
 from tests.wine import windows
@@ -37,7 +37,7 @@ add_custom_target(kernels ALL DEPENDS ${objects})
 def work(tmp_path: Path) -> Path:
     """With our programs where cuwheel looks for them, and a toolkit whose path has blanks."""
     if not shims.shipped_windows_programs():
-        shims.make_windows_programs(shims.WINDOWS_SOURCES)
+        shims.make_windows_programs(shims.WINDOWS_SOURCES / own_c.PREBUILT)
     binaries = tmp_path / "Program Files" / "CUDA" / "bin"
     binaries.mkdir(parents=True)
     shutil.copyfile(tool("tool"), binaries / "nvcc.exe")

@@ -39,7 +39,7 @@ def programs() -> WindowsPrograms:
     def make(folder: Path) -> None:
         shims.make_windows_programs(folder)
 
-    place = cache.made(f"windows-record-{shims.source_digest()[:12]}", make)
+    place = cache.made(f"windows-record-{shims.windows_digest()[:12]}", make)
     found = shims.shipped_windows_programs(place)
     assert found
     return found

@@ -399,7 +399,7 @@ def _sources() -> dict[str, bytes]:
 
 def _tracers() -> dict[str, bytes]:
     """The library that sees what is loaded on a GPU, for each processor that there is one for, or none."""
-    found = {path.name: path.read_bytes() for path in session.all_shipped()}
+    found = {name: path.read_bytes() for name, path in session.shipped().items()}
     if not found:
         try:
             made = session.preload_path(os.environ)

@@ -1,4 +1,4 @@
-"""Our own C, compiled once on this machine with the compiler at hand: where it is kept, and who compiles it."""
+"""Our own C: as it ships, compiled before cuwheel was packed; else compiled once here with the compiler at hand."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
 _COMPILE_S = 120
+# Beside the sources, made by `./run prebuild`: nothing in it is committed, all of it is in the wheel.
+PREBUILT = "prebuilt"
+ORIGIN = "built-from.txt"
 
 
 def home(cache: Path) -> Path:
@@ -38,16 +41,27 @@ def digest(sources: Path, *generated: str) -> str:
     libc = ""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    parts = (platform.machine(), libc, source_digest(sources), *generated)
+    parts = (platform.machine(), libc, source_digest(sources, *generated))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def source_digest(sources: Path) -> str:
-    """Of the C in a folder alone."""
+def source_digest(sources: Path, *generated: str) -> str:
+    """Of the C in a folder, and of what is generated beside it; wherever it was checked out."""
     found = hashlib.sha256()
     for source in sorted(sources.glob("*.[ch]")):
-        found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        found.update(source.name.encode() + b"\0" + source.read_bytes().replace(b"\r\n", b"\n") + b"\0")
+    for text in generated:
+        found.update(text.encode() + b"\0")
     return found.hexdigest()
+
+
+def prebuilt(place: Path, digest: str) -> dict[str, Path]:
+    """What ships in a folder, by its name; nothing where it was made from other sources than the digest's."""
+    try:
+        fresh = (place / ORIGIN).read_text(encoding="ascii").strip() == digest
+    except OSError:
+        return {}
+    return {each.name: each for each in sorted(place.iterdir()) if each.name != ORIGIN} if fresh else {}
 
 
 def compilers(environ: Mapping[str, str]) -> Iterator[str]:

@@ -23,23 +23,13 @@ if TYPE_CHECKING:
 
 SOURCES = Path(__file__).parent / "preload"
 OPTIONS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-fvisibility=hidden")
-ORIGIN = "built-from.txt"
 _LIBRARY_NAME = "trace.so"
 _TRIAL_S = 20
 
 
-def all_shipped() -> tuple[Path, ...]:
-    """Those that ./run preload made, unless the sources have changed since: one for each processor."""
-    try:
-        fresh = (SOURCES / ORIGIN).read_text(encoding="ascii").strip() == own_c.source_digest(SOURCES)
-    except OSError:
-        return ()
-    return tuple(sorted(SOURCES.glob("trace-*.so"))) if fresh else ()
-
-
-def shipped() -> Path | None:
-    """The one for this processor."""
-    return next((each for each in all_shipped() if each.stem == f"trace-{platform.machine()}"), None)
+def shipped() -> dict[str, Path]:
+    """One for each processor, by its name."""
+    return own_c.prebuilt(SOURCES / own_c.PREBUILT, own_c.source_digest(SOURCES))
 
 
 def preload_path(environ: Mapping[str, str]) -> Path:
@@ -51,7 +41,7 @@ def preload_path(environ: Mapping[str, str]) -> Path:
     made = place / _LIBRARY_NAME
     if made.is_file():
         return made
-    given = shipped()
+    given = shipped().get(f"trace-{platform.machine()}.so")
     with files.errors_of(place, "choose another folder with CUWHEEL_CACHE"):
         place.mkdir(parents=True, exist_ok=True)
         if given and _loads_silently(given):

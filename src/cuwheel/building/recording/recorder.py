@@ -99,7 +99,7 @@ def _on_windows(_environ: Mapping[str, str], options: RecordOptions) -> Recorder
         raise UnreadableError(
             shims.WINDOWS_SOURCES,
             "has no programs for Windows that were made from its sources",
-            hint="pip install --force-reinstall cuwheel; from a checkout: ./run windows, on Linux",
+            hint="pip install --force-reinstall cuwheel; from a checkout: ./run prebuild, on Linux",
         )
     if options.way == "watch" and options.changes_calls:
         raise UsageError("--way watch cannot change calls of nvcc", hint="use --way path")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import itertools
 import json
 import os
+import platform
 import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.support import files, masking, own_c, process, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 # Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names.
@@ -101,10 +103,11 @@ def read_orders(folder: Path) -> tuple[Path, dict[str, str], bool]:
     return Path(config.get("record", os.devnull)), environ, "mask" in config
 
 
-# Our own C, compiled once with the compiler at hand.
+# Our own C for Linux: as it ships, or compiled once with the compiler at hand.
 
 SOURCES = Path(__file__).parent / "shim"
-_COMMON = ("-x", "c", "-std=gnu11", "-O2", "-w")
+OPTIONS = ("-x", "c", "-std=gnu11", "-O2", "-w")
+LIBRARY_OPTIONS = ("-shared", "-fPIC", "-fvisibility=hidden")
 _ANSWER_S = 20
 _ROOT = Path(__file__).parents[3]
 _PYTHON = (
@@ -121,11 +124,11 @@ class NativeShims(Struct, frozen=True, kw_only=True):
 
 
 def native_shims(cache: Path, environ: Mapping[str, str]) -> NativeShims | None:
-    """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
+    """Those that ship, or compiled now or before; None where none of them runs here."""
     if not sys.platform.startswith("linux"):
         return None
     folder = own_c.home(cache) / "record" / own_c.digest(SOURCES, secret_lists())
-    if not (folder / "shim").is_file() and not _compile_shims(folder, environ):
+    if not (folder / "shim").is_file() and not _make_shims(folder, environ):
         return None
     library = folder / "preload.so"
     return NativeShims(shim=folder / "shim", library=library if library.is_file() else None)
@@ -144,41 +147,47 @@ def secret_lists() -> str:
     return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0, 0}}}};\n"
 
 
-def _compile_shims(folder: Path, environ: Mapping[str, str]) -> bool:
+def _make_shims(folder: Path, environ: Mapping[str, str]) -> bool:
+    makers: list[Callable[[Path, Path], None]] = [_copy_prebuilt]
+    makers += [partial(_compile, compiler, environ) for compiler in own_c.compilers(environ)]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for compiler in own_c.compilers(environ):
+    # A shim alone is taken only where nothing makes a library that programs load (musl without a compiler, say).
+    for with_library, make in itertools.product((True, False), makers):
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
             scratch = Path(name)
-            if not _compile(compiler, scratch, environ):
-                continue
-            # The products alone, renamed as a whole: who finds the folder finds programs that were tried.
             target = scratch / "made"
             target.mkdir()
-            for product in ("shim", "preload.so"):
-                if (scratch / product).is_file():
-                    shutil.move(scratch / product, target / product)
+            make(scratch, target)
+            if not shim_works(target / "shim"):
+                continue
+            if not _is_loaded(scratch, target / "preload.so"):
+                if with_library:
+                    continue
+                (target / "preload.so").unlink(missing_ok=True)
+            # Renamed as a whole: who finds the folder finds programs that were tried.
             with contextlib.suppress(OSError):  # another cuwheel was first
                 os.rename(target, folder)  # noqa: PTH104 - pathlib's would replace it
             return (folder / "shim").is_file()
     return False
 
 
-def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
+def _copy_prebuilt(_: Path, target: Path) -> None:
+    found = own_c.prebuilt(SOURCES / own_c.PREBUILT, own_c.source_digest(SOURCES, secret_lists()))
+    for name, product in ((f"shim-{platform.machine()}", "shim"), (f"preload-{platform.machine()}.so", "preload.so")):
+        if name in found:
+            shutil.copyfile(found[name], target / product)
+            (target / product).chmod(0o755)
+
+
+def _compile(compiler: str, environ: Mapping[str, str], scratch: Path, target: Path) -> None:
     (scratch / "secrets.h").write_text(secret_lists(), encoding="utf-8")
-    shim = SOURCES / "shim.c"
-    common = (*_COMMON, "-I", str(scratch))
+    common = (*OPTIONS, "-I", str(scratch))
     attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
-    if not any(own_c.compiled([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
-        return False
-    if not shim_works(scratch / "shim"):
-        return False
-    words = (*common, "-shared", "-fPIC", "-fvisibility=hidden")
-    library = scratch / "preload.so"
-    if not own_c.compiled([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(
-        scratch
+    if any(
+        own_c.compiled([compiler, *words, SOURCES / "shim.c", "-o", target / "shim"], environ) for words in attempts
     ):
-        library.unlink(missing_ok=True)
-    return True
+        words = (*common, *LIBRARY_OPTIONS, SOURCES / "preload.c", "-o", target / "preload.so", "-ldl")
+        own_c.compiled([compiler, *words], environ)
 
 
 def shim_works(shim: Path) -> bool:
@@ -191,14 +200,13 @@ def shim_works(shim: Path) -> bool:
     return False
 
 
-def _is_loaded(scratch: Path) -> bool:
+def _is_loaded(scratch: Path, library: Path) -> bool:
     """Whether a shell of this machine loads the library, and so starts the shim in place of a compiler."""
     record = scratch / "trial"
     record.mkdir()
     (record / "output").mkdir()
     (record / "cc").write_text("#!/bin/sh\nexit 7\n", encoding="ascii")
     (record / "cc").chmod(0o755)
-    library = scratch / "preload.so"
     write_orders(record, ShimOrders(record=record, began=0, options=RecordOptions(), library=library, environ={}))
     environ = {RECORD_VARIABLE: str(record), "LD_PRELOAD": str(library), "PATH": os.defpath}
     with contextlib.suppress(ToolError, ToolTimeoutError):
@@ -222,14 +230,13 @@ def python_shim(home: Path) -> Path:
     return target
 
 
-# The two programs that record on Windows: our own C, compiled by MinGW before cuwheel is packed (`./run windows`).
+# The two programs that record on Windows: our own C, compiled by MinGW before cuwheel is packed (`./run prebuild`).
 #
 # They ship because Windows has no compiler at hand. `watch.exe` runs the recorded command and watches its processes;
 # `nvcc.exe` stands in for nvcc.
 
 
 WINDOWS_SOURCES = Path(__file__).parent / "windows"
-ORIGIN = "built-from.txt"
 MINGW = "x86_64-w64-mingw32-gcc"
 # No time of linking and no path in them: the same sources give the same bytes.
 _MINGW_OPTIONS = (
@@ -245,22 +252,16 @@ class WindowsPrograms(Struct, frozen=True, kw_only=True):
     nvcc: Path
 
 
-def source_digest() -> str:
-    digest = hashlib.sha256("\0".join(_MINGW_OPTIONS).encode())
-    for path in (*sorted(WINDOWS_SOURCES.glob("*.[ch]")), *sorted(SOURCES.glob("*.h"))):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
-    digest.update(secret_lists().encode())
-    return digest.hexdigest()
+def windows_digest() -> str:
+    headers = own_c.source_digest(SOURCES, secret_lists())
+    return own_c.source_digest(WINDOWS_SOURCES, headers, *_MINGW_OPTIONS)
 
 
-def shipped_windows_programs(place: Path = WINDOWS_SOURCES) -> WindowsPrograms | None:
+def shipped_windows_programs(place: Path = WINDOWS_SOURCES / own_c.PREBUILT) -> WindowsPrograms | None:
     """Those that were made from these very sources."""
-    try:
-        fresh = (place / ORIGIN).read_text(encoding="ascii").strip() == source_digest()
-    except OSError:
-        return None
-    found = WindowsPrograms(watch=place / "watch.exe", nvcc=place / "nvcc.exe")
-    return found if fresh and found.watch.is_file() and found.nvcc.is_file() else None
+    found = own_c.prebuilt(place, windows_digest())
+    both = "watch.exe" in found and "nvcc.exe" in found
+    return WindowsPrograms(watch=found["watch.exe"], nvcc=found["nvcc.exe"]) if both else None
 
 
 def make_windows_programs(place: Path) -> WindowsPrograms:
@@ -273,9 +274,5 @@ def make_windows_programs(place: Path) -> WindowsPrograms:
         for each in ("watch", "nvcc"):
             source, program = str(WINDOWS_SOURCES / f"{each}.c"), str(place / f"{each}.exe")
             process.run([MINGW, *_MINGW_OPTIONS, "-I", name, source, "-o", program], timeout=_COMPILE_S)
-    (place / ORIGIN).write_text(source_digest() + "\n", encoding="ascii")
+    (place / own_c.ORIGIN).write_text(windows_digest() + "\n", encoding="ascii")
     return WindowsPrograms(watch=place / "watch.exe", nvcc=place / "nvcc.exe")
-
-
-if __name__ == "__main__":
-    make_windows_programs(WINDOWS_SOURCES)

@@ -10,6 +10,7 @@ import pytest
 from cuwheel.building.recording import recorder, shims
 from cuwheel.building.recording.shims import RecordOptions, WindowsPrograms
 from cuwheel.errors import CuwheelError, ToolError, UnreadableError, UsageError
+from cuwheel.support import own_c
 
 _PROGRAMS = WindowsPrograms(watch=Path("watch.exe"), nvcc=Path("nvcc.exe"))
 
@@ -63,7 +64,7 @@ def test_a_checkout_without_the_programs_says_how_to_make_them(on_windows: pytes
     on_windows.setattr(shims, "shipped_windows_programs", lambda: None)
     with pytest.raises(UnreadableError) as refused:
         recorder.choose_recorder({}, RecordOptions())
-    assert "./run windows" in refused.value.hint
+    assert "./run prebuild" in refused.value.hint
 
 
 def test_watching_is_for_windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +77,9 @@ def test_programs_of_other_sources_are_not_taken(tmp_path: Path) -> None:
     for name in ("watch.exe", "nvcc.exe"):
         (tmp_path / name).touch()
     assert shims.shipped_windows_programs(tmp_path) is None
-    (tmp_path / shims.ORIGIN).write_text("0" * 64)
+    (tmp_path / own_c.ORIGIN).write_text("0" * 64)
     assert shims.shipped_windows_programs(tmp_path) is None
-    (tmp_path / shims.ORIGIN).write_text(shims.source_digest() + "\n")
+    (tmp_path / own_c.ORIGIN).write_text(shims.windows_digest() + "\n")
     assert shims.shipped_windows_programs(tmp_path) == WindowsPrograms(
         watch=tmp_path / "watch.exe", nvcc=tmp_path / "nvcc.exe"
     )

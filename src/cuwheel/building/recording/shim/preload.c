@@ -16,7 +16,6 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 #ifdef __GLIBC__
-#define SEARCH "/bin:/usr/bin" /* of execvp, where PATH is not set */
 #else
 #define SEARCH "/usr/local/bin:/bin:/usr/bin"
 #endif
@@ -147,27 +146,6 @@ static char **released(char *const *variables, char **list) {
             list[count++] = *variables;
     list[count] = NULL;
     return list;
-}
-
-/* Where a program without a folder is, as execvp finds it. */
-static const char *searched(const char *name, char *path) {
-    const char *folders = variable_in(environ, "PATH");
-    size_t length = strlen(name);
-    for (const char *at = folders ? folders : SEARCH; length > 0 && at;) {
-        size_t size = strcspn(at, ":");
-        if (size + length + 2 < PATH_ROOM) {
-            memcpy(path, size ? at : ".", size ? size : 1); /* an empty one is the current folder */
-            size += size == 0;
-            path[size++] = '/';
-            memcpy(path + size, name, length + 1);
-            struct stat found;
-            if (stat(path, &found) == 0 && S_ISREG(found.st_mode) && access(path, X_OK) == 0)
-                return path;
-        }
-        at = strchr(at, ':');
-        at = at ? at + 1 : NULL;
-    }
-    return NULL;
 }
 
 static int run_really(const char *path, char *const argv[], char *const variables[]) {

@@ -39,6 +39,24 @@ static void on_resize(int number) {
     resized = 1;
 }
 
+/* A text that is no program goes to the shell, as glibc's execvp does it and musl's does not. */
+static void run_as_shells_do(const char *name, char **command) {
+    static char found[PATH_ROOM];
+    execvp(name, command);
+    const char *script = errno != ENOEXEC ? NULL : strchr(name, '/') ? name : searched(name, found);
+    size_t count = 0;
+    while (command[count])
+        count++;
+    char **words = script ? malloc((count + 2) * sizeof *words) : NULL;
+    if (!words)
+        return;
+    words[0] = "/bin/sh";
+    words[1] = (char *)script;
+    memcpy(words + 2, command + 1, count * sizeof *words); /* with the NULL at its end */
+    execv(words[0], words);
+    errno = ENOEXEC;
+}
+
 static void start_child(const struct call *call, int report, const sigset_t *mask, const struct sigaction *before,
                         pid_t parent) {
     /* Whoever kills us means it. */
@@ -62,7 +80,7 @@ static void start_child(const struct call *call, int report, const sigset_t *mas
         syscall(SYS_execve, call->start, call->command, call->variables);
     } else {
         environ = call->variables;
-        execvp(call->start, call->command);
+        run_as_shells_do(call->start, call->command);
     }
     int error = errno;
     if (write(report, &error, sizeof error) < 0)
@@ -221,7 +239,7 @@ static int run_command(struct call *call, const struct session *session) {
     call->variables = environ;
     if (session)
         return run_recorded(call, session);
-    execvp(call->start, call->command);
+    run_as_shells_do(call->start, call->command);
     fprintf(stderr, "%s: %s\n", call->start, strerror(errno));
     return errno == ENOENT ? 127 : 126;
 }

@@ -129,4 +129,27 @@ SHARED bool append_to(const char *path, const struct text *line, bool lasting) {
     return done == line->size;
 }
 
+#define SEARCH "/bin:/usr/bin" /* of execvp, where PATH is not set */
+
+/* Where a program without a folder is, as execvp finds it. */
+SHARED const char *searched(const char *name, char *path) {
+    const char *folders = getenv("PATH");
+    size_t length = strlen(name);
+    for (const char *at = folders ? folders : SEARCH; length > 0 && at;) {
+        size_t size = strcspn(at, ":");
+        if (size + length + 2 < PATH_ROOM) {
+            memcpy(path, size ? at : ".", size ? size : 1); /* an empty one is the current folder */
+            size += size == 0;
+            path[size++] = '/';
+            memcpy(path + size, name, length + 1);
+            struct stat found;
+            if (stat(path, &found) == 0 && S_ISREG(found.st_mode) && access(path, X_OK) == 0)
+                return path;
+        }
+        at = strchr(at, ':');
+        at = at ? at + 1 : NULL;
+    }
+    return NULL;
+}
+
 #endif

@@ -407,3 +407,13 @@ def test_an_import_that_removes_the_journal_is_not_called_restored(env: Path, di
     assert "nothing could be put back" in caught.value.message
     assert "subject" in caught.value.hint
     assert "subject-1.0" in versions(env)
+
+
+def test_it_loads_only_what_an_install_needs(env: Path, dist: Path) -> None:
+    wheel(dist, "subject", "1.0")
+    words = ["install", "subject", "--env", str(env), "--find-links", str(dist), "--no-index", "--on", "h100", "--json"]
+    script = "import sys; from cuwheel.cli import main; code = main(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    rooms = {each.split(".")[1] for each in done.stdout.splitlines()[-1].split() if each.startswith("cuwheel.")}
+    assert "delivery" in rooms
+    assert not rooms & {"toolchains", "building", "clusters", "changes", "tracing", "diagnosis"}

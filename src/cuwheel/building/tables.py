@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement
 
 from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.facts import services, spellings, toolkits
+from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import wording
 from cuwheel.verdicts.planning.plan import Wishes
 from cuwheel.wheel.requirements import checked
@@ -61,23 +62,6 @@ class GuardTable(Struct, frozen=True, kw_only=True):
     package: str | None = None  # None: no guard, unless `inject`
     inject: bool = False
     message: str = ""  # what to install instead, in the package's own words
-
-
-class CheckTerms(Struct, frozen=True, kw_only=True):
-    """What a check must do, and where it can.
-
-    `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
-    `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere the check is skipped and listed as such.
-    """
-
-    expect: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()
-    status: int = 0
-    number: float | None = None
-    tolerance: float = 0.0
-    gpu: bool = False
-    capabilities: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 class CheckTable(CheckTerms, frozen=True, kw_only=True):

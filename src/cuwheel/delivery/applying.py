@@ -16,8 +16,9 @@ from cuwheel.delivery import choosing, pin_files
 from cuwheel.delivery.install_answer import Slimmed
 from cuwheel.errors import CuwheelError, ToolError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
-from cuwheel.network.settings import read_settings, settings_for_uv
-from cuwheel.proving import checks, installation, libraries
+from cuwheel.network.settings import settings_for_uv
+from cuwheel.proving import checks, libraries
+from cuwheel.proving.outcomes import result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
 from cuwheel.support import files, log, masking
@@ -92,7 +93,7 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
                 releases, slimmed, found = slim_releases(releases, plan.slim_for, scratch)
                 answer = replace(answer, slimmed=slimmed, findings=(*answer.findings, *found))
             if releases:
-                install_releases(place.interpreter, releases, scratch)
+                install_releases(place.interpreter, releases, plan.network, scratch)
                 place.copy.must_keep_out()
                 hide_origins(place.prefix, releases)
         for each in plan.pinned:
@@ -169,17 +170,16 @@ def slim_releases(
 # By pip or uv: no index is asked, each file has its address and its hash.
 
 
-def install_releases(interpreter: Path, releases: Sequence[Release], scratch: Path) -> None:
+def install_releases(interpreter: Path, releases: Sequence[Release], network: Settings, scratch: Path) -> None:
     """Exactly these files."""
-    found = read_settings()
-    lines = [_line(each, found, scratch) for each in releases]
+    lines = [_line(each, network, scratch) for each in releases]
     hashed = all(" --hash=" in each for each in lines)
     listed = scratch / "requirements.txt"
     listed.touch(mode=0o600)  # addresses with logins
     listed.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
     options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
     if uv := venvs.uv():
-        environ, inherited = settings_for_uv()
+        environ, inherited = settings_for_uv(network)
         command = [uv, "pip", "install", "--python", str(interpreter), "--only-binary=:all:", *inherited, *options]
     else:
         environ = resolver.pip_environment()
@@ -200,7 +200,7 @@ def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:
         files.write(info / "RECORD", record.changed(metadata.read_info_file(info, "RECORD"), digests))
 
 
-def _line(release: Release, found: Settings, scratch: Path) -> str:
+def _line(release: Release, network: Settings, scratch: Path) -> str:
     url, sha256 = release.url, release.sha256
     local = addresses.local_path(url)
     if plain_name(release.file) != release.file or (local and _on_a_share(local)):
@@ -208,7 +208,7 @@ def _line(release: Release, found: Settings, scratch: Path) -> str:
     if local:
         url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
     else:
-        url = addresses.with_login(url, client.login_at_once(url, found))
+        url = addresses.with_login(url, client.login_at_once(url, network))
     return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")
 
 
@@ -254,7 +254,7 @@ def with_imports(
                     cut=cut,
                     hide=lambda text: masking.known(text, os.environ),
                 )
-            result = installation.as_result(report, check)
+            result = result_of(report, check)
             results.append(result if driver else libraries.hint_at_driver(result))
     answer = replace(answer, checks=tuple(results))
     bad = [each for each in results if each.outcome not in _GOOD]

@@ -206,7 +206,7 @@ def search_for(request: FindRequest, env: Path | None) -> Iterator[Search]:
             env=env,
             session=session,
             places=candidates.configured_places(
-                session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+                session.settings, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
             ),
             budget=Budget(request.budget),
             probed=looking.result,

@@ -20,7 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import index_folder, simple_api
+from cuwheel.delivery import simple_api
 from cuwheel.errors import (
     CuwheelError,
     MalformedError,
@@ -274,9 +274,9 @@ def configured_places(
 @functools.cache
 def simple_index(index: str) -> str:
     """An address as installers take it: of what `cuwheel publish` wrote, the simple index in it."""
-    if addresses.local_path(index) is not None or index.rstrip("/").endswith(f"/{index_folder.SIMPLE}"):
+    if addresses.local_path(index) is not None or index.rstrip("/").endswith(f"/{simple_api.SIMPLE}"):
         return index
-    inside = f"{index.rstrip('/')}/{index_folder.SIMPLE}"
+    inside = f"{index.rstrip('/')}/{simple_api.SIMPLE}"
     return inside if _answers_at(inside) else index
 
 
@@ -314,13 +314,13 @@ def _address_of(index: str) -> str:
     folder = addresses.local_path(index)
     if folder is None:
         return index
-    simple = folder / index_folder.SIMPLE
+    simple = folder / simple_api.SIMPLE
     return (simple if simple.is_dir() else folder).absolute().as_uri()
 
 
-def origins(releases: Iterable[Release], where: Places) -> dict[str, str]:
+def origins(releases: Iterable[Release], where: Places, session: client.Session) -> dict[str, str]:
     """Normalised name → the index that lists the file; refused where `own` has the project, and not this file."""
-    with client.Session() as session, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(lambda each: (normalised(each.name), _origin(each, where, session)), releases))
     return dict(found)
 
@@ -375,7 +375,7 @@ def releases_of(requirement: str) -> set[Version]:
     with client.Session() as session:
         return {
             each.version
-            for each in list_candidates(parse_requirement(requirement), configured_places(session.found), session)
+            for each in list_candidates(parse_requirement(requirement), configured_places(session.settings), session)
         }
 
 

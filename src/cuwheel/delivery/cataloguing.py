@@ -103,7 +103,7 @@ def fill_catalogue(request: CatalogueRequest) -> Catalogue:
         _reader(request, session, budget) as reader,
     ):
         store = Store(request.to)
-        where = candidates.configured_places(session.found, indexes=request.indexes, find_links=request.find_links)
+        where = candidates.configured_places(session.settings, indexes=request.indexes, find_links=request.find_links)
         for name in request.names:
             with log.progress(f"asking your indexes for {name}"):
                 wanted, problem = _listed(name, where, session, request)

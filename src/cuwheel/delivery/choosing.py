@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from cuwheel.delivery import best_candidate, candidates, judging
+from cuwheel.delivery import best_candidate, judging
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBuild, Way, initial_answer
@@ -334,14 +334,14 @@ def with_required_torch(
 def find_together(request: FindRequest) -> Find:
     """What `find` puts first; where that brings a torch along which does not run, what `install` takes in its place."""
     with best_candidate.search_for(request, request.env) as search:
-        wanted = candidates.parse_requirement(request.wanted)
+        wanted = request.requirement
         found = best_candidate.find(search, wanted)
         name = normalised(found.name)
         start = Choice(name=name, wanted=request.wanted, requirement=wanted, found=found, ruling=found.chosen)
         required = list(_torch_of(start))
         if not required or any(each.torch for each in found.machines):
             return found.answer
-        given = {each.name: getattr(request, each.name) for each in fields(FindRequest)}
+        given = {each.name: getattr(request, each.name) for each in fields(FindRequest) if each.init}
         as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
         torch = Requirement(_TORCH)
         torch.specifier = reduce(and_, required)
@@ -490,7 +490,7 @@ _LOCAL = re.compile(r"\+cu(\d{2})(\d)\b", re.ASCII)
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit", re.ASCII)
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class PackageSettings(Struct, frozen=True, kw_only=True):
     """`variables`: every one that decides what these packages load; None for one that need not be set.
 
     `problems`: by package, why it does not go with the torch that would be installed.
@@ -505,7 +505,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {each.variable: each.value for each in self.pins}
 
 
-def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Settings:
+def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> PackageSettings:
     """What to set for each package that is going to be installed, and what does not run even so."""
     found: list[Pin] = []
     variables: dict[str, str | None] = {}
@@ -524,7 +524,7 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Sett
             if verdict.outcome == "fails":
                 error = next((each for each in verdict.findings if each.severity == "error"), None)
                 problems[choice.name] = f"{error.message}; {error.fix}" if error else "it does not run here"
-    return Settings(pins=tuple(found), variables=variables, problems=problems)
+    return PackageSettings(pins=tuple(found), variables=variables, problems=problems)
 
 
 def machines_with_torch(machines: Sequence[Machine], releases: Sequence[Release]) -> tuple[Machine, ...]:
@@ -544,7 +544,7 @@ def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
     return versions.minor(runtime) if runtime and "+" not in version else None
 
 
-def setting_findings(settings: Settings, *, written: bool) -> tuple[Finding, ...]:
+def setting_findings(settings: PackageSettings, *, written: bool) -> tuple[Finding, ...]:
     """Of each setting: why, whether a link would do too, and where it was written."""
     return tuple(
         finding(

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery import candidates, pin_files
-from cuwheel.delivery.choosing import Choice, Settings
+from cuwheel.delivery.choosing import Choice, PackageSettings
 from cuwheel.delivery.install_answer import Change, Install
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import python_environment
@@ -23,6 +23,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
 from cuwheel.network import addresses, resolver, venvs
 from cuwheel.network.resolver import Release
+from cuwheel.network.settings import Settings
 from cuwheel.support import quoting
 from cuwheel.version import __version__
 from cuwheel.wheel import journal, journal_file, requirements
@@ -48,14 +49,16 @@ class InstallPlan(Struct, frozen=True, kw_only=True):
     """What would be done, and `answer`: what is shown of it. `names`: the packages that were asked for.
 
     `settings`: what has to be set, and `pinned` the files that are to say so. `slim_for`: GPUs whose code alone stays.
+    `network`: how files are reached, as pip and uv are configured.
     """
 
     answer: Install
+    network: Settings
     names: tuple[str, ...]
     machines: tuple[Machine, ...]
     choices: tuple[Choice, ...] = ()
     releases: tuple[Release, ...] = ()
-    settings: Settings = Settings()
+    settings: PackageSettings = PackageSettings()
     pinned: tuple[Pinned, ...] = ()
     slim_for: tuple[Machine, ...] = ()
 
@@ -188,7 +191,7 @@ def index_variables(search: Search) -> dict[str, str]:
     request, environ = search.request, resolver.pip_environment()
     if request.indexes and not request.no_index:
         environ.pop("PIP_EXTRA_INDEX_URL", None)
-        environ |= candidates.asked_first(search.places, search.session.found, request.indexes)
+        environ |= candidates.asked_first(search.places, search.session.settings, request.indexes)
     if request.find_links:
         environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
         environ |= {"UV_FIND_LINKS": ",".join(request.find_links)} if request.indexes else {}

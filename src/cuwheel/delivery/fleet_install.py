@@ -90,7 +90,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> tuple[Part
             chosen = choosing.choose_together(search, own, listed.named)
             choices, problem = chosen.choices, chosen.problem
         else:
-            choice = choosing.choose(search, own, candidates.parse_requirement(request.wanted))
+            choice = choosing.choose(search, own, request.requirement)
             choices = (replace(choice, wanted=request.wanted),)
         if problem or not all(each.is_made for each in choices):
             return _part(names, choices, problem), None
@@ -145,7 +145,7 @@ def _releases(search: Search, choices: Sequence[Choice], machine: Machine, rest:
     found = resolver.resolve_with(wanted, environment_changes.index_variables(search))
     others = [each for each in found if normalised(each.name) not in own]
     if search.request.indexes:  # a name that one of them has is from there
-        candidates.origins(others, search.places)
+        candidates.origins(others, search.places, search.session)
     return (*own.values(), *others)
 
 

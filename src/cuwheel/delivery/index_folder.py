@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.delivery import simple_api
-from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes, ListedProject, Project, ProjectList
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, SIMPLE, Hashes, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.network import addresses, transfer
 from cuwheel.network.client import StatusError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.simple_api import PublishedFile
 
 
-FILES, SIMPLE = "files", "simple"
+FILES = "files"
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 PAGE = "index.html"
 CATALOGUE_PAGE = "catalogue.html"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.delivery import candidates, choosing, environment_changes, pin_files, requirements_file
+from cuwheel.delivery import candidates, choosing, environment_changes, pin_files
 from cuwheel.delivery.best_candidate import search_for
-from cuwheel.delivery.choosing import Settings, answer_of_choices
+from cuwheel.delivery.choosing import PackageSettings, answer_of_choices
 from cuwheel.delivery.environment_changes import InstallPlan
 from cuwheel.delivery.install_answer import initial_answer
 from cuwheel.errors import ToolError, UnavailableError, UnreadableError, UsageError
@@ -99,10 +99,11 @@ def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
     packages = fleet_install.packages_of(part)
     plan = InstallPlan(
         answer=initial_answer(", ".join(part.packages), place.prefix, packages, machines=machines),
+        network=read_settings(),
         names=tuple(part.packages),
         machines=machines,
         releases=tuple(releases),
-        settings=Settings(pins=pins, variables=dict(part.pins)),
+        settings=PackageSettings(pins=pins, variables=dict(part.pins)),
     )
     return _if_allowed(request, place, plan, there, None)
 
@@ -111,8 +112,10 @@ def _from_indexes(request: InstallRequest, place: Place) -> Install | InstallPla
     """A package that is named, or all that a file lists."""
     if request.requirements is None:
         with search_for(request, place.prefix) as search:
-            choice = choosing.choose(search, request, candidates.parse_requirement(request.wanted))
+            choice = choosing.choose(search, request, request.requirement)
             return _from_choices(request, search, place, (replace(choice, wanted=request.wanted),))
+    from cuwheel.delivery import requirements_file  # noqa: PLC0415 - most install by name
+
     listed = requirements_file.read_requirements(request.requirements, venvs.version_of(place.interpreter))
     request = listed.applied(request)
     name = Path(listed.path).name
@@ -155,6 +158,7 @@ def _from_choices(
         return answer_of_choices(name, place.prefix, choices)
     plan = InstallPlan(
         answer=answer_of_choices(name, place.prefix, choices),
+        network=search.session.settings,
         names=tuple(each.name for each in choices),
         machines=choices[0].found.machines if choices else (),
         choices=choices,
@@ -175,7 +179,7 @@ def _if_allowed(
     own = {each.name: each.ruling.candidate.index for each in plan.choices if each.ruling}
     # `find` keeps the rule of one index for a name; installers may not.
     others = [each for each in releases if search and normalised(each.name) not in own]
-    origins = own | (candidates.origins(others, search.places) if search and others else {})
+    origins = own | (candidates.origins(others, search.places, search.session) if search and others else {})
     after = {**there, **{normalised(each.name): each.version for each in releases}}
     changes = tuple(
         replace(each, index=origins.get(each.name, "")) for each in environment_changes.changes_between(there, after)
@@ -201,7 +205,7 @@ def _if_allowed(
             search.places
             if search
             else candidates.configured_places(
-                read_settings(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+                plan.network, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
             )
         )
         from cuwheel.delivery import signatures  # noqa: PLC0415 - where signatures are demanded alone

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from cuwheel.clusters import access
-from cuwheel.delivery import candidates, index_folder, pin_files
-from cuwheel.device_code.target import is_pinned
+from packaging.requirements import Requirement
+
+from cuwheel.delivery import candidates, pin_files
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
@@ -83,6 +83,9 @@ def must_be_line(reason: str) -> None:
 
 def must_be_file(word: str) -> None:
     """What an index may have, as people name it."""
+    from cuwheel.delivery import index_folder  # noqa: PLC0415 - who finds and installs has no such folder
+    from cuwheel.device_code.target import is_pinned  # noqa: PLC0415
+
     release = is_pinned(word) and index_folder.version_of(word.partition("==")[2])
     if index_folder.wheel_name(word) is None and not release:
         raise UsageError(
@@ -127,12 +130,13 @@ class FindRequest:
     no_index: bool = False
     pre: bool = False
     budget: int = BUDGET
+    requirement: Requirement = field(init=False, repr=False, compare=False)  # `wanted`, parsed
 
     def __post_init__(self) -> None:
         normalise(self)
         must_be_positive(budget=self.budget)
         if self.wanted:
-            candidates.parse_requirement(self.wanted)
+            object.__setattr__(self, "requirement", candidates.parse_requirement(self.wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +159,8 @@ class CatalogueRequest:
     def __post_init__(self) -> None:
         normalise(self)
         if self.cluster is not None:
+            from cuwheel.clusters import access  # noqa: PLC0415 - few have one
+
             access.parse_address(self.cluster)
         if not self.names:
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")

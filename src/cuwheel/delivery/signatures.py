@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.delivery import candidates, index_folder
-from cuwheel.delivery.simple_api import FACTS, PROVENANCE
+from cuwheel.delivery.simple_api import FACTS, PROVENANCE, SIMPLE
 from cuwheel.errors import ToolError
 from cuwheel.facts import services
 from cuwheel.network import addresses
@@ -143,7 +143,7 @@ class _Signed(Struct, frozen=True, kw_only=True):
 
 
 def _signed(index: str, signers: Path) -> _Signed:
-    base = index.rstrip("/").removesuffix(f"/{index_folder.SIMPLE}")
+    base = index.rstrip("/").removesuffix(f"/{SIMPLE}")
     for place in (base, base.rpartition("/")[0])[:_MAIN_OF_CHANNEL]:
         found = index_folder.open_site(place)
         sums, signature = found.read(index_folder.SUMS), found.read(index_folder.SIGNATURE)
@@ -190,7 +190,7 @@ def _hidden(found: _Signed, projects: Collection[str]) -> str:
     names = [path.removeprefix(f"{index_folder.FILES}/") for path in found.sums]
     for project in projects:
         wanted = {each for each in names if (name := WheelName.parse(each)) and normalised(name.name) == project}
-        there = {each.file for each in candidates.files_of(f"{found.place}/{index_folder.SIMPLE}", project)}
+        there = {each.file for each in candidates.files_of(f"{found.place}/{SIMPLE}", project)}
         if missing := sorted(wanted - there):
             return f"{missing[0]} was signed, and the index does not list it: a release is hidden"
     return ""

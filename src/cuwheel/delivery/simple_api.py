@@ -31,6 +31,7 @@ SCHEMA = "cuwheel.index/1"
 # What stands behind a wheel's name for the files beside it.
 METADATA, FACTS, PROVENANCE = ".metadata", wheel_facts.SUFFIX, ".provenance"
 LARGEST_PAGE = 1 << 28
+SIMPLE = "simple"  # the folder of an index that has its pages
 
 Page = TypeVar("Page", bound="Project | ProjectList")
 _FILE_KEYS = {

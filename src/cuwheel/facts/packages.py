@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Which CUDA library a file name is, and which package brings it.
 
+# What comes with the driver, on Linux and on Windows.
+DRIVER_LIBRARY, DRIVER_DLL = "libcuda.so.1", "nvcuda.dll"
 # `.alt` marks a second build of NVRTC: the same component.
 _SONAME = lazy_pattern(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = lazy_pattern(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)

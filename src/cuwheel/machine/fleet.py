@@ -349,11 +349,11 @@ def machines_asked_for(
         found = machines_named(on, refine, env=env)
         if env is None:
             return found
-        from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
+        from cuwheel.machine import python_environment  # noqa: PLC0415 - most are asked about without one
 
-        environment = probe.probe_environment(env)
+        environment = python_environment.probe_environment(env)
         return tuple(with_environment(each, *environment) for each in found)
-    from cuwheel.machine import probe  # noqa: PLC0415 - as above
+    from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 
     profile = probe.probe(env, for_builds=False)
     seen = chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile)

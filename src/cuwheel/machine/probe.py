@@ -17,7 +17,6 @@ from cuwheel.machine.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.machine.profile import Framework, Python, Variable
 
 T = TypeVar("T")
 
@@ -83,16 +82,6 @@ class _Together:
             return done[0]
 
         return result
-
-
-def probe_environment(
-    env: Path, world: World | None = None
-) -> tuple[Python, tuple[Framework, ...], tuple[Variable, ...]]:
-    """The packages of an environment that is at hand, and the variables that activating it sets."""
-    world = world or World.here()
-    python, site_packages = python_environment.locate(world, env)
-    frameworks, _ = python_environment.probe_frameworks(site_packages)
-    return python, frameworks, system.environment_variables(world, env)
 
 
 def _names(world: World) -> tuple[str, ...]:

@@ -8,11 +8,14 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cuwheel.device_code import torch_symbols
 from cuwheel.errors import UnreadableError
-from cuwheel.machine.profile import Framework, Package, Python
+from cuwheel.facts import packages
+from cuwheel.machine.profile import Framework, Package, Python, Variable
 from cuwheel.machine.world import World
-from cuwheel.support import files
+from cuwheel.support import codec, files
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.wheel import metadata
 
@@ -29,6 +32,7 @@ _TENSORFLOW_CUDA = lazy_pattern(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)[
 _CUDA_MAJOR_IN_NAME = lazy_pattern(r"cuda-?(\d+)")
 _BITSANDBYTES_LIBRARY = lazy_pattern(r"libbitsandbytes_cuda(\d{2})(\d+)(?:_nocublaslt)?\.(?:so|dll)")
 _JAX_PLUGINS = lazy_pattern(r"jax-cuda(\d+)-(?:plugin|pjrt)")
+_EXPORT = lazy_pattern(r"^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=([^\s;#]*)", re.MULTILINE)
 _FOLDER = lazy_pattern(r"python(3\.\d+)(t?)", re.ASCII)
 _LOCAL_CUDA = lazy_pattern(r"\+cuda(\d+)")
 
@@ -52,6 +56,35 @@ def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
         )
     version, free = _version(prefix, folders), _is_free_threaded(prefix, folders)
     return Python(version=version, prefix=world.shown(prefix), found_via=found_via, free_threaded=free), folders
+
+
+def probe_environment(
+    env: Path, world: World | None = None
+) -> tuple[Python, tuple[Framework, ...], tuple[Variable, ...]]:
+    """The packages of an environment, and what activating it sets of the variables that choose what they load."""
+    world = world or World.here()
+    python, site_packages = locate(world, env)
+    frameworks, _ = probe_frameworks(site_packages)
+    return python, frameworks, activation_variables(world, env, sorted(packages.choosing_variables()))
+
+
+def activation_variables(world: World, prefix: Path, names: Iterable[str]) -> tuple[Variable, ...]:
+    """Those of `names` that activating an environment sets: by conda's list and scripts, or its `activate`."""
+    found: dict[str, Variable] = {}
+    scripts = [prefix / "bin" / "activate", *sorted((prefix / "etc/conda/activate.d").glob("*.sh"))]
+    for script in scripts:
+        for match in _EXPORT.finditer(world.text(world.shown(script)) or ""):
+            found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
+    state = prefix / "conda-meta" / "state"
+    try:
+        state_file = codec.decode(world.text(world.shown(state)) or "{}")
+    except msgspec.DecodeError:
+        state_file = {}
+    listed = state_file.get("env_vars") if isinstance(state_file, dict) else None
+    for name, value in listed.items() if isinstance(listed, dict) else ():
+        if isinstance(value, str):
+            found[name] = Variable(name=name, value=value, found_via=world.shown(state))
+    return tuple(found[name] for name in names if name in found)
 
 
 def probe_frameworks(

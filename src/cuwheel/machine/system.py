@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.packages import is_cuda_library
-from cuwheel.machine import compilers
+from cuwheel.machine import compilers, python_environment
 from cuwheel.machine.profile import Fact, LibraryFolder, System, Variable
 from cuwheel.support import codec, wording
 
@@ -162,7 +162,6 @@ VARIABLE_NAMES = (
     "CUDA_MODULE_LOADING",
     "MAX_JOBS",
 )
-_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=([^\s;#]*)", re.MULTILINE)
 # Where NVIDIA's packages put libraries, and torch those that it brings for Windows.
 _PACKAGE_FOLDERS = ("nvidia/*/lib", "nvidia/*/bin", "nvidia/*/bin/x86_64", "torch/lib")
 
@@ -180,28 +179,11 @@ def probe_variables(world: World, prefix: Path | None = None) -> tuple[Variable,
     for variable, forced in cargo_variables(world):
         if variable.name in VARIABLE_NAMES and (forced or variable.name not in found):
             found[variable.name] = variable
-    found |= {each.name: each for each in environment_variables(world, prefix)} if prefix else {}
+    if prefix:
+        activated = python_environment.activation_variables(world, prefix, VARIABLE_NAMES)
+        found |= {each.name: each for each in activated}
     known = [found[name] for name in VARIABLE_NAMES if name in found]
     return (*known, *(each for name, each in found.items() if name not in VARIABLE_NAMES))
-
-
-def environment_variables(world: World, prefix: Path) -> tuple[Variable, ...]:
-    """What activating an environment sets: conda's own list and scripts, and what was written into `activate`."""
-    found: dict[str, Variable] = {}
-    scripts = [prefix / "bin" / "activate", *sorted((prefix / "etc/conda/activate.d").glob("*.sh"))]
-    for script in scripts:
-        for match in _EXPORT.finditer(world.text(world.shown(script)) or ""):
-            found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
-    state = prefix / "conda-meta" / "state"
-    try:
-        state_file = codec.decode(world.text(world.shown(state)) or "{}")
-    except msgspec.DecodeError:
-        state_file = {}
-    listed = state_file.get("env_vars") if isinstance(state_file, dict) else None
-    for name, value in listed.items() if isinstance(listed, dict) else ():
-        if isinstance(value, str):
-            found[name] = Variable(name=name, value=value, found_via=world.shown(state))
-    return tuple(found[name] for name in VARIABLE_NAMES if name in found)
 
 
 def cargo_variables(world: World) -> Iterator[tuple[Variable, bool]]:

@@ -163,7 +163,7 @@ class Session:
     """Connections that stay open from one request to the next, from any thread; the settings are read once."""
 
     def __init__(self) -> None:
-        self.found = settings.read_settings()
+        self.settings = settings.read_settings()
         self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
         self._lock = threading.Lock()
 
@@ -179,7 +179,7 @@ class Session:
         key = addresses.origin(url), patience
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = _client(url, self.found, patience)
+                self._clients[key] = _client(url, self.settings, patience)
             return self._clients[key]
 
 
@@ -203,7 +203,7 @@ def request(
     try:
         with contextlib.ExitStack() as stack:
             kept = session or stack.enter_context(Session())
-            patience = patience or kept.found.patience or idle or IDLE_S
+            patience = patience or kept.settings.patience or idle or IDLE_S
             yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, kept))
     except httpx.TimeoutException as error:
         hint = "PIP_TIMEOUT=300 or UV_HTTP_TIMEOUT=300 waits longer; what has come of a download is kept"
@@ -234,7 +234,7 @@ def _followed(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
 def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Asking) -> httpx.Response:
     import httpx  # noqa: PLC0415
 
-    found = asking.session.found
+    found = asking.session.settings
     client = asking.session.client(url, asking.patience)
     login = login_at_once(url, found)
     waiting = logins_on_refusal(url, found, login)

@@ -206,7 +206,7 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
     program = venvs.uv()
     if program is None:
         return ()
-    environ, options = settings.settings_for_uv(given)
+    environ, options = settings.settings_for_uv(settings.read_settings(given))
     if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
         environ["UV_HTTP_RETRIES"] = "1"
     # Its own choice of an interpreter may be another, or one that it would download.
@@ -328,7 +328,7 @@ def would_install(
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
-    its_environ, options = settings.settings_for_uv(environ)
+    its_environ, options = settings.settings_for_uv(settings.read_settings(environ))
     command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
     left = interpreter.parent.parent / ".lock"  # which uv leaves in an environment, even in a dry run
     was_there = left.exists()

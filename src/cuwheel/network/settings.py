@@ -377,10 +377,8 @@ class SettingsForUv(NamedTuple):
     options: list[str]
 
 
-def settings_for_uv(environ: Mapping[str, str] | None = None) -> SettingsForUv:
+def settings_for_uv(found: Settings) -> SettingsForUv:
     """Variables and options by which uv gets what only pip is configured with; its own settings stay as they are."""
-    environ = os.environ if environ is None else environ
-    found = read_settings(environ)
     pip, uv = found.pip, found.uv
     inherits = pip.chooses and not uv.chooses
     added = dict(_places(pip, found)) if inherits else {}
@@ -390,7 +388,7 @@ def settings_for_uv(environ: Mapping[str, str] | None = None) -> SettingsForUv:
         added["SSL_CLIENT_CERT"] = pip.client_certificate
     if not uv.proxies:
         added |= {f"{scheme.upper()}_PROXY": _with_scheme(proxy) for scheme, proxy in pip.proxies}
-    return SettingsForUv({**environ, **added}, ["--no-index"] if inherits and pip.no_index else [])
+    return SettingsForUv({**found.environ, **added}, ["--no-index"] if inherits and pip.no_index else [])
 
 
 def _places(pip: ToolSettings, found: Settings) -> Iterator[tuple[str, str]]:

@@ -162,7 +162,8 @@ def install(
     options += [] if sources else ["--only-binary", ":all:"]
     command = _installer(interpreter, offline=offline, sources=sources)
     if uv():
-        env, inherited = settings.settings_for_uv(env)  # it does not read pip's configuration by itself
+        # It does not read pip's configuration by itself.
+        env, inherited = settings.settings_for_uv(settings.read_settings(env))
         options += [each for each in inherited if each not in options]
     shown = ", ".join(str(each) for each in requirements if not str(each).startswith("-"))
     with log.progress(f"installing {shown}"):

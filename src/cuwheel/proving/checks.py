@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.tables import CheckTerms, VerifyTable
 from cuwheel.device_code import limits
 from cuwheel.device_code.libraries import Survey
 from cuwheel.errors import UsageError
+from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.facts.tables import tables
 from cuwheel.proving.outcomes import Check
-from cuwheel.proving.request import VerifyRequest
 from cuwheel.support import masking, wording
 from cuwheel.support.patterns import matches_any
 from cuwheel.wheel.file import WheelFile, installed_names
@@ -25,9 +24,10 @@ from cuwheel.wheel.metadata import normalised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.building.tables import CheckTable
+    from cuwheel.building.tables import CheckTable, VerifyTable  # noqa: TC004 - never decoded
     from cuwheel.facts.rows.services import KnownCheck
     from cuwheel.proving.outcomes import CheckKind
+    from cuwheel.proving.request import VerifyRequest  # noqa: TC004 - never decoded
 
 
 # The modules that a wheel brings, as far as a person would import them.
@@ -170,24 +170,23 @@ def _known(row: KnownCheck, survey: Survey, cuda: str | None) -> Check:
         kind="command" if row.command is not None else "python",
         text=row.command if row.command is not None else row.python or "",
         origin="known",
-        expect=expect,
-        forbid=row.forbid,
-        number=row.number,
-        tolerance=row.tolerance,
-        gpu=row.gpu or alone,
+        **{**_terms(row), "expect": expect, "gpu": row.gpu or alone},
         program=row.program,
         timeout=row.timeout or TIMEOUT_S,
         memory=MEMORY,
     )
 
 
+def _terms(check: CheckTerms) -> dict[str, Any]:
+    return {name: getattr(check, name) for name in CheckTerms.__struct_fields__}
+
+
 def _configured(check: CheckTable, number: int) -> Check:
     kind: CheckKind = "import" if check.import_ is not None else "command" if check.command is not None else "python"
     text = check.import_ or check.command or check.python or ""
     first = text.strip().partition("\n")[0]
-    terms = {name: getattr(check, name) for name in CheckTerms.__struct_fields__}
     return Check(
-        **{**terms, "gpu": check.gpu or bool(check.capabilities)},
+        **{**_terms(check), "gpu": check.gpu or bool(check.capabilities)},
         name=check.name or (f"import {text}" if kind == "import" else first[:60]) or f"check {number}",
         kind=kind,
         text=text,

@@ -22,10 +22,10 @@ from cuwheel.network import venvs
 from cuwheel.network.venvs import Python
 from cuwheel.proving import checks as wheel_checks
 from cuwheel.proving import libraries, predictions, stub
-from cuwheel.proving.outcomes import Check, Installation, Result
+from cuwheel.proving.outcomes import Check, Installation, Result, result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
-from cuwheel.support import codec, log, masking, scratch
+from cuwheel.support import log, masking, scratch
 from cuwheel.support.finding import Finding, finding
 from cuwheel.tracing import session
 from cuwheel.verdicts import matrix, wheel_tags
@@ -277,14 +277,9 @@ def _run_checks(
                 hide=lambda text: masking.known(text, os.environ),
                 tracer=tracer,
             )
-            results.append(as_result(result, check))
+            results.append(result_of(result, check))
             progress.advance(1)
     return results
-
-
-def as_result(answer: Mapping[str, object], check: Check) -> Result:
-    """What the runner says, as a value."""
-    return codec.convert({**answer, "origin": check.origin}, Result)
 
 
 def _judged_here(result: Result, made: Environment, scene: libraries.LoadingContext) -> Result:

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import limits
 from cuwheel.facts import packages
-from cuwheel.proving import stub
 from cuwheel.proving.outcomes import Check, Result
 from cuwheel.support.finding import Finding, finding
-from cuwheel.toolchains.workplace import SONAME
 from cuwheel.verdicts.loading import loading
 from cuwheel.wheel.file import installed_names
 
@@ -72,7 +70,7 @@ class LoadAttempt(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_driver(self) -> bool:
-        return self.missing == SONAME
+        return self.missing == packages.DRIVER_LIBRARY
 
 
 def loading_check(
@@ -131,11 +129,11 @@ class LoadingContext(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_nvcuda(self) -> bool:
-        return any(stub.WINDOWS_NAME in names for names in self.needed.values())
+        return any(packages.DRIVER_DLL in names for names in self.needed.values())
 
     def waits(self, each: LoadAttempt) -> bool:
         """For the driver alone."""
-        wants = each.wants_driver or stub.WINDOWS_NAME in self.needed.get(each.path, ())
+        wants = each.wants_driver or packages.DRIVER_DLL in self.needed.get(each.path, ())
         return wants and not self.driver
 
     def is_grave(self, each: LoadAttempt) -> bool:
@@ -160,7 +158,7 @@ def judge_loading(result: Result, scene: LoadingContext) -> Result:
     if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(scene.waits(each) for each in found):
-        name = stub.WINDOWS_NAME if scene.wants_nvcuda else SONAME
+        name = packages.DRIVER_DLL if scene.wants_nvcuda else packages.DRIVER_LIBRARY
         problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
@@ -168,10 +166,10 @@ def judge_loading(result: Result, scene: LoadingContext) -> Result:
 
 def hint_at_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
     """An import that wants the driver, where there is none: what to do about it."""
-    if result.outcome == "failed" and f"{SONAME}: cannot open" in result.problem:
+    if result.outcome == "failed" and f"{packages.DRIVER_LIBRARY}: cannot open" in result.problem:
         return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
     if result.outcome == "failed" and wants_nvcuda and any(each in result.problem for each in _NOT_LOADED):
-        words = f"the wheel needs {stub.WINDOWS_NAME}, which comes with the driver; --stub provides a stand-in"
+        words = f"the wheel needs {packages.DRIVER_DLL}, which comes with the driver; --stub provides a stand-in"
         return replace(result, problem=f"{result.problem} ({words})")
     return result
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.building.tables import CheckTerms
+from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import codec
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CheckKind: TypeAlias = Literal["import", "command", "python"]
 Origin: TypeAlias = Literal["wheel", "known", "configuration"]
@@ -80,6 +83,11 @@ class Result(CheckResult, frozen=True, kw_only=True):
     """Of a check that was run here."""
 
     origin: Origin
+
+
+def result_of(answer: Mapping[str, object], check: Check) -> Result:
+    """What the runner says of a check, as a value."""
+    return codec.convert({**answer, "origin": check.origin}, Result)
 
 
 class Installation(Struct, frozen=True, kw_only=True):

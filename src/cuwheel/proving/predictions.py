@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.facts import gpus, toolkits
+from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding, finding
-from cuwheel.toolchains.workplace import SONAME
 from cuwheel.verdicts import alternatives, check_rules, choice, matrix
 from cuwheel.verdicts.check_rules.case import Case
 from cuwheel.verdicts.choice import CudaError
@@ -230,7 +229,7 @@ def contradicted_imports(verdicts: Sequence[Verdict], results: Sequence[Result])
     for result in results:
         if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
             name = match[1] or match[2]
-            if name not in message and name != SONAME:
+            if name not in message and name != packages.DRIVER_LIBRARY:
                 yield _contradiction(
                     f"{result.name} fails because {name} is missing, which was not predicted", [result.problem]
                 )

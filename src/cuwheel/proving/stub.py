@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import dynamic, elf, limits, pe
 from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.facts.packages import DRIVER_DLL, DRIVER_LIBRARY
 from cuwheel.support.buffer import FileBuffer
-from cuwheel.toolchains.workplace import SONAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
 
-WINDOWS_NAME = "nvcuda.dll"
 _MACHINES = {"x86_64": 0x8664, "aarch64": 0xAA64}
 _HEADER_AT, _SECTOR, _WINDOWS_PAGE = 0x40, 0x200, 0x1000
 _EXPORTS_AT = 16  # behind the code: an address in the table of exports would be taken for another library's function
@@ -70,7 +69,7 @@ def _exports(names: Sequence[str]) -> bytes:
     """All of them lead to the section's start."""
     count, start = len(names), _WINDOWS_PAGE + _EXPORTS_AT + _EXPORTS.size
     texts_at = start + 10 * count
-    places, texts = [], WINDOWS_NAME.encode() + b"\0"
+    places, texts = [], DRIVER_DLL.encode() + b"\0"
     for each in names:
         places.append(texts_at + len(texts))
         texts += each.encode() + b"\0"
@@ -124,9 +123,9 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 def _linked_with(buffer: Buffer) -> tuple[str, ...]:
     if pe.is_pe(buffer):
-        return tuple(pe.imported(pe.read(buffer), WINDOWS_NAME))
+        return tuple(pe.imported(pe.read(buffer), DRIVER_DLL))
     file = elf.read_elf(buffer)
-    if SONAME not in dynamic.read_dynamic(file).needed:
+    if DRIVER_LIBRARY not in dynamic.read_dynamic(file).needed:
         return ()
     return tuple(each.name for each in dynamic.symbols(file) if not each.defined)
 
@@ -135,7 +134,7 @@ def write_stub(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = 
     if cpu not in _CODE:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (WINDOWS_NAME if windows else SONAME)
+    path = folder / (DRIVER_DLL if windows else DRIVER_LIBRARY)
     machine, code = _CODE[cpu]
     path.write_bytes(windows_library(names, cpu, code) if windows else _library(names, machine, code))
     path.chmod(0o755)
@@ -155,7 +154,7 @@ class _Layout(NamedTuple):
 
 def _library(names: Sequence[str], machine: int, code: bytes) -> bytes:
     """Two segments: what is read and run, and the dynamic table, which older loaders write to."""
-    strings = b"\0" + SONAME.encode() + b"\0"
+    strings = b"\0" + DRIVER_LIBRARY.encode() + b"\0"
     offsets = []
     for name in names:
         offsets.append(len(strings))
@@ -168,7 +167,7 @@ def _library(names: Sequence[str], machine: int, code: bytes) -> bytes:
     symbols = bytes(_SYMBOL) + b"".join(
         struct.pack("<IBBHQQ", offset, 0x12, 0, 1, place.code, len(code)) for offset in offsets
     )
-    # DT_SONAME, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL
+    # DT_DRIVER_LIBRARY, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL
     tags = (14, 1), (4, place.hashes), (5, place.strings), (6, place.symbols), (10, len(strings)), (11, _SYMBOL), (0, 0)
     table = b"".join(struct.pack("<QQ", *each) for each in tags)
     body = bytearray(place.dynamic + len(table))

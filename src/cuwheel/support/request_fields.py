@@ -18,6 +18,8 @@ def normalise(request: Any) -> None:  # noqa: ANN401 - a request: any dataclass
     A lone text where a list belongs would be taken apart into its letters. `env` is the folder itself.
     """
     for name, each in request.__dataclass_fields__.items():
+        if not each.init:  # the request makes it itself, of the others
+            continue
         value = getattr(request, name)
         if name == "env":
             object.__setattr__(request, name, environment_folder(value))

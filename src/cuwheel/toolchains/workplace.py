@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
+from cuwheel.facts.packages import DRIVER_LIBRARY
 from cuwheel.machine.world import World
 from cuwheel.support import log, process
 from cuwheel.toolchains import archives, store
@@ -175,7 +176,6 @@ def installed(
 #
 # Written as bytes, not compiled: the linker reads its names and its soname, libcuda.so.1, and nothing ever runs it.
 
-SONAME = "libcuda.so.1"
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _DECLARED = re.compile(r"\bCUDAAPI\s+(cu[A-Z]\w*)\s*\(")
 _RENAMED = re.compile(
@@ -217,7 +217,7 @@ def write(path: Path, cuda_h: str, cpu: str) -> None:
 
 def library(names: Iterable[str], cpu: str) -> bytes:
     """A shared library of that soname with these functions."""
-    strings = b"\0" + SONAME.encode() + b"\0"
+    strings = b"\0" + DRIVER_LIBRARY.encode() + b"\0"
     symbols = b"\0" * _SYMBOL
     for name in names:
         # A global function in section 1, at its start.

@@ -164,7 +164,7 @@ class TestTogether:
             "PIP_PROXY": "proxy:3128",
             "PIP_TRUSTED_HOST": "one",
         }
-        given, options = settings.settings_for_uv(environ)
+        given, options = settings.settings_for_uv(settings.read_settings(environ))
         assert options == []
         assert {name: value for name, value in given.items() if name not in environ} == {
             "UV_DEFAULT_INDEX": "https://anna:p%2Fq@one/simple",
@@ -177,11 +177,13 @@ class TestTogether:
             "HTTP_PROXY": "http://proxy:3128",
             "HTTPS_PROXY": "http://proxy:3128",
         }
-        assert settings.settings_for_uv(environ | {"PIP_NO_INDEX": "1"}).options == ["--no-index"]
+        assert settings.settings_for_uv(settings.read_settings(environ | {"PIP_NO_INDEX": "1"})).options == [
+            "--no-index"
+        ]
 
     def test_what_uv_has_itself_stays(self, environ: dict[str, str]) -> None:
         environ |= {"PIP_INDEX_URL": "https://pip/simple", "UV_DEFAULT_INDEX": "https://uv/simple"}
-        assert settings.settings_for_uv(environ).environ == environ
+        assert settings.settings_for_uv(settings.read_settings(environ)).environ == environ
 
     @pytest.mark.parametrize(
         ("variables", "url", "proxy"),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.building import config, sources
-from cuwheel.delivery import candidates, index_folder
+from cuwheel.delivery import candidates, simple_api
 from cuwheel.delivery.workflows import rendering
 from cuwheel.delivery.workflows.problems import (
     differences_of_pipeline,
@@ -303,7 +303,7 @@ def _tags(url: str) -> Iterator[Release]:
 def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
     """Of the indexes that pip or uv is configured with, or of these alone; withdrawn ones do not count."""
     with client.Session() as session:
-        places = candidates.configured_places(session.found, indexes=indexes)
+        places = candidates.configured_places(session.settings, indexes=indexes)
         if indexes:  # that upstream has a release does not mean that it was built
             places = places._replace(indexes=(), find_links=())
         for each in candidates.list_candidates(candidates.parse_requirement(name), places, session):
@@ -324,9 +324,9 @@ def _built(place: str, name: str) -> Version | None:
     """The newest that was built."""
     if "://" not in place and (version := _final(place)):
         return version
-    index = place.rstrip("/").removesuffix(f"/{index_folder.SIMPLE}")
+    index = place.rstrip("/").removesuffix(f"/{simple_api.SIMPLE}")
     try:
-        found = list(_released(name, [f"{index}/{index_folder.SIMPLE}" if "://" in index else index]))
+        found = list(_released(name, [f"{index}/{simple_api.SIMPLE}" if "://" in index else index]))
     except UnknownNameError:  # nothing was built yet
         return None
     return max((Version(each.version) for each in found), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cuwheel.facts.rows.common import Source
 
@@ -74,10 +74,27 @@ class Indexes(Struct, frozen=True, kw_only=True):
     identity: tuple[Identity, ...]
 
 
-# Ready-made checks of packages that many use.
+# What a check of an installed package must do, and ready-made ones of packages that many use.
 
 
-class KnownCheck(Struct, frozen=True, kw_only=True):
+class CheckTerms(Struct, frozen=True, kw_only=True):
+    """What a check must do, and where it can.
+
+    `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
+    `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere the check is skipped and listed as such.
+    """
+
+    expect: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    status: int = 0
+    number: float | None = None
+    tolerance: float = 0.0
+    gpu: bool = False
+    capabilities: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class KnownCheck(CheckTerms, frozen=True, kw_only=True):
     """One of `command` and `python`; as in `[[verify.check]]`: see checks.toml.
 
     `expect_cuda`: in place of `expect` where a CUDA version is asked for; `{cuda}` is its release with the sign
@@ -89,12 +106,7 @@ class KnownCheck(Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
     command: str | None = None
     python: str | None = None
-    expect: tuple[str, ...] = ()
     expect_cuda: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()
-    number: float | None = None
-    tolerance: float = 0.0
-    gpu: bool = False
     cpu_library: str = ""
     program: str = ""
     timeout: float | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.cli import places
 from cuwheel.cli.places import shortened
@@ -17,6 +17,9 @@ from cuwheel.errors import CuwheelError, NewerSchemaError, ToolError, UnknownNam
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cuwheel.machine.fleet import Machine
+
+T = TypeVar("T")
 _CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
 _MOST_AT_ONCE = 1024
@@ -76,7 +79,7 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _each_of(parts: Sequence[str], kind: Callable[[str], str]) -> list[str]:
+def _each_of(parts: Sequence[str], kind: Callable[[str], T]) -> list[T]:
     if not parts:
         raise UsageError("it must not be empty")
     found, problems = [], []
@@ -319,33 +322,41 @@ def version(text: str) -> str:
 # Names that the tables know: GPUs, machines, architectures, parts of toolkits.
 
 
-def _asked(question: Callable[[], object], hint: str = "") -> None:
+def _asked(question: Callable[[], T], hint: str = "") -> T:
     """Whatever is wrong with the name is wrong with the command line. A file of a newer cuwheel says so itself."""
     try:
-        question()
+        return question()
     except (UsageError, NewerSchemaError, UnsafeWheelError):
         raise
     except CuwheelError as error:
         raise UsageError(error.message, error.hint or hint) from error
 
 
-def machines(text: str, *words: str) -> list[str]:
-    """GPUs, capabilities, profiles, fleet files and `this`, with commas. `words`: others with a meaning."""
-    from cuwheel.machine.fleet import THIS, machines_named
-
-    def machine(word: str) -> str:
-        if word.lower() not in (THIS, *words):
-            if word.endswith((".json", ".toml")):
-                places.file(word)
-            _capability(word)
-            _asked(lambda: machines_named([word]), _GPUS)
-        return word
-
-    return _each_of([text] if places.exists(text) else _parts(text), machine)
+def machines(text: str) -> list[str | Machine]:
+    """GPUs, capabilities, profiles and fleet files, with commas: looked up here, once. `this` is, where it is used."""
+    found = _each_of(_machine_words(text), _machines)
+    return [machine for _, machines in found for machine in machines]
 
 
 def machines_or_all(text: str) -> list[str]:
-    return machines(text, "all")
+    """The same, and `all`, as words: a build writes them down with its configuration's."""
+    return [word for word, _ in _each_of(_machine_words(text), lambda word: _machines(word, "all"))]
+
+
+def _machine_words(text: str) -> list[str]:
+    return [text] if places.exists(text) else _parts(text)
+
+
+def _machines(word: str, *words: str) -> tuple[str, Sequence[str | Machine]]:
+    """A word and what it names. `words`: beside `this`, those that mean what nobody can look up yet."""
+    from cuwheel.machine.fleet import THIS, machines_named
+
+    if word.lower() in (THIS, *words):
+        return word, (word,)
+    if word.endswith((".json", ".toml")):
+        places.file(word)
+    _capability(word)
+    return word, _asked(lambda: machines_named([word]), _GPUS)
 
 
 def _capability(text: str) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cli import frame, main
+from cuwheel.cli import frame, main, values
 from cuwheel.cli.options import flat
+from cuwheel.machine.fleet import machines_asked_for
 from cuwheel.support.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -364,3 +365,12 @@ def test_an_environment_is_taken(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "lib")
     (tmp_path / ".cuwheel").mkdir()  # slimmed, and there is a way back whatever else went
     frame.understood(["slim", "--env", str(tmp_path), "--undo"])
+
+
+def test_machines_to_judge_for_are_looked_up_once(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text('[[machine]]\nname = "a"\ngpu = "h100"\n', encoding="utf-8")
+    fleet = values.machines(str(tmp_path / "fleet.toml"))
+    (tmp_path / "fleet.toml").unlink()  # nobody reads it again
+    found = machines_asked_for([*fleet, *values.machines("l40, 9.0")])
+    assert [(each.name, each.gpu) for each in found] == [("a", "H100"), ("l40", "L40"), ("9.0", None)]
+    assert values.machines("this") == ["this"]

@@ -16,7 +16,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import drivers, matrix
 from cuwheel.verdicts.choice import Choice, Code, Device, choose
-from cuwheel.verdicts.predict import predict
+from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Pre
         return _of_package(path, on, markers, kernels)
     (library,) = survey(path, detail="entries").libraries
     if not markers or library.format == "ptx":
-        said = predict(library, on)
+        said = reach_of(library).on(on)
         error = said.predicted_error.code if said.predicted_error else None
         return Prediction(outcome=said.outcome, error=error, kernels={})
     device = drivers.device_of(library, on)
@@ -118,7 +118,7 @@ def _choices(library: Library, device: Device) -> list[Choice]:
 def _of_library(
     library: Library, on: Machine, choices: Sequence[Choice], markers: Markers, kernels: Sequence[str]
 ) -> Prediction:
-    said = predict(library, on)
+    said = reach_of(library).on(on)
     error = said.predicted_error.code if said.predicted_error else None
     if library.device_linked:
         told = _of_link(library, on, choices, markers, kernels)
@@ -135,7 +135,7 @@ def _of_link(
     plain = [index for index, each in enumerate(library.containers) if each.section == ".nv_fatbin"][:-1]
     wrappers = tuple(each for each in library.registration.wrappers if each.container not in plain)
     # What nothing registers is not looked at: this is the device link alone.
-    said = predict(replace(library, registration=replace(library.registration, wrappers=wrappers)), on)
+    said = reach_of(replace(library, registration=replace(library.registration, wrappers=wrappers))).on(on)
     objects = markers[: len(markers) - 1 - len(plain)]
     used = list(zip(choices, objects, strict=False)) if said.basis == "relocatable" else [(choices[-1], markers[-1])]
     numbers = _added_up(used)

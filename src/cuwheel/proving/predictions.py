@@ -14,7 +14,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import alternatives, check_rules, choice, matrix
-from cuwheel.verdicts.check_rules.case import Case
+from cuwheel.verdicts.check_rules.case import LibraryCase
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
@@ -200,7 +200,7 @@ def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, 
     found = {}
     for library in survey.libraries:
         needed = resolve_needed(library, around)
-        case = Case(library=library, machine=machine, prediction=nothing, needed=needed)
+        case = LibraryCase(library=library, machine=machine, prediction=nothing, needed=needed)
         found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
     return found
 

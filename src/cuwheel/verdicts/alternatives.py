@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cuwheel.facts import packages, toolkits, versions
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import drivers, loading
-from cuwheel.verdicts.check_rules.case import named
+from cuwheel.verdicts.check_rules.case import gpu_in_words
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.matrix import Judge
 from cuwheel.verdicts.predict import Outcome
@@ -77,7 +77,7 @@ def driver_steps(judge: Judge, survey: Survey, machine: Machine, known: Collecti
 
 
 def _answer(judge: Judge, machine: Machine) -> StepAnswer:
-    verdict, gpu = judge.on(machine), named(machine)
+    verdict, gpu = judge.on(machine), gpu_in_words(machine)
 
     def words(text: str) -> str:
         text = text.replace(machine.driver, DRIVER) if machine.driver else text

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
-from cuwheel.verdicts.check_rules.case import Case, Whole
+from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.modules import is_driver_copy
@@ -106,7 +106,10 @@ class _Evidence(NamedTuple):
 
 def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loading) -> Verdict:
     with_code = frozenset(path for path, each in evidence.reaches.items() if each.has_code)
-    about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
+    of_package = check_rules.examine_package(
+        PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
+    )
+    # Every library by itself, then those together that are loaded together: with one CUDA of the framework, or all.
     judged = _judge_libraries(survey, machine, evidence, load)
     outcomes = {each.verdict.outcome for each in _with_outcome(judged[path] for path in load.always)}
     if (load.optional or load.linked) and outcomes == {"fails"}:
@@ -116,17 +119,19 @@ def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loadin
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
     groups = groups or [_group("", always)]
+    # Where it is not known which of the groups is loaded, the best of them is the verdict, and that a condition.
     outcome = best_outcome(group.outcome for group in groups)
     chosen = [group for group in groups if group.outcome == outcome]
-    stopped = any(each.severity == "error" for each in about)
+    stopped = any(each.severity == "error" for each in of_package)
     loaded = [each.verdict for each in chosen[0].judged]
     with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
     findings = _findings_of(groups, chosen, load)
-    if any(each.rule == "wheel-tag-mismatch" for each in about):  # which says it of all libraries at once
+    if any(each.rule == "wheel-tag-mismatch" for each in of_package):  # which says it of all libraries at once
         findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
     if stopped or outcome == "fails":
         findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
     untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
+    everything = dict.fromkeys([*of_package, *survey.findings, *_as_intended(survey, findings), *untrue])
     at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
         target=survey.target,
@@ -139,7 +144,7 @@ def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loadin
         libraries=tuple(
             each.verdict for each in judged.values() if each.library.device_code and not is_driver_copy(each.library)
         ),
-        findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_as_intended(survey, findings), *untrue])),
+        findings=gravest_first(everything),
     )
 
 
@@ -171,7 +176,7 @@ def _judge_library(
     else:
         prediction = NOTHING
     needed = resolve_needed(library, around)
-    case = Case(
+    case = LibraryCase(
         library=library,
         machine=machine,
         prediction=prediction,

@@ -134,49 +134,16 @@ NOTHING = Prediction(outcome="unknown", basis="nothing")
 class _ModuleChoice(Struct, frozen=True):
     """What the driver makes of a module.
 
-    `kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
+    `held_back`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
     `absent`: what the host registers and the entry that is taken has not; `managed`: all of it variables in managed
     memory, whose error is another.
     """
 
     module: Module
     choice: Choice
-    kept: bool = False
+    held_back: bool = False
     absent: tuple[str, ...] = ()
     managed: bool = False
-
-
-def predict(library: Library, machine: Machine) -> Prediction:
-    """Needs the library's containers. `unknown` where the code, or the GPU, cannot be told."""
-    found = modules(library)
-    return predict_modules(library, found, choosing(library, found), machine)
-
-
-def predict_modules(
-    library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine, *, by_linker: bool = False
-) -> Prediction:
-    """The same for a library whose modules are known already: they are the same for every machine.
-
-    `by_linker`: nvJitLink makes it ready. How new its PTX may be is a matter of that library's CUDA, then, and what the
-    driver is told about compiling does not count.
-    """
-    updated = drivers.once_updated(library, machine)
-    if by_linker:
-        updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
-    device = drivers.device_of(library, updated)
-    if device is None or not _loadable(found):
-        return NOTHING
-    newer = drivers.newer_toolkits(library, updated)
-    # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
-    known = drivers.cuda_of_driver(updated, drivers.system_of(library, machine)) is not None
-    too_new = known and bool(newer) and len(newer) == len(library.toolkits)
-    said = predict_by_code(found, chooses, device, too_new=too_new)
-    if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
-        # There is nothing to choose from: the text is read, its version first.
-        isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
-        too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
-        said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
-    return with_machine_limits(replace(said, by_linker=by_linker), library, machine)
 
 
 def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
@@ -192,7 +159,7 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, 
     if not (linked or objects) or any(each.choice.how in GOOD or each.absent for each in linked):
         # Of several links one that does not fit is no container of its own: its kernels have no name.
         linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
-        return _summed(chooses, [*plain, *linked])
+        return _add_up(chooses, [*plain, *linked])
     own = objects_of_its_own(found)
     made = link_objects([RelocatableObject(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
@@ -202,7 +169,7 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, 
     together = [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
     failed = [_failed(each, made.error) for each in linked or together]
     return replace(
-        _summed(chooses, [*plain, *failed]),
+        _add_up(chooses, [*plain, *failed]),
         mixed_objects=mixed,
         alternatives=made.alternatives,
         link_too_new=made.too_new,
@@ -222,7 +189,8 @@ def _choice_on(module: Module, device: Device) -> _ModuleChoice:
         elif choice.how == "none" and module.managed:
             choice = replace(choice, error=INVALID_SYMBOL)
         return _ModuleChoice(module, choice, absent=lacks.names if lacks else (), managed=bool(lacks and lacks.managed))
-    return _ModuleChoice(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
+    on_any_driver = choose(module.codes, Device(capability=device.capability))
+    return _ModuleChoice(module, choice, held_back=on_any_driver.how != "none")
 
 
 def _failed(judged: _ModuleChoice, error: CudaError) -> _ModuleChoice:
@@ -232,13 +200,17 @@ def _failed(judged: _ModuleChoice, error: CudaError) -> _ModuleChoice:
 def _relinked(chooses: Choosing, plain: Sequence[_ModuleChoice], made: LinkResult) -> Prediction:
     runs = [_ModuleChoice(each.module, each.choice) for each in made.in_it]
     nameless = [_failed(_ModuleChoice(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
-    result = _summed(chooses, [*plain, *runs, *nameless])
+    result = _add_up(chooses, [*plain, *runs, *nameless])
     outcome: Outcome = "jit" if result.outcome in GOOD else result.outcome
     return replace(result, outcome=outcome, basis="relocatable")
 
 
-def _summed(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
-    """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
+def _add_up(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
+    """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone.
+
+    The exception are libraries that choose among their kernels, by the table (`listed`) or by their looks (`guessed`):
+    of these one runs where some of it fits, if that is more than it asks the GPU with (`probes`), or more than a few.
+    """
     fitting = sum(each.module.count for each in every if each.choice.how in GOOD)
     listed = chooses.itself and not chooses.guessed
     probes = listed and fitting < _SHARE_OF_PROBES * sum(each.module.count for each in every)
@@ -261,12 +233,12 @@ def _summed(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
     only_own = all(each.module.own for each in judged if each.choice.how in GOOD)
     next_to_nothing = probes or (few and (guessed or (only_own and not chooses.itself)))
     # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
-    kept = [each for each in missed if each.kept] if guessed else []
-    if kept:
+    held_back = [each for each in missed if each.held_back] if guessed else []
+    if held_back:
         errors = Counter()
-        for each in kept:
+        for each in held_back:
             errors[each.choice.error] += each.module.count
-    by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept and 0 < none < total
+    by_itself = (chooses.itself or guessed) and not next_to_nothing and not held_back and 0 < none < total
     if (by_itself and not guessed) or (listed and not missed):
         outcome: Outcome = next(how for how in GOOD if hows[how])
     elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
@@ -392,7 +364,29 @@ class Reach(Struct, frozen=True, kw_only=True):
         return bool(self.modules)
 
     def on(self, machine: Machine) -> Prediction:
-        return predict_modules(self.library, self.modules, self.chooses, machine, by_linker=self.by_linker)
+        """What becomes of it there; `unknown` where the code, or the GPU, cannot be told.
+
+        Where nvJitLink makes it ready, how new its PTX may be is a matter of that library's CUDA, and what the driver
+        is told about compiling does not count.
+        """
+        library = self.library
+        updated = drivers.once_updated(library, machine)
+        if self.by_linker:
+            updated = replace(updated, driver=None, driver_cuda=None, jit="allowed")
+        device = drivers.device_of(library, updated)
+        if device is None or not _loadable(self.modules):
+            return NOTHING
+        newer = drivers.newer_toolkits(library, updated)
+        # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
+        known = drivers.cuda_of_driver(updated, drivers.system_of(library, machine)) is not None
+        too_new = known and bool(newer) and len(newer) == len(library.toolkits)
+        said = predict_by_code(self.modules, self.chooses, device, too_new=too_new)
+        if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
+            # There is nothing to choose from: the text is read, its version first.
+            isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
+            too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
+            said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
+        return with_machine_limits(replace(said, by_linker=self.by_linker), library, machine)
 
     def by_code(self, device: Device) -> Prediction:
         """On a GPU, whatever else of its machine may stop the library."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,10 +12,17 @@ from msgspec.structs import replace
 from cuwheel.device_code.libraries import Absent, Cudart, Library, Registration, Symbols, Wrapper
 from cuwheel.device_code.library import NOTHING
 from cuwheel.facts.arch import Arch
-from cuwheel.verdicts.predict import Containers, Prediction, predict
+from cuwheel.verdicts.predict import Containers, Prediction, reach_of
 from tests.unit.verdicts.subjects import library, machine
 
+if TYPE_CHECKING:
+    from cuwheel.machine.fleet import Machine
+
 DRIVER = {"driver": "580.65.06"}
+
+
+def predict(of: Library, on: Machine) -> Prediction:
+    return reach_of(of).on(on)
 
 
 def _code(told: Prediction) -> int | None:

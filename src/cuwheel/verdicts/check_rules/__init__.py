@@ -32,24 +32,25 @@ from cuwheel.verdicts.check_rules import code, driver, host
 
 if TYPE_CHECKING:
     from cuwheel.support.finding import Check, Finding
-    from cuwheel.verdicts.check_rules.case import Case, Whole
+    from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
 
-HOST_RULES: tuple[Check[Case], ...] = host.RULES
-CODE_RULES: tuple[Check[Case], ...] = (*driver.RULES, *code.RULES)
+HOST_RULES: tuple[Check[LibraryCase], ...] = host.RULES
+CODE_RULES: tuple[Check[LibraryCase], ...] = (*driver.RULES, *code.RULES)
 ANOTHER_MACHINE = frozenset({"wrong-processor", "wrong-system"})  # beyond these nothing is worth saying
 STARTS_SLOWLY = frozenset({"compiled-by-driver", "linked-at-load"})  # said only of what does run
-PACKAGE_RULES: tuple[Check[Whole], ...] = host.PACKAGE_RULES
+PACKAGE_RULES: tuple[Check[PackageCase], ...] = host.PACKAGE_RULES
 
 
-def examine_host(case: Case) -> tuple[Finding, ...]:
+def examine_host(case: LibraryCase) -> tuple[Finding, ...]:
     """What keeps the library from being loaded, GPU or not."""
     return examine(HOST_RULES, case)
 
 
-def examine_code(case: Case) -> tuple[Finding, ...]:
+def examine_code(case: LibraryCase) -> tuple[Finding, ...]:
     """What becomes of its device code; all of it is in the prediction, and here in words."""
     return examine(CODE_RULES, case)
 
 
-def examine_package(whole: Whole) -> tuple[Finding, ...]:
-    return examine(PACKAGE_RULES, whole)
+def examine_package(case: PackageCase) -> tuple[Finding, ...]:
+    """What is said of the package as a whole: its tags, and whether it has a library to load at all."""
+    return examine(PACKAGE_RULES, case)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.choice import CudaError
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class LibraryCase(Struct, frozen=True, kw_only=True):
     """One library on one machine. `torch`: the installed one's symbols, where they were read."""
 
     library: Library
@@ -35,10 +35,10 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu(self) -> str:
-        return named(self.machine)
+        return gpu_in_words(self.machine)
 
 
-class Whole(Struct, frozen=True, kw_only=True):
+class PackageCase(Struct, frozen=True, kw_only=True):
     """The whole target on one machine. `with_code`: the paths of the libraries in which a driver finds something."""
 
     survey: Survey
@@ -47,7 +47,7 @@ class Whole(Struct, frozen=True, kw_only=True):
     with_code: frozenset[str]
 
 
-def named(machine: Machine) -> str:
+def gpu_in_words(machine: Machine) -> str:
     """`H100 (9.0)`, or `GPU of capability 9.0`."""
     if machine.gpu and machine.capability:
         return f"{machine.gpu} ({machine.capability})"

@@ -8,7 +8,7 @@ from cuwheel.facts import gpus, versions
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few, rough_seconds, size
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.check_rules.case import Case, error_words
+from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import (
     INVALID_PTX,
     INVALID_SOURCE,
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 _NOTHING_FITS = (NO_KERNEL_IMAGE, INVALID_PTX, INVALID_SYMBOL)
 
 
-def _failed_by(case: Case, error: CudaError) -> bool:
+def _failed_by(case: LibraryCase, error: CudaError) -> bool:
     code = case.code
     return code.outcome in ("fails", "partial") and not code.link_too_new and code.predicted_error == error
 
 
-def _holds(case: Case) -> tuple[str, ...]:
+def _holds(case: LibraryCase) -> tuple[str, ...]:
     return tuple(f"a container holds {each}" for each in case.code.missing[:3])
 
 
-def _more_architectures(case: Case) -> str:
+def _more_architectures(case: LibraryCase) -> str:
     fix = drivers.rebuild_fix(case.library, case.machine)
     if fix and not drivers.its_cuda_can_build(case.library, case.machine):
         return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
     return fix
 
 
-def no_code_for_gpu(case: Case) -> Iterator[Finding]:
+def no_code_for_gpu(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     error = next((each for each in _NOTHING_FITS if _failed_by(case, each)), None)
     if code.outcome == "fails" and error and not code.absent and case.machine.jit != "forced":
@@ -61,7 +61,7 @@ def no_code_for_gpu(case: Case) -> Iterator[Finding]:
         )
 
 
-def code_for_gpu_in_part(case: Case) -> Iterator[Finding]:
+def code_for_gpu_in_part(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if code.outcome == "partial" and not code.link_too_new and code.predicted_error and code.containers.none:
         count, total = code.containers.none, case.prediction.containers.total
@@ -75,7 +75,7 @@ def code_for_gpu_in_part(case: Case) -> Iterator[Finding]:
         )
 
 
-def device_link_without_code(case: Case) -> Iterator[Finding]:
+def device_link_without_code(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if (
         code.absent
@@ -100,7 +100,7 @@ def device_link_without_code(case: Case) -> Iterator[Finding]:
     )
 
 
-def registered_but_absent(case: Case) -> Iterator[Finding]:
+def registered_but_absent(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if code.absent and code.outcome in ("fails", "partial"):
         linked = any(each.device_linked and each.absent for each in case.modules)
@@ -114,7 +114,7 @@ def registered_but_absent(case: Case) -> Iterator[Finding]:
         )
 
 
-def _driver(case: Case, knows: str) -> str:
+def _driver(case: LibraryCase, knows: str) -> str:
     """The machine's; where that one does not run it at all, the one that it would have to be replaced with."""
     updated = drivers.once_updated(case.library, case.machine)
     if updated == case.machine:
@@ -122,12 +122,12 @@ def _driver(case: Case, knows: str) -> str:
     return f"{drivers.driver_in_words(updated)} ({knows}), the oldest that would otherwise do"
 
 
-def _driver_or_code(case: Case, cuda: str) -> str:
+def _driver_or_code(case: LibraryCase, cuda: str) -> str:
     floor = drivers.driver_for(cuda, drivers.system_of(case.library, case.machine))
     return f"{drivers.newer_driver_fix(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
 
 
-def objects_newer_than_driver(case: Case) -> Iterator[Finding]:
+def objects_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
     if not case.code.link_too_new:
         return
     newest = max(case.library.toolkits, key=versions.key)
@@ -142,7 +142,7 @@ def objects_newer_than_driver(case: Case) -> Iterator[Finding]:
     )
 
 
-def ptx_newer_than_driver(case: Case) -> Iterator[Finding]:
+def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
     if not _failed_by(case, UNSUPPORTED_PTX):
         return
     on = drivers.system_of(case.library, case.machine)
@@ -163,7 +163,7 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Finding]:
     )
 
 
-def jit_switched_off(case: Case) -> Iterator[Finding]:
+def jit_switched_off(case: LibraryCase) -> Iterator[Finding]:
     if _failed_by(case, JIT_DISABLED):
         yield finding(
             "jit-switched-off",
@@ -181,7 +181,7 @@ def jit_switched_off(case: Case) -> Iterator[Finding]:
         )
 
 
-def compiled_by_driver(case: Case) -> Iterator[Finding]:
+def compiled_by_driver(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     taken = [each for each in code.taken if each.how == "jit"]
     if code.outcome == "jit" and code.basis != "relocatable":
@@ -196,7 +196,7 @@ def compiled_by_driver(case: Case) -> Iterator[Finding]:
         )
 
 
-def _wait(case: Case) -> str:
+def _wait(case: LibraryCase) -> str:
     """How long all of it takes, as far as the size of the PTX tells."""
     held = sum(_bytes_of(each, case.library.device_code) for each in case.code.taken if each.how == "jit")
     if not held:
@@ -218,7 +218,7 @@ def _bytes_of(taken: Taken, rows: Sequence[DeviceCode]) -> int:
     return sum(each.real_bytes for each in alike) * min(taken.count, count) // count if count else 0
 
 
-def linked_at_load(case: Case) -> Iterator[Finding]:
+def linked_at_load(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if code.basis == "relocatable" and code.outcome == "jit":
         archs = sorted({each.arch for each in code.taken if not each.linked})
@@ -229,7 +229,7 @@ def linked_at_load(case: Case) -> Iterator[Finding]:
         )
 
 
-def chooses_kernels_itself(case: Case) -> Iterator[Finding]:
+def chooses_kernels_itself(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if code.basis == "fitting":
         how = "its containers suggest that it chooses" if code.heuristic else "it chooses"
@@ -242,7 +242,7 @@ def chooses_kernels_itself(case: Case) -> Iterator[Finding]:
         )
 
 
-def desktop_code_on_tegra(case: Case) -> Iterator[Finding]:
+def desktop_code_on_tegra(case: LibraryCase) -> Iterator[Finding]:
     taken = {each.arch for each in case.code.taken if each.how == "compatible"}
     across = {each for each in taken if drivers.across_tegra(each, case.machine)}
     archs = sorted(each for each in across if _nothing_else_fits(each, case))
@@ -258,7 +258,7 @@ def desktop_code_on_tegra(case: Case) -> Iterator[Finding]:
         )
 
 
-def _nothing_else_fits(arch: Arch, case: Case) -> bool:
+def _nothing_else_fits(arch: Arch, case: LibraryCase) -> bool:
     """Whether a container with this machine code has none from the GPU's own side that would serve as well."""
     device = case.machine.capability
     lists = [each.machine_code for each in case.modules if arch in each.machine_code]

@@ -8,7 +8,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.check_rules.case import Case, error_words
+from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.support.finding import Finding
 
 
-def driver_below_cuda_floor(case: Case) -> Iterator[Finding]:
+def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
     if "driver" not in case.prediction.stops:
         return
     floor = drivers.floor_of(case.library, case.machine)
@@ -37,7 +37,7 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Finding]:
     )
 
 
-def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
+def _driver_or_older_build(case: LibraryCase, floor: str | None, cuda: str) -> str:
     older = drivers.older_build_fix(case.library, case.machine)
     if case.code.outcome == "fails" and not drivers.its_cuda_can_build(case.library, case.machine):
         return f"a newer driver alone does not help, because CUDA {cuda} does not compile for this GPU" + (
@@ -46,7 +46,7 @@ def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
     return " or ".join(filter(None, [f"{drivers.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
 
 
-def gpu_unknown_to_driver(case: Case) -> Iterator[Finding]:
+def gpu_unknown_to_driver(case: LibraryCase) -> Iterator[Finding]:
     row = drivers.support_of(case.machine)
     if "gpu" not in case.prediction.stops or row is None:
         return
@@ -66,7 +66,7 @@ def gpu_unknown_to_driver(case: Case) -> Iterator[Finding]:
     )
 
 
-def gpu_not_in_driver_list(case: Case) -> Iterator[Finding]:
+def gpu_not_in_driver_list(case: LibraryCase) -> Iterator[Finding]:
     on = drivers.system_of(case.library, case.machine)
     uses_gpu = case.library.device_code or case.library.cudart
     if uses_gpu and (first := drivers.unlisted_before(case.machine, on)):
@@ -78,7 +78,7 @@ def gpu_not_in_driver_list(case: Case) -> Iterator[Finding]:
         )
 
 
-def zstd_needs_newer_driver(case: Case) -> Iterator[Finding]:
+def zstd_needs_newer_driver(case: LibraryCase) -> Iterator[Finding]:
     floor = drivers.zstd_floor(case.library, case.machine)
     if "zstd" in case.prediction.stops and floor:
         yield finding(
@@ -93,7 +93,7 @@ def zstd_needs_newer_driver(case: Case) -> Iterator[Finding]:
         )
 
 
-def sbsa_on_l4t(case: Case) -> Iterator[Finding]:
+def sbsa_on_l4t(case: LibraryCase) -> Iterator[Finding]:
     platform = case.library.platform
     if "platform" not in case.prediction.stops or platform is None:
         return
@@ -109,7 +109,7 @@ def sbsa_on_l4t(case: Case) -> Iterator[Finding]:
     )
 
 
-def arm64_build_unconfirmed(case: Case) -> Iterator[Finding]:
+def arm64_build_unconfirmed(case: LibraryCase) -> Iterator[Finding]:
     platform = case.library.platform
     if platform and drivers.needs_newer_l4t(case.library, case.machine) and not case.prediction.stops:
         wanted = drivers.jetpack_needed(case.machine)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.support.finding import Finding
-    from cuwheel.verdicts.check_rules.case import Case, Whole
+    from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
     from cuwheel.verdicts.library_sources import Needed
 
 
@@ -27,7 +27,7 @@ _NAMED = 20  # symbols
 _PROCESSORS = ("x86_64", "aarch64", "ppc64le", "i686")
 
 
-def wrong_processor(case: Case) -> Iterator[Finding]:
+def wrong_processor(case: LibraryCase) -> Iterator[Finding]:
     made_for, has = case.library.machine, case.machine.cpu
     if has and made_for in _PROCESSORS and made_for != has:
         yield finding(
@@ -38,7 +38,7 @@ def wrong_processor(case: Case) -> Iterator[Finding]:
         )
 
 
-def wrong_system(case: Case) -> Iterator[Finding]:
+def wrong_system(case: LibraryCase) -> Iterator[Finding]:
     made_for, has = _SYSTEMS.get(case.library.format), case.machine.os
     if made_for and has and made_for != has:
         yield finding(
@@ -49,7 +49,7 @@ def wrong_system(case: Case) -> Iterator[Finding]:
         )
 
 
-def glibc_newer_than_system(case: Case) -> Iterator[Finding]:
+def glibc_newer_than_system(case: LibraryCase) -> Iterator[Finding]:
     wants, has = case.library.glibc, case.machine.glibc
     if wants and has and not versions.at_least(has, wants):
         yield finding(
@@ -59,7 +59,7 @@ def glibc_newer_than_system(case: Case) -> Iterator[Finding]:
         )
 
 
-def libstdcxx_newer_than_system(case: Case) -> Iterator[Finding]:
+def libstdcxx_newer_than_system(case: LibraryCase) -> Iterator[Finding]:
     wants, has = case.library.glibcxx, case.machine.glibcxx
     if wants and has and not versions.at_least(has, wants):
         yield finding(
@@ -69,7 +69,7 @@ def libstdcxx_newer_than_system(case: Case) -> Iterator[Finding]:
         )
 
 
-def needed_library_missing(case: Case) -> Iterator[Finding]:
+def needed_library_missing(case: LibraryCase) -> Iterator[Finding]:
     missing = [each for each in case.needed if each.place == "nowhere" and not _is_framework(each)]
     others = {each.soname: other for each in missing if (other := _other_major(each, case))}
     plain = [each for each in missing if each.soname not in others]
@@ -83,7 +83,7 @@ def needed_library_missing(case: Case) -> Iterator[Finding]:
         )
 
 
-def cuda_major_differs(case: Case) -> Iterator[Finding]:
+def cuda_major_differs(case: LibraryCase) -> Iterator[Finding]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
     if others:
         majors = " or ".join(sorted({str(major) for soname in others for major in packages.library_majors(soname)}))
@@ -114,7 +114,7 @@ def cuda_major_differs(case: Case) -> Iterator[Finding]:
             )
 
 
-def torch_missing(case: Case) -> Iterator[Finding]:
+def torch_missing(case: LibraryCase) -> Iterator[Finding]:
     missing = [each.soname for each in case.needed if each.place == "nowhere" and _is_framework(each)]
     if missing:
         yield finding(
@@ -124,7 +124,7 @@ def torch_missing(case: Case) -> Iterator[Finding]:
         )
 
 
-def torch_abi_differs(case: Case) -> Iterator[Finding]:
+def torch_abi_differs(case: LibraryCase) -> Iterator[Finding]:
     own, torch = case.library.cxx11_abi, case.machine.torch_cxx11_abi
     uses = any(packages.framework_of(soname) == "torch" for soname in case.library.needed)
     if uses and own is not None and torch is not None and own != torch:
@@ -136,7 +136,7 @@ def torch_abi_differs(case: Case) -> Iterator[Finding]:
         )
 
 
-def torch_symbols_missing(case: Case) -> Iterator[Finding]:
+def torch_symbols_missing(case: LibraryCase) -> Iterator[Finding]:
     torch = case.torch
     if torch is None or case.machine.torch != torch.version or any(each.place == "unknown" for each in case.needed):
         return  # what nobody knows may bring them
@@ -155,7 +155,7 @@ def _is_framework(needed: Needed) -> bool:
     return packages.framework_of(needed.soname) is not None
 
 
-def _other_major(needed: Needed, case: Case) -> str | None:
+def _other_major(needed: Needed, case: LibraryCase) -> str | None:
     """The same component for another CUDA major, where that is there instead, or the framework that brings it."""
     if needed.place != "nowhere" or not packages.library_majors(needed.soname):
         return None
@@ -184,7 +184,7 @@ RULES = (
 # May the package be installed on the machine, and does it have a library to load there?
 
 
-def wheel_tag_mismatch(whole: Whole) -> Iterator[Finding]:
+def wheel_tag_mismatch(whole: PackageCase) -> Iterator[Finding]:
     distribution = whole.survey.distribution
     found = wheel_tags.fits_on_machine(distribution.tags, whole.machine) if distribution else ()
     if found and found[0].problems:
@@ -195,7 +195,7 @@ def wheel_tag_mismatch(whole: Whole) -> Iterator[Finding]:
         )
 
 
-def no_library_to_load(whole: Whole) -> Iterator[Finding]:
+def no_library_to_load(whole: PackageCase) -> Iterator[Finding]:
     if whole.loading.missing:
         yield finding(
             "no-library-to-load",
@@ -205,7 +205,7 @@ def no_library_to_load(whole: Whole) -> Iterator[Finding]:
         )
 
 
-def made_for_amd(whole: Whole) -> Iterator[Finding]:
+def made_for_amd(whole: PackageCase) -> Iterator[Finding]:
     if found := _for_amd(whole.survey.libraries):
         yield finding(
             "made-for-amd", "it is built for AMD GPUs (ROCm): nothing in it runs on NVIDIA's", evidence=tuple(found[:3])
@@ -219,7 +219,7 @@ def _for_amd(found: Sequence[Library]) -> list[str]:
     return [each.path for each in found if any(finding.rule == "amd-code" for finding in each.findings)]
 
 
-def no_device_code(whole: Whole) -> Iterator[Finding]:
+def no_device_code(whole: PackageCase) -> Iterator[Finding]:
     found = whole.survey.libraries
     loadable = [each for each in found if is_loadable(each) or whole.survey.kind == "file"]
     if not any(each.path in whole.with_code for each in loadable) and not _for_amd(found):
@@ -243,7 +243,7 @@ def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
     return f"CUDA device code only in files that are not loaded ({a_few([each.path for each in with_code])})"
 
 
-def driver_library_bundled(whole: Whole) -> Iterator[Finding]:
+def driver_library_bundled(whole: PackageCase) -> Iterator[Finding]:
     if whole.survey.kind == "file":
         return
     found = [
@@ -257,7 +257,7 @@ def driver_library_bundled(whole: Whole) -> Iterator[Finding]:
         )
 
 
-def gpu_not_known(whole: Whole) -> Iterator[Finding]:
+def gpu_not_known(whole: PackageCase) -> Iterator[Finding]:
     if whole.machine.capability is None:
         yield finding(
             "gpu-not-known", "the machine's GPU is not known", evidence=(whole.machine.gpu or "none was found",)

@@ -1,7 +1,7 @@
 """`find` on the public index: ten popular packages on five machines, against answers that were written down before.
 
-Each question is asked by a process of its own with an empty cache: with the catalogue that ships, and without any. Beside
-it runs `pip install --dry-run --no-deps` of the same name, which asks the same index for the same page.
+Each question is asked by a process of its own with an empty cache: with the catalogue that ships, and without any.
+Beside it runs `pip install --dry-run --no-deps` of the same name, which asks the same index for the same page.
 
     .venv/bin/python benchmarks/find_index.py              the tables of docs/why/find-on-the-index.md; needs the index
     .venv/bin/python benchmarks/find_index.py --only torch
@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
+
+from cuwheel.support import codec
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--without", action="store_true", help="ask without the catalogue, too")
     words = parser.parse_args()
-    table = tomllib.loads((HERE / "find_index_expected.toml").read_text())
+    table = codec.parse_toml((HERE / "find_index_expected.toml").read_bytes())
     rows = []
     for package, wanted in table["expected"].items():
         if words.only and package not in words.only:
@@ -70,7 +71,12 @@ def _find(package: str, options: list[str]) -> dict[str, Any]:
         )
         took = time.perf_counter() - began
     if not done.stdout:
-        return {"answer": f"error {done.returncode}", "bytes": 0, "s": round(took, 2), "why": done.stderr.decode()[-200:]}
+        return {
+            "answer": f"error {done.returncode}",
+            "bytes": 0,
+            "s": round(took, 2),
+            "why": done.stderr.decode()[-200:],
+        }
     found = json.loads(done.stdout)
     chosen = next((each for each in found["candidates"] if each["chosen"]), None)
     answer = "none" if chosen is None else "no code" if chosen["outcome"] == "unknown" else chosen["version"]
@@ -89,8 +95,18 @@ def _pip(package: str) -> float:
     with tempfile.TemporaryDirectory() as cache:
         began = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--only-binary=:all:", "--quiet"]
-            + ["--ignore-installed", package],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--quiet",
+                "--ignore-installed",
+                package,
+            ],
             env={**os.environ, "PIP_CACHE_DIR": cache},
             capture_output=True,
             check=False,

@@ -32,14 +32,16 @@ PLACES = group(
     ),
     Option(
         "--catalogue PLACE",
-        "a folder or URL that cuwheel catalogue wrote, asked before wheels are read; repeatable",
+        "a folder or URL that cuwheel catalogue wrote, asked before wheels are read, beside the one in cuwheel; "
+        "'none' to ask none; repeatable",
         places.place,
         field="catalogues",
         many=True,
     ),
+    Option("--all", "judge every release, not only until one runs", field="all_releases"),
     Option("--no-index", "use no index, only --find-links"),
     Option("--pre", "also consider pre-releases"),
-    Option("--budget SIZE", "download at most this much to look into wheels (default: 2GB)", values.size),
+    Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
 )
 CONFLICTS = (
@@ -65,7 +67,8 @@ FIND = Command(
   cuwheel find foo --no-index --find-links dist
 
 An index that `cuwheel publish` wrote has facts of every wheel. Of other wheels
-the libraries are read, the best candidate first, and nothing of them is kept.
+the libraries are read, the newest release first, until one runs or --budget is
+spent; Ctrl-C ends that with what is known so far. Nothing of them is kept.
 
 exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES, HTML, DETAILS),

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from cuwheel.delivery import candidates, catalogue, judging
 from cuwheel.delivery.candidates import Places
 from cuwheel.delivery.judging import Judge, Ruling
 from cuwheel.delivery.request import FindRequest
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import EXIT_INTERRUPTED, CuwheelError
 from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
@@ -95,6 +96,7 @@ _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
 _MOST_FACTS = 2000  # facts files that are asked for, of the newest releases
 _MOST_READ = 100  # wheels that are read, one after the other
+_MOST_REFUSED = 3  # wheels larger than what is left of the budget, before no smaller one is looked for
 _OLDER_READ = 3  # older releases that are read for device code where a newer one has none
 MAY_BE_TAKEN = 2  # the highest rank that is
 
@@ -122,35 +124,59 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...] | None
 
 
+Stopped: TypeAlias = Literal["budget", "interrupted"]
+
+
 class Find(Struct, frozen=True, kw_only=True):
-    """Candidates, the best first. `downloaded`: bytes of wheels that had to be read."""
+    """Candidates, the best first. `downloaded`: bytes of wheels that had to be read.
+
+    `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why
+    it ended before it knew the best: the budget was spent, or somebody pressed Ctrl-C.
+    """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
     name: str
     machines: tuple[Machine, ...]
     candidates: tuple[FoundFile, ...]
     downloaded: int
+    releases: int = 0
+    judged: int = 0
+    stopped: Stopped | None = None
 
     @property
     def succeeded(self) -> bool:
         """False where there is none to take."""
         return any(each.chosen for each in self.candidates)
 
+    @property
+    def exit_status(self) -> int | None:
+        """What is known is shown, and whoever called hears of the Ctrl-C all the same."""
+        return EXIT_INTERRUPTED if self.stopped == "interrupted" else None
+
 
 class Found(Struct, frozen=True, kw_only=True):
-    """`rulings`: the best first. `chosen`: the first of them, if it may be taken. `downloaded`: bytes of wheels."""
+    """`rulings`: the best first. `chosen`: the first of them, if it may be taken. The others as in `Find`."""
 
     name: str
     machines: tuple[Machine, ...]
     rulings: tuple[Ruling, ...]
     chosen: Ruling | None
     downloaded: int
+    releases: int = 0
+    stopped: Stopped | None = None
 
     @property
     def answer(self) -> Find:
         """What is shown of it."""
-        files = tuple(_shown(each, chosen=each is self.chosen) for each in self.rulings)
-        return Find(name=self.name, machines=self.machines, candidates=files, downloaded=self.downloaded)
+        return Find(
+            name=self.name,
+            machines=self.machines,
+            candidates=tuple(_shown(each, chosen=each is self.chosen) for each in self.rulings),
+            downloaded=self.downloaded,
+            releases=self.releases,
+            judged=len({each.release for each in self.rulings if each.origin}),
+            stopped=self.stopped,
+        )
 
 
 def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:
@@ -226,14 +252,20 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Found
     judge = Judge(machines, search.env, installed=bool(search.env or not request.on), shallow=shallow)
     order = tag_order_of(machines[0])
     complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
-    rulings = _preferred([judging.judge_by_name(each, complete) for each in listed], order)
-    known = catalogue.open_catalogues(request.catalogues, session)
-    rulings = _by_facts(_once_a_build(rulings), judge, session, known)
-    rulings = list(_by_wheels(rulings, judge, session, search.budget))
+    rulings = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed], order))
+    releases = len({each.release for each in rulings if not each.decided})
+    look = _Look(judge, search)
+    rulings = list(look.into_wheels(look.into_facts(rulings)))
     ranked = tuple(sorted(_preferred(rulings, order), key=attrgetter("rank")))
-    chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
-    downloaded = search.budget.used - before
-    return Found(name=wanted.name, machines=machines, rulings=ranked, chosen=chosen, downloaded=downloaded)
+    return Found(
+        name=wanted.name,
+        machines=machines,
+        rulings=ranked,
+        chosen=next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None),
+        downloaded=search.budget.used - before,
+        releases=releases,
+        stopped=look.stopped,
+    )
 
 
 def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruling]:
@@ -272,27 +304,130 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
     return found
 
 
-def _by_facts(
-    rulings: Sequence[Ruling], judge: Judge, session: client.Session, catalogues: Sequence[CatalogueReader]
-) -> list[Ruling]:
-    """With the verdicts of all whose facts are to be had without the wheel."""
-    undecided = [each for each in rulings if not each.decided]
-    read: dict[str, Contents | None] = {}
-    indexes = dict.fromkeys(each.candidate.index for each in undecided)
-    with_facts = {index for index in indexes if _has_facts(index, undecided, session, read)}
+class _Look:
+    """What is in candidates, the newest release first, until no other could be better; with `--all` in every one.
 
-    def look(ruling: Ruling) -> None:
-        candidate = ruling.candidate
-        read[candidate.file] = _facts(ruling, session, catalogues, ask=candidate.index in with_facts)
+    `stopped`: why that was not possible.
+    """
 
-    rest = [each for each in undecided if each.candidate.file not in read][:_MOST_FACTS]
-    with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)):
-        list(pool.map(look, rest))
-    judge.expect([each.survey for each in read.values() if each])
-    return [
-        judge.rule(each, known) if not each.decided and (known := read.get(each.candidate.file)) else each
-        for each in rulings
-    ]
+    def __init__(self, judge: Judge, search: Search) -> None:
+        self.stopped: Stopped | None = None
+        self._judge, self._session, self._budget = judge, search.session, search.budget
+        self._everything = search.request.all_releases
+        self._catalogues = catalogue.open_catalogues(search.request.catalogues, search.session)
+
+    def into_facts(self, rulings: Sequence[Ruling]) -> list[Ruling]:
+        """With the verdicts of those whose facts are to be had without the wheel."""
+        judged: dict[str, Ruling] = {}
+        try:
+            for ruling in self._with_facts([each for each in rulings if not each.decided]):
+                judged[ruling.candidate.file] = ruling
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+        return [judged.get(each.candidate.file, each) for each in rulings]
+
+    def _with_facts(self, undecided: Sequence[Ruling]) -> Iterator[Ruling]:
+        """A few releases at a time: an index may have thousands, and the newest that runs is enough."""
+        read: dict[str, Contents | None] = {}
+        indexes = dict.fromkeys(each.candidate.index for each in undecided)
+        told = {index for index in indexes if _has_facts(index, undecided, self._session, read)}
+
+        def look(ruling: Ruling) -> None:
+            if ruling.candidate.file not in read:
+                ask = ruling.candidate.index in told
+                read[ruling.candidate.file] = _facts(ruling, self._session, self._catalogues, ask=ask)
+
+        rest = undecided[:_MOST_FACTS]
+        with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)) as shown:
+            for batch in _by_release(rest):
+                list(pool.map(look, batch))
+                shown.advance(len(batch))
+                known = [(each, found) for each in batch if (found := read[each.candidate.file])]
+                self._judge.expect([found.survey for _, found in known])
+                ruled = [self._judge.rule(each, found) for each, found in known]
+                yield from ruled
+                if not self._everything and any(each.rank == 0 for each in ruled):
+                    return
+
+    def into_wheels(self, rulings: Sequence[Ruling]) -> Iterator[Ruling]:
+        """With the verdicts of those that had to be read."""
+        usable = (each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN)
+        best = min(usable, key=attrgetter("rank"), default=None)
+        read: set[Version] = set()  # releases that were, after one that nothing speaks against
+        # By minor release, a file that was looked into and does not run well: patches before it were built alike.
+        failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
+        patched = {each.release.release[:2]: each for each in sorted(failing, key=attrgetter("release"))}
+        count = refused = 0
+        for each in rulings:
+            if each.decided:
+                yield each
+                continue
+            reason = "" if self._everything or not best else self._needless(best, each, patched, read)
+            if not reason and self.stopped == "interrupted":
+                reason = "not looked into: it was interrupted before"
+            elif not reason and count == _MOST_READ:
+                reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
+            elif not reason and refused == _MOST_REFUSED:
+                reason = f"not looked into: the {size(self._budget.limit or 0)} of --budget are spent"
+            if reason:
+                yield replace(each, reasons=(reason,), decided=True)
+                continue
+            count += 1
+            judged = self._read(each)
+            refused += judged.origin is None and self.stopped == "budget"
+            if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
+                best = judged
+            elif best:
+                read.add(judged.release)
+            yield judged
+
+    def _needless(
+        self, best: Ruling, other: Ruling, patched: Mapping[tuple[int, ...], Ruling], read: set[Version]
+    ) -> str:
+        """Why another need not be read; empty where it may be better."""
+        patch = patched.get(other.release.release[:2])
+        if patch and patch.release >= other.release:
+            which = "a later patch" if patch.release > other.release else "another wheel"
+            how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
+            return f"not looked into: {which} of it {how}"
+        if _is_enough(best, other, read, self._judge):
+            runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
+            return f"not looked into: {best.candidate.version} {runs}"
+        return ""
+
+    def _read(self, ruling: Ruling) -> Ruling:
+        try:
+            return self._judge.rule(ruling, judging.read_wheel(ruling.candidate, self._session, self._budget))
+        except OverBudgetError:
+            self.stopped = "budget"
+            left = size(max((self._budget.limit or 0) - self._budget.used, 0))
+            reason = f"not read: it takes more than the {left} that are left of --budget"
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+            reason = "not read to its end: it was interrupted"
+        except CuwheelError as error:
+            reason = f"not read: {error.message}"
+        return replace(ruling, reasons=(reason,), decided=True)
+
+
+def _by_release(rulings: Sequence[Ruling]) -> Iterator[list[Ruling]]:
+    """Whole releases, in their order, as many as are asked for at once."""
+    batch: list[Ruling] = []
+    for _, files in groupby(rulings, key=attrgetter("release")):
+        batch += files
+        if len(batch) >= _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: Judge) -> bool:
+    """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
+    older = best.release > other.release
+    if best.rank == 0:
+        return older or (best.release == other.release and best.outcome == ORDER[0])
+    return older and (not judge.knows_gpu or len(read) >= _OLDER_READ)
 
 
 def _has_facts(
@@ -316,59 +451,3 @@ def _facts(
     except CuwheelError as error:
         log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
         return None
-
-
-def _by_wheels(rulings: Sequence[Ruling], judge: Judge, session: client.Session, budget: Budget) -> Iterator[Ruling]:
-    """With the verdicts of those that had to be read, until no other could be better."""
-    usable = (each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN)
-    best = min(usable, key=attrgetter("rank"), default=None)
-    read: set[Version] = set()  # releases that were, after one that nothing speaks against
-    # By minor release, a file that was looked into and does not run well: patches before it were built alike.
-    failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
-    patched = {each.release.release[:2]: each for each in sorted(failing, key=attrgetter("release"))}
-    count = 0
-    for each in rulings:
-        if each.decided:
-            yield each
-            continue
-        if count == _MOST_READ:
-            reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
-            yield replace(each, reasons=(reason,), decided=True)
-            continue
-        patch = patched.get(each.release.release[:2])
-        if best and patch and patch.release >= each.release:
-            which = "a later patch" if patch.release > each.release else "another wheel"
-            how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
-            yield replace(each, reasons=(f"not looked into: {which} of it {how}",), decided=True)
-            continue
-        if best and _is_enough(best, each, read, judge):
-            runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
-            yield replace(each, reasons=(f"not looked into: {best.candidate.version} {runs}",), decided=True)
-            continue
-        count += 1
-        judged = _read(each, judge, session, budget)
-        if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
-            best = judged
-        elif best:
-            read.add(judged.release)
-        yield judged
-
-
-def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: Judge) -> bool:
-    """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
-    older = best.release > other.release
-    if best.rank == 0:
-        return older or best.outcome == ORDER[0]
-    return older and (not judge.knows_gpu or len(read) >= _OLDER_READ)
-
-
-def _read(ruling: Ruling, judge: Judge, session: client.Session, budget: Budget) -> Ruling:
-    try:
-        return judge.rule(ruling, judging.read_wheel(ruling.candidate, session, budget))
-    except OverBudgetError:
-        reason = (
-            f"not read: it takes more than is left of the {size(budget.limit or 0)} that may be downloaded (--budget)"
-        )
-    except CuwheelError as error:
-        reason = f"not read: {error.message}"
-    return replace(ruling, reasons=(reason,), decided=True)

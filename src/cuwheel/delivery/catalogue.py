@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.wheel_facts import WheelFacts
 
 LIST: Final = "catalogue.json"
+NONE: Final = "none"
 SCHEMA: Final = "cuwheel.catalogue-list/1"
 SHIPPED = Path(__file__).with_name("catalogue")  # what this release of cuwheel knows of the public index
 _FACTS = "facts"
@@ -125,9 +126,12 @@ def unpacked(data: bytes, name: str) -> bytes:
 
 
 def open_catalogues(places: Iterable[str | Path], session: client.Session) -> tuple[CatalogueReader, ...]:
-    """Those that were named, then the one that ships."""
+    """Those that were named, then the one that ships; of `none`, none."""
+    named = tuple(places)
+    if NONE in named:
+        return ()
     shipped = (SHIPPED,) if (SHIPPED / LIST).is_file() else ()
-    return tuple(CatalogueReader(each, session) for each in (*places, *shipped))
+    return tuple(CatalogueReader(each, session) for each in (*named, *shipped))
 
 
 def look_up(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> WheelFacts | None:

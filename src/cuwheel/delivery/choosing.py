@@ -105,6 +105,8 @@ def answer_of_choices(name: str, env: Path, choices: Sequence[Choice], **known: 
 def choose(search: Search, request: InstallRequest, wanted: Requirement, *, shallow: bool = False) -> Choice:
     """In the order of the fallbacks; each says why it was passed over. `shallow`: it may well have no device code."""
     found = best_candidate.find(search, wanted, shallow=shallow)
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
     start = Choice(name=normalised(found.name), wanted=str(wanted), requirement=wanted, found=found)
     if made := _as_asked(start, request):
         return made
@@ -339,26 +341,44 @@ def find_together(request: FindRequest) -> Find:
         name = normalised(found.name)
         start = Choice(name=name, wanted=request.wanted, requirement=wanted, found=found, ruling=found.chosen)
         required = list(_torch_of(start))
-        if not required or any(each.torch for each in found.machines):
+        if not required or found.stopped == "interrupted" or any(each.torch for each in found.machines):
             return found.answer
-        given = {each.name: getattr(request, each.name) for each in fields(FindRequest) if each.init}
-        as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
-        torch = Requirement(_TORCH)
-        torch.specifier = reduce(and_, required)
         try:
-            if choose(search, as_install, torch, shallow=True).is_made:
-                return found.answer
+            return replace(_with_its_torch(search, start, required), downloaded=search.budget.used)
         except UnknownNameError:
             return found.answer  # these indexes have no torch: it comes from elsewhere
-        made, *others = with_required_torch(search, as_install, (start,), (_TORCH,))
+        except KeyboardInterrupt:
+            return replace(_torch_not_judged(found), stopped="interrupted", downloaded=search.budget.used)
+
+
+def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierSet]) -> Find:
+    """`required`: what the release that comes first wants of torch."""
+    found = start.found
+    given = {each.name: getattr(search.request, each.name) for each in fields(FindRequest) if each.init}
+    as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
+    torch = Requirement(_TORCH)
+    torch.specifier = reduce(and_, required)
+    chosen = choose(search, as_install, torch, shallow=True)
+    if chosen.is_made:
+        return found.answer
+    if chosen.found.stopped:  # nobody knows that it does not run: no older release is better for that
+        return _torch_not_judged(found)
+    made, *others = with_required_torch(search, as_install, (start,), (_TORCH,))
     if not others:
         return found.answer
     reason = f"it does not go with {_name_of(others[0])}, which runs there"
     judged = {each.candidate.file for each in made.found.rulings}
     passed = (each for each in found.rulings if each.candidate.file not in judged)
     rulings = (*made.found.rulings, *(replace(each, reasons=(reason,)) for each in passed))
-    downloaded = found.downloaded + made.found.downloaded
-    return replace(made.found, rulings=rulings, chosen=made.ruling, downloaded=downloaded).answer
+    return replace(made.found, rulings=rulings, chosen=made.ruling).answer
+
+
+def _torch_not_judged(found: Found) -> Find:
+    why = "the torch that it brings along was not looked into: cuwheel find torch says whether one runs"
+    told = tuple(
+        replace(each, conditions=(*each.conditions, why)) if each.chosen else each for each in found.answer.candidates
+    )
+    return replace(found.answer, candidates=told)
 
 
 def _round(search: Search, request: InstallRequest, asked: dict[str, str]) -> tuple[list[Choice], _Conflict | None]:

@@ -19,7 +19,7 @@ from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
 _LONGEST_REASON = 500
-BUDGET = 2 * 10**9
+BUDGET = 300 * 10**6
 LINUX = "manylinux_2_28_x86_64"
 TWO_YEARS = 730
 
@@ -115,8 +115,9 @@ class FindRequest:
     `wanted`: a name, perhaps with versions (`torch>=2.5`). `on`: GPU names, capabilities, machine profiles, fleet files
     or `Machine` values; without one, this machine, or of it the GPUs in `gpus` (numbers, as nvidia-smi lists them).
     `env`: the environment that it is for. `indexes`: in place of those that pip or uv is configured with; `find_links`:
-    folders or pages with files, beside them. `catalogues`: folders or URLs of facts, by the hashes of wheels. `budget`:
-    bytes that may be downloaded where nobody has facts.
+    folders or pages with files, beside them. `catalogues`: folders or URLs of facts, by the hashes of wheels; `none`
+    for not even the one in cuwheel. `all_releases`: every one is judged, not only until one runs. `budget`: bytes that
+    may be downloaded where nobody has facts.
     """
 
     wanted: str = field(kw_only=False)
@@ -129,6 +130,7 @@ class FindRequest:
     catalogues: Sequence[str] = ()
     no_index: bool = False
     pre: bool = False
+    all_releases: bool = False
     budget: int = BUDGET
     requirement: Requirement = field(init=False, repr=False, compare=False)  # `wanted`, parsed
 

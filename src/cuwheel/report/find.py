@@ -28,12 +28,13 @@ def document(answer: Find, *, verbose: bool) -> Document:
     where = ", ".join(_machine(each) for each in answer.machines)
     chosen = next((each for each in answer.candidates if each.chosen), None)
     if chosen is None:
-        blocks: list[Block] = [Heading(f"No release of {answer.name} runs on {where}")]
+        known = "is known to run" if answer.stopped else "runs"
+        blocks: list[Block] = [Heading(f"No release of {answer.name} {known} on {where}"), *_so_far(answer, None)]
     else:
         newest = max((each.version for each in answer.candidates), key=Version)
         other = f" (the newest is {newest})" if newest != chosen.version else ""
         runs = {"partial": "runs in part on", "unknown": "may run on"}.get(chosen.outcome, "runs on")
-        blocks = [Heading(f"{answer.name} {chosen.version} {runs} {where}{other}")]
+        blocks = [Heading(f"{answer.name} {chosen.version} {runs} {where}{other}"), *_so_far(answer, chosen)]
         blocks += _chosen(
             chosen, quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}"]), verbose=verbose
         )
@@ -49,6 +50,16 @@ def document(answer: Find, *, verbose: bool) -> Document:
     if answer.downloaded:
         blocks.append(Paragraph(f"  {size(answer.downloaded)} of wheels were downloaded for this; none is kept"))
     return Document(f"cuwheel find {answer.name}", tuple(blocks))
+
+
+def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
+    """Where it ended before it knew the best."""
+    if answer.stopped is None:
+        return
+    best = f"the newest that runs among them is {chosen.version}" if chosen else "none of them runs"
+    how = {"interrupted": "interrupted", "budget": "a larger --budget reads more"}[answer.stopped]
+    releases = "1 release" if answer.releases == 1 else f"{answer.releases} releases"
+    yield Paragraph(f"  {answer.judged} of {releases} judged; {best} ({how})")
 
 
 def _machine(machine: Machine) -> str:

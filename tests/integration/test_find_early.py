@@ -1,0 +1,169 @@
+"""`find` ends early: at the first release that runs, when its budget is spent, or at Ctrl-C, with what it knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import api
+from cuwheel.cli import main
+from cuwheel.errors import EXIT_INTERRUPTED
+from cuwheel.machine.fleet import Refinement
+from tests.integration.index_server import Behaviour, clean_environment, serving
+from tests.integration.install_world import wheel
+
+if TYPE_CHECKING:
+    from cuwheel.delivery.best_candidate import Find
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
+LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
+TAG = "py3-none-manylinux_2_28_x86_64"
+NATIVE = "plain-130.so"  # 8.0, 9.0 and PTX for 9.0
+
+
+def _wheel(folder: Path, version: str, padding: int = 0) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"demo-{version}-{TAG}.whl"
+    info = f"demo-{version}.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(FIXTURES / NATIVE, "demo/libdemo.so")
+        if padding:
+            archive.writestr(zipfile.ZipInfo("demo/libpadding.so"), b"\x7fELF" + os.urandom(padding))
+        archive.writestr("demo/__init__.py", "")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: demo\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {TAG}\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch, tmp_path)(CUWHEEL_CACHE=tmp_path / "cuwheel-cache")
+
+
+def _find(wanted: str = "demo", **fields: Any) -> Find:
+    return api.find(wanted, **{"on": ["h100"], "refine": LINUX, **fields})
+
+
+def _chosen(answer: Find) -> str | None:
+    return next((each.version for each in answer.candidates if each.chosen), None)
+
+
+def _read(behaviour: Behaviour) -> set[str]:
+    return {path.split("-")[1] for _, path, _ in behaviour.asked if path.endswith(".whl")}
+
+
+def test_it_stops_at_the_first_that_runs_and_all_judges_every_release(tmp_path: Path) -> None:
+    made = [_wheel(tmp_path / "dist", f"{number}.0") for number in (1, 2, 3)]
+    behaviour = Behaviour.of(*made)
+    with serving(behaviour) as url:
+        first = _find(indexes=[f"{url}/simple"])
+        assert _read(behaviour) == {"3.0"}
+        every = _find(indexes=[f"{url}/simple"], all_releases=True)
+    assert (_chosen(first), first.judged, first.releases, first.stopped) == ("3.0", 1, 3, None)
+    assert (_chosen(every), every.judged, every.releases) == ("3.0", 3, 3)
+    assert [each.outcome for each in every.candidates] == ["native"] * 3
+
+
+def test_facts_of_older_releases_are_not_asked_for_once_one_runs(tmp_path: Path) -> None:
+    """An index of ours may have thousands of releases, each with a facts file."""
+    made = [wheel(tmp_path / "dist", "demo", f"{number}.0", library=NATIVE, tag=TAG) for number in range(1, 41)]
+    api.publish(made, to=tmp_path / "index")
+    behaviour = Behaviour.folder(tmp_path / "index")
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+        asked = {path for _, path, _ in behaviour.asked if path.endswith(".cuwheel.json")}
+        every = _find(indexes=[f"{url}/simple"], all_releases=True)
+    assert _chosen(answer) == _chosen(every) == "40.0"
+    assert len(asked) <= 8
+    assert every.judged == 40
+
+
+def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """3.0 to 8.0 are larger than what may be read: after three of them no other is opened but those that fit."""
+    made = [_wheel(tmp_path / "dist", f"{number}.0", 3_000_000) for number in range(3, 9)]
+    small = _wheel(tmp_path / "dist", "7.5")
+    behaviour = Behaviour.of(*made, small)
+    with serving(behaviour) as url:
+        options = ["--index", f"{url}/simple", "--on", "h100", "--driver", "580.65.06", "--python", "3.11"]
+        words = ["find", "demo", *options, "--os", "linux", "--cpu", "x86_64", "--budget", "2MB"]
+        anew = ["demo>7.5", *words[2:]]
+        assert main([*words, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert main(["find", *anew]) == 1
+        nothing = capsys.readouterr().out
+    assert next(each["version"] for each in told["candidates"] if each["chosen"]) == "7.5"
+    assert (told["judged"], told["releases"], told["stopped"]) == (1, 7, "budget")
+    assert told["downloaded"] <= 2_000_000
+    assert "1 of 7 releases judged; the newest that runs among them is 7.5" in " ".join(shown.split())
+    assert "No release of demo is known to run" in nothing
+    assert "0 of 1 release judged; none of them runs" in " ".join(nothing.split())
+
+
+def test_no_wheel_is_opened_once_three_did_not_fit(tmp_path: Path) -> None:
+    made = [_wheel(tmp_path / "dist", f"{number}.0", 1_000_000) for number in range(1, 9)]
+    behaviour = Behaviour.of(*made)
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"], budget=100_000)
+    assert len(_read(behaviour)) <= 3
+    assert (answer.stopped, answer.judged, answer.releases) == ("budget", 0, 8)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a whole console there")
+def test_ctrl_c_gives_what_is_known(tmp_path: Path) -> None:
+    """2.0 is known from an earlier run; 3.0 comes without end."""
+    known = _wheel(tmp_path / "dist", "2.0")
+    endless = _wheel(tmp_path / "dist", "3.0", 3_000_000)
+    behaviour = Behaviour.of(known, endless)
+    reached, ended = threading.Event(), threading.Event()
+
+    class Stuck(dict[str, bytes]):
+        """Files of the server, one of which never comes."""
+
+        def __getitem__(self, path: str) -> bytes:
+            if path.endswith(endless.name):
+                reached.set()
+                ended.wait(60)
+            return super().__getitem__(path)
+
+    with serving(behaviour) as url:
+        words = [sys.executable, "-m", "cuwheel", "find", "demo", "--index", f"{url}/simple", "--on", "h100"]
+        words += ["--driver", "580.65.06", "--python", "3.11", "--os", "linux", "--cpu", "x86_64"]
+        before = subprocess.run([*words[:4], "demo<3", *words[5:]], capture_output=True, text=True, check=True)
+        assert "demo 2.0 runs" in before.stdout
+        behaviour.files = Stuck(behaviour.files)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert reached.wait(60)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=30)
+        finally:
+            ended.set()
+            process.kill()
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "1 of 2 releases judged; the newest that runs among them is 2.0 (interrupted)" in " ".join(out.split())
+
+
+def test_the_catalogue_can_be_left_out(tmp_path: Path) -> None:
+    made = _wheel(tmp_path / "dist", "1.0")
+    behaviour = Behaviour.of(made)
+    facts = tmp_path / "facts"
+    with serving(behaviour) as url:
+        place: Any = {"indexes": [f"{url}/simple"]}
+        api.catalogue(["demo"], to=facts, **place)
+        known = _find(catalogues=[str(facts)], **place)
+        (tmp_path / "cuwheel-cache").rename(tmp_path / "gone")
+        without = _find(catalogues=["none"], **place)
+    assert known.candidates[0].known_from in ("cache", "catalogue")
+    assert without.candidates[0].known_from == "wheel"

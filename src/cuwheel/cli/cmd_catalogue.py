@@ -17,10 +17,8 @@ _ADD = ("add",)
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action == "add" and (not args.names or not args.to):
-        yield UsageError("add needs packages and --to", hint="cuwheel catalogue add torch --to catalogue")
-    if args.action == "list" and len(args.names) > 1:
-        yield UsageError("list takes one place", hint="cuwheel catalogue list FOLDER")
+    if args.action == "add" and not args.to:
+        yield UsageError("add needs --to", hint="cuwheel catalogue add torch --to catalogue")
 
 
 def _catalogue(args: Namespace) -> Answer:
@@ -28,7 +26,7 @@ def _catalogue(args: Namespace) -> Answer:
     from cuwheel.delivery.request import CatalogueRequest
 
     if args.action == "list":
-        return api.catalogue_list(args.names[0] if args.names else None, on=args.on)
+        return api.catalogue_list(args.place, on=args.on)
     return api.catalogue(request_of(CatalogueRequest, args))
 
 
@@ -46,8 +44,9 @@ nothing of them is kept but the facts.
 
 exit status: 0 done, 1 some wheels could not be read""",
     (
-        Option("[NAME...]", "add: packages, perhaps with versions; list: a place", field="names"),
-        Option("--to FOLDER", "add: the catalogue's folder", places.new_folder, of=_ADD),
+        Option("NAME...", "packages, perhaps with versions", field="names", of=_ADD),
+        Option("[PLACE]", "a folder or URL of a catalogue; default: what ships with cuwheel", of=("list",)),
+        Option("--to FOLDER", "the catalogue's folder", places.new_folder, of=_ADD),
         ON._replace(of=("list",)),
         group(
             "what is added",

@@ -44,11 +44,6 @@ def built(text: str) -> str:
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action in _INSIDE and args.what is None:
-        what = "a plan" if args.action == "matrix" else "a package or a git repository"
-        yield UsageError(f"{args.action} needs {what}", hint="cuwheel ci --help")
-    if args.action in _SERVICES and args.what is not None:
-        yield UsageError(f"{args.action} takes no {args.what!r}", hint="cuwheel ci --help")
     if args.action == "watch" and not args.built:
         yield UsageError("watch needs --built", hint="cuwheel ci watch torch --built https://wheels.example.com")
 
@@ -86,25 +81,26 @@ CI = Command(
   cuwheel ci watch torch --built https://wheels.example.com
   cuwheel ci matrix plan.json --to "$GITHUB_OUTPUT"
 
-What it does follows from [tool.cuwheel.ci] of pyproject.toml: docs/howto/ci.md.
+What it does follows from [tool.cuwheel.ci] of pyproject.toml.
 The workflow itself uses ci matrix and ci watch, with --to.
 
 exit status: 0 done, 1 --check found something""",
     (
-        Option("[WHAT]", "matrix: a plan; watch: a package or a git repository"),
+        Option("PLAN", "what `cuwheel plan --json` wrote", field="what", of=("matrix",)),
+        Option("UPSTREAM", "a package or a git repository", field="what", of=("watch",)),
         Option("--write", "write the file, or renew what is cuwheel's in it", of=_SERVICES),
         Option("--check", "say what differs in the file that is there", of=_SERVICES),
         Option("--source FOLDER", "the repository (default: .)", places.folder, of=_SERVICES),
         Option("--file FILE", "where the workflow is, if not in the usual place", places.new_file, of=_SERVICES),
         Option("--config FILE", "a cuwheel.toml to use instead", places.file, of=_SERVICES),
-        Option("--cuda VERSION", "cibuildwheel: for this one; default: the first", values.toolkit, of=_SERVICES),
+        Option("--cuda VERSION", "for this one; default: the first", values.toolkit, of=("cibuildwheel",)),
         group(
             "inside a workflow",
-            Option("--cpu CPUS", "matrix: x86_64,aarch64 (x86_64)", cpus, of=("matrix",)),
-            Option("--windows", "matrix: jobs for Windows too", of=("matrix",)),
-            Option("--image IMAGE", "matrix: of each job on Linux; {cuda}, {cpu}", image, of=("matrix",)),
-            Option("--built PLACE", "watch: an index, or the version last built", built, of=("watch",)),
-            Option("--name NAME", "watch: the package in that index", values.distribution, of=("watch",)),
+            Option("--cpu CPUS", "x86_64,aarch64 (default: x86_64)", cpus, of=("matrix",)),
+            Option("--windows", "jobs for Windows too", of=("matrix",)),
+            Option("--image IMAGE", "of each job on Linux; {cuda}, {cpu}", image, of=("matrix",)),
+            Option("--built PLACE", "an index, or the version last built", built, of=("watch",)),
+            Option("--name NAME", "the package in that index", values.distribution, of=("watch",)),
             Option("--to FILE", "append the outputs of a step to this file", places.new_file, of=_INSIDE),
         ),
     ),

@@ -20,13 +20,11 @@ _ACTIONS = {
     "stop": "end what runs, the workers and the scheduler",
 }
 _WORKER = ("worker",)
+_RUNNING = ("scheduler", "worker", "status", "stop")
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action == "init":
-        if args.address:
-            yield UsageError("init takes no address", hint="cuwheel cluster init -o FOLDER")
-    elif not args.address:
+    if args.action != "init" and not args.address:
         yield UsageError(f"{args.action} needs an address", hint=f"cuwheel cluster {args.action} tls://HOST:8786")
 
 
@@ -64,13 +62,13 @@ without, for a machine that nobody else is on.
 
 exit status: 0 done, or the cluster has workers; 1 it has none that can be used""",
     (
-        Option("[ADDRESS]", "tls://HOST:PORT"),
-        Option("-o --output FOLDER", "init: where the certificates go", places.new_folder, of=("init",)),
+        Option("[ADDRESS]", "tls://HOST:PORT", of=_RUNNING),
+        Option("-o --output FOLDER", "where the certificates go", places.new_folder, of=("init",)),
         Option(
             "--certificate FILE",
             "the file made by init (default: of the folder CUWHEEL_CLUSTER, or this user's)",
             places.file,
-            of=("scheduler", "worker", "status", "stop"),
+            of=_RUNNING,
         ),
         group(
             "worker",

@@ -28,8 +28,6 @@ _TRY = ("run", "bisect")
 
 
 def _refuse_trials(args: Namespace) -> Iterator[UsageError]:
-    if not args.place and args.action != "report":
-        yield UsageError(f"{args.action} needs a file of trials", hint=f"cuwheel trials {args.action} TRIALS.toml")
     if args.action != "bisect":
         return
     if not args.good or not args.bad:
@@ -98,7 +96,8 @@ too, where the machine went down under it.
 exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
 1 there is no answer; of remove-service: 1 there was none""",
     (
-        Option("[PLACE]", "TRIALS.toml; report: or the journal's folder"),
+        Option("FILE", "the trials, such as TRIALS.toml", field="place", of=(*_TRY, *_SERVICES)),
+        Option("[PLACE]", "TRIALS.toml, or the journal's folder (default: cuwheel-trials)", of=("report",)),
         HTML._replace(of=("run", "report", "bisect")),
         group(
             "what is run",

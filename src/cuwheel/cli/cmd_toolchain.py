@@ -25,17 +25,12 @@ _ACTIONS = {
 }
 _CHOOSE = ("install", "env", "verify", "fetch", "remove")
 _GET = ("install", "fetch")
+_VERSION = "the CUDA version: 13.0, 12.4.1, cu128"
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action == "remove":
-        if args.all == bool(args.version) and not (args.downloads and not args.all):
-            yield UsageError("remove needs a version or --all")
-    elif args.action == "list":
-        if args.version:
-            yield UsageError("list takes no version")
-    elif not args.version:
-        yield UsageError(f"{args.action} needs a CUDA version")
+    if args.action == "remove" and args.all == bool(args.version) and not (args.downloads and not args.all):
+        yield UsageError("remove needs a version or --all")
     if args.action == "fetch" and not args.to:
         yield UsageError("fetch needs --to FOLDER")
 
@@ -80,7 +75,8 @@ TOOLCHAIN = Command(
 exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
 12 no host compiler fits""",
     (
-        Option("[VERSION]", "the CUDA version: 13.0, 12.4.1, cu128"),
+        Option("VERSION", _VERSION, of=("install", "env", "verify", "fetch")),
+        Option("[VERSION]", _VERSION, of=("remove",)),
         COMPONENTS._replace(of=_CHOOSE),
         PROVIDERS._replace(of=_CHOOSE),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),

@@ -38,6 +38,18 @@ _EPILOGUE = """\
 completes them in this shell (or zsh, tcsh)."""
 
 
+_COMPLETION_HELP = """\
+usage: cuwheel completion {shells}
+
+Print what makes a shell complete verbs and options with the Tab key.
+
+examples:
+  eval "$(cuwheel completion bash)"                    in this shell
+  cuwheel completion bash >> ~/.bashrc                 in every new one
+  cuwheel completion zsh > ~/.zsh/completions/_cuwheel
+"""
+
+
 # Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
 _TOGETHER = {
     "kernels": "inspect",
@@ -54,6 +66,8 @@ _TOGETHER = {
 
 
 def run(words: Sequence[str]) -> int:
+    if words[:1] == ["help"] and words[1:] and words[1] != "help":  # `cuwheel help check` is `cuwheel check --help`
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_overview())
         return EXIT_OK
@@ -112,7 +126,8 @@ def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         raise _unknown_verb(first)
     command = command_of(name)
     examples = command.examples if name == first else command.examples.replace(f"cuwheel {name} ", f"{prog} ")
-    shown = command._replace(examples=examples)
+    usage = command.usage.replace(f"cuwheel {name} ", f"{prog} ")
+    shown = command._replace(examples=examples, usage=usage)
     return command, parser.parse(prog, command.line or VERBS[name].line, shown, rest)
 
 
@@ -161,9 +176,11 @@ def _completion(words: Sequence[str]) -> str:
 
     import shtab
 
-    from cuwheel.cli.parser import add_rows, rows_of
+    from cuwheel.cli.parser import action_of, add_rows, rows_of
 
     shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
+    if words in (["-h"], ["--help"]):
+        return _COMPLETION_HELP.format(shells="|".join(shells))
     if len(words) != 1 or words[0] not in shells:
         raise UsageError("completion needs the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash")
     parser = argparse.ArgumentParser(prog="cuwheel")
@@ -171,12 +188,15 @@ def _completion(words: Sequence[str]) -> str:
     verbs = parser.add_subparsers(dest="verb")
     for name, each in SHOWN.items():
         verb = verbs.add_parser(name, help=each.line)
-        if name in VERBS:
-            add_rows(verb, rows_of(command_of(name)))
+        command = command_of(name) if name in VERBS else None
+        if command and not command.actions:
+            add_rows(verb, rows_of(command))
             continue
         actions = verb.add_subparsers(dest="action")
-        for word, command in FAMILIES[name].commands.items():
-            add_rows(actions.add_parser(word, help=VERBS[command].line), rows_of(command_of(command)))
+        for word, line in command.actions.items() if command else ():
+            add_rows(actions.add_parser(word, help=line), rows_of(action_of(f"cuwheel {name}", command, word)))
+        for word, other in FAMILIES[name].commands.items() if not command else ():
+            add_rows(actions.add_parser(word, help=VERBS[other].line), rows_of(command_of(other)))
     return str(shtab.complete(parser, shell=words[0]))
 
 

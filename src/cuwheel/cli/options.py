@@ -106,6 +106,8 @@ class Command(NamedTuple):
     ways: tuple[str, ...] = ()
     refuse: Callable[[Namespace], Iterator[UsageError]] | None = None
     usage: str = ""
+    gone: dict[str, str] = {}  # noqa: RUF012 - never changed; options that there were, and what says the same now
+    elsewhere: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - of an action: options that others of its verb take
 
 
 def flat(rows: Iterable[Row]) -> Iterator[Option]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.cli import places, values
 from cuwheel.cli.options import Group, Option, flat
 from cuwheel.errors import UsageError
+from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,12 +36,31 @@ def parse(prog: str, line: str, command: Command, words: Sequence[str]) -> argpa
     `prog`: the words that lead here, such as `cuwheel slim`. `line`: what it does.
     """
     words = list(words)
+    if not command.actions:
+        return _parse(prog, line, command, words)
+    action = next((word for word in words if word in command.actions), "")
+    if action:
+        words.remove(action)
+        own = action_of(prog, command, action)
+        args = _parse(f"{prog} {action}", command.actions[action], own, words)
+    elif {"-h", "--help"}.isdisjoint(words):
+        raise _no_action(prog, command, words)
+    else:
+        args = _parse(prog, line, command, words)  # prints its help and ends
+    args.action = action
+    for row in flat(command.options):  # those of other actions, as if they were not given
+        if not hasattr(args, row.dest):
+            setattr(args, row.dest, row.unset)
+    return _without_conflicts(prog, command, args, [])
+
+
+def _parse(prog: str, line: str, command: Command, words: list[str]) -> argparse.Namespace:
     behind = next((row for row in flat(command.options) if row.spelled.startswith("-- ")), None)
     own = words.index("--") if behind and "--" in words else len(words)
-    parser = command_parser(prog, line, command)
-    action = words[0] if words and words[0] in command.actions else ""
+    parser = _parser(prog, line, command, rows_of(command))
+    parser.command = command
     everything = words[-2:] in (["-h", "all"], ["--help", "all"])
-    parser.shown = lambda: help_parser(prog, line, command, action, everything=everything)
+    parser.shown = lambda: help_parser(prog, line, command, everything=everything)
     args: argparse.Namespace = parser.parse_args(words[:own])
     for row in flat(command.options):
         if row is behind:
@@ -48,25 +68,66 @@ def parse(prog: str, line: str, command: Command, words: Sequence[str]) -> argpa
         elif row.value.endswith(" ..."):
             command_words = getattr(args, row.dest)
             setattr(args, row.dest, command_words[1:] if command_words[:1] == ["--"] else command_words)
+    if parser.problems and command.elsewhere:  # of an action: what goes together is asked of the whole verb
+        raise parser.refused()
+    return _without_conflicts(prog, command, args, parser.problems)
+
+
+def _without_conflicts(
+    prog: str, command: Command, args: argparse.Namespace, problems: list[UsageError]
+) -> argparse.Namespace:
     found = list(conflicts(prog, command, args))
     if len(found) > 1:
         found = [UsageError("; ".join(each.message for each in found), f"{prog} --help")]
-    if found and not parser.problems:
+    if found and not problems:
         raise found[0]
-    parser.problems += found
-    if parser.problems:
-        raise parser.refused()
+    if problems:
+        raise together(prog, [*problems, *found])
     return args
 
 
+def together(prog: str, problems: Sequence[UsageError]) -> UsageError:
+    whole = f"{prog} --help"
+    if len(problems) == 1:
+        return UsageError(problems[0].message, problems[0].hint or whole)
+    each_on_a_line = "".join(f"\n  - {values.with_hint(each)}" for each in problems)
+    return UsageError(f"the command line has {len(problems)} problems:{each_on_a_line}", whole)
+
+
+def _no_action(prog: str, command: Command, words: Sequence[str]) -> UsageError:
+    verb = prog.removeprefix("cuwheel ")
+    first = next((word for word in words if not word.startswith("-")), "")
+    one_of = ", ".join(command.actions)
+    if not first:
+        return UsageError(f"{verb} needs an action: {one_of}", f"{prog} --help")
+    near = wording.nearest_name(first, command.actions)
+    hint = f"did you mean '{prog} {near}'?" if near else f"{prog} --help"
+    return UsageError(f"{places.shortened(first)!r} is not one of {one_of}", hint)
+
+
 def rows_of(command: Command) -> tuple[Row, ...]:
-    """All that it takes, its action first."""
-    actions = (Option("ACTION", ", ".join(command.actions), tuple(command.actions)),) if command.actions else ()
-    return (*actions, *command.options, OUTPUT)
+    """All that it takes."""
+    return (*command.options, OUTPUT)
 
 
-def command_parser(prog: str, line: str, command: Command) -> Parser:
-    return _parser(prog, line, command, rows_of(command))
+def action_of(prog: str, command: Command, action: str) -> Command:
+    """An action of a verb, as a command of its own: with its rows, its examples and what becomes of it."""
+    rows: list[Row] = []
+    for row in command.options:
+        own = [each._replace(of=()) for each in flat([row]) if not each.of or action in each.of]
+        rows += [row._replace(rows=tuple(own))] if isinstance(row, Group) and own else own
+    examples = [each for each in command.examples.splitlines() if f"{prog} {action}" in each]
+    taken = {flag for row in flat(rows) for flag in row.flags}
+    elsewhere = {flag: row.of for row in flat(command.options) for flag in row.flags if flag not in taken}
+    return command._replace(
+        options=tuple(rows),
+        examples="\n".join(examples),
+        actions={},
+        ways=(),
+        conflicts=(),
+        refuse=None,
+        elsewhere=elsewhere or {"": ()},
+    )
 
 
 def help_parser(prog: str, line: str, command: Command, action: str = "", *, everything: bool = True) -> Parser:
@@ -74,19 +135,15 @@ def help_parser(prog: str, line: str, command: Command, action: str = "", *, eve
 
     `everything`: groups that few people need, too.
     """
-    rows: list[Row] = []
-    for row in command.options:
-        own = [each for each in flat([row]) if not each.of or not command.actions or action in each.of]
-        rows += [row._replace(rows=tuple(own))] if isinstance(row, Group) and own else own
-    away = [] if everything else [row for row in rows if isinstance(row, Group) and row.more]
-    examples = [each for each in command.examples.splitlines() if f"{prog} {action}" in each]
     if action:
-        prog, line = f"{prog} {action}", command.actions[action]
-        command = command._replace(examples="\n".join(examples), actions={})
+        prog, line, command = f"{prog} {action}", command.actions[action], action_of(prog, command, action)
+    rows = list(command.options)
+    if command.actions:
+        rows = [row for row in rows if isinstance(row, Option) and not row.of]
+    away = [] if everything else [row for row in rows if isinstance(row, Group) and row.more]
     parser = _parser(prog, line, command, [*(row for row in rows if row not in away), OUTPUT])
     words = [row.value for row in rows if isinstance(row, Option) and not row.flags]
-    if not everything or command.actions:
-        parser.usage = command.usage or " ".join((prog, *(["ACTION"] if command.actions else words), "[options]"))
+    parser.usage = command.usage or " ".join((prog, *(["ACTION"] if command.actions else words), "[options]"))
     if command.actions:
         about = f"actions, each with options of its own (`{prog} ACTION --help`):\n{listed(command.actions)}"
         parser.description = f"{parser.description}\n\n{about}"
@@ -169,9 +226,9 @@ def conflicts(prog: str, command: Command, args: argparse.Namespace) -> Iterator
     chosen = [each for each in ways if rows[each].is_given(args)]
     if len(chosen) > 1:
         yield UsageError(f"{', '.join(ways[:-1])} and {ways[-1]} cannot be used together")
-    elif command.actions or ways:
+    elif ways:
         otherwise = [each for each in command.ways if each not in rows]
-        way = args.action if command.actions else (*chosen, *otherwise, "")[0]
+        way = (*chosen, *otherwise, "")[0]
         strange = [row for row in rows.values() if row.is_strange(args, way)]
         names = " and ".join(row.name for row in strange)
         if strange and way:
@@ -206,13 +263,35 @@ class Parser(argparse.ArgumentParser):
     """
 
     shown: Callable[[], argparse.ArgumentParser] | None = None
+    command: Command | None = None
 
     def print_help(self, file: Any = None) -> None:  # noqa: ANN401 - argparse's own signature
         argparse.ArgumentParser.print_help(self.shown() if self.shown else self, file)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own signature
+        """Options may stand before, between and behind the words, but for a command's own."""
         self.problems: list[UsageError] = []
-        return super().parse_args(args, namespace)
+        whole_command = any(action.nargs == argparse.REMAINDER for action in self._actions)
+        parse = self.parse_known_args if whole_command else self.parse_known_intermixed_args
+        found, strange = parse(args, namespace)
+        options = [word for word in strange if word.startswith("-") and word != "--"]
+        self.problems += [self._unknown(word.partition("=")[0]) for word in options]
+        if strange and not options:
+            self.problems.append(UsageError(f"unexpected: {' '.join(map(places.shortened, strange))}"))
+        return found
+
+    def _unknown(self, option: str) -> UsageError:
+        """An option that there is not: gone, of another action, or written wrong."""
+        gone = self.command.gone if self.command else {}
+        elsewhere = self.command.elsewhere if self.command else {}
+        if option in gone:
+            return UsageError(f"{option} is gone: use {gone[option]}")
+        action = self.prog.rpartition(" ")[2]
+        if option in elsewhere:
+            return UsageError(f"{option} cannot be used with {action}", f"it is for {' and '.join(elsewhere[option])}")
+        near = wording.nearest_name(option, self._option_string_actions) if option.startswith("--") else None
+        near_words = f"; did you mean {near}?" if near else ""
+        return UsageError(f"unknown option {places.shortened(option)}{near_words}")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:  # noqa: ANN401 - as the type has it
         try:
@@ -223,8 +302,6 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
         if action.choices is not None and value not in action.choices:
-            from cuwheel.support import wording
-
             one_of = ", ".join(map(str, action.choices))
             near = wording.nearest_name(value, tuple(map(str, action.choices)))
             hint = f"did you mean {near!r}?" if near else ""
@@ -240,8 +317,4 @@ class Parser(argparse.ArgumentParser):
         raise self.refused()
 
     def refused(self) -> UsageError:
-        whole = f"{self.prog} --help"
-        if len(self.problems) == 1:
-            return UsageError(self.problems[0].message, self.problems[0].hint or whole)
-        listed = "".join(f"\n  - {values.with_hint(each)}" for each in self.problems)
-        return UsageError(f"the command line has {len(self.problems)} problems:{listed}", whole)
+        return together(self.prog, self.problems)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,38 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
+@pytest.mark.parametrize("words", [["help", "check"], ["help", "lab"], ["help", "toolchain", "fetch"]])
+def test_help_of_a_verb_is_asked_for_in_two_ways(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for each in (words, [*words[1:], "--help"]):
+        with contextlib.suppress(SystemExit):
+            assert main(each) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != ""
+
+
+def test_completion_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "--help"]) == 0
+    assert "usage: cuwheel completion bash|zsh" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("check --on h100 a.so --driver 580.65.06 b.so", {"target": ["a.so", "b.so"]}),
+        ("check a.so b.so --on h100", {"target": ["a.so", "b.so"]}),
+        ("toolchain --json install --offline 13.0", {"version": "13.0", "offline": True, "json": True}),
+        ("toolchain install 13.0 --offline", {"version": "13.0", "offline": True}),
+        ("lab bench work.py:call --json", {"json": True}),
+        ("lab bench --json work.py:call", {"json": True}),
+        ("lab trials --dry-run run TRIALS.toml", {"place": "TRIALS.toml", "dry_run": True}),
+    ],
+)
+def test_options_stand_before_between_and_behind_the_words(words: str, values: dict[str, object]) -> None:
+    _, args = frame.understood(words.split())
+    assert {name: getattr(args, name) for name in values} == values
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
@@ -99,7 +132,13 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
         (["banana"], 2, "unknown verb 'banana'", "cuwheel --help lists the verbs"),
         (["gpus", "rtx 4900"], 3, "no GPU named 'rtx 4900'", "did you mean 'GeForce RTX 4090'"),
         (["--json", "doctor"], 2, "options must come after the verb", "cuwheel --help"),
-        (["doctor", "--nope"], 2, "unrecognized arguments: --nope", "cuwheel doctor --help"),
+        (["doctor", "--nope"], 2, "unknown option --nope", "cuwheel doctor --help"),
+        (["check", "x.so", "--onn", "h100"], 2, "unknown option --onn; did you mean --on?", "cuwheel check --help"),
+        (["toolchain"], 2, "toolchain needs an action: install", "cuwheel toolchain --help"),
+        (["toolchain", "instal", "13.0"], 2, "'instal' is not one of", "did you mean 'cuwheel toolchain install'?"),
+        (["toolchain", "list", "--to", "x"], 2, "--to cannot be used with list", "it is for fetch"),
+        (["lab", "trials", "rn", "x"], 2, "'rn' is not one of", "did you mean 'cuwheel lab trials run'?"),
+        (["doctor", "now"], 2, "unexpected: now", "cuwheel doctor --help"),
         (["completion", "fish-ish"], 2, "name of a shell", "cuwheel completion bash"),
         (["gpus", "rtx 9999 super"], 3, "no GPU named 'rtx 9999 super'", "did you mean"),
         (["gpus", "rtx 6000"], 3, "'rtx 6000' names more than one GPU", "Quadro RTX 6000"),

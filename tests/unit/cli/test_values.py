@@ -183,6 +183,13 @@ def options_of(verb: str) -> dict[str, str | None]:
 OPTIONS = {verb: options_of(verb) for verb in VERBS}
 
 
+def verb_and_action(verb: str, option: str) -> list[str]:
+    """The words before an option: of a verb with actions, the first one that takes it."""
+    command = frame.command_of(verb)
+    row = next(each for each in flat(command.options) if each.name == option)
+    return [verb, *(row.of or tuple(command.actions))[:1]] if command.actions else [verb]
+
+
 def every_option() -> list[tuple[str, str]]:
     return [(verb, option) for verb, options in OPTIONS.items() for option in options]
 
@@ -247,7 +254,7 @@ def test_a_bad_value_is_named_with_its_option(kind: str, capsys: pytest.CaptureF
         each
         for verb, option in having
         for value in values
-        for each in refusal([verb, f"{option}={value}"], option, capsys)
+        for each in refusal([*verb_and_action(verb, option), f"{option}={value}"], option, capsys)
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -257,7 +264,11 @@ def test_a_bad_value_is_named_with_its_option(kind: str, capsys: pytest.CaptureF
 def test_no_option_takes_nothing(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     without = [("replay", "--diff"), ("inspect", "--kernels")]  # empty means: given without a value
     having = [each for each in every_option() if each not in without]
-    wrong = [each for verb, option in having for each in refusal([verb, f"{option}={value}"], option, capsys)]
+    wrong = [
+        each
+        for verb, option in having
+        for each in refusal([*verb_and_action(verb, option), f"{option}={value}"], option, capsys)
+    ]
     assert not wrong, "\n".join(wrong)
 
 

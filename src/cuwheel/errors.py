@@ -76,6 +76,18 @@ class UnknownNameError(CuwheelError):
         super().__init__(f"no {kind} named {_short(name)!r}", hint)
 
 
+class NotInstalledError(UnknownNameError):
+    """A target that is no file and no folder, and is not installed either."""
+
+    def __init__(self, name: str, env: str | Path) -> None:
+        short = _short(name)
+        hint = f"from your index: {short}==VERSION; which release runs on a GPU: cuwheel find {short} --on h100"
+        is_name = name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        super().__init__("file, folder or installed distribution", name, hint=hint if is_name else "")
+        self.message = f"{short} is not installed in {env}, and there is no file or folder of that name"
+        self.args = (self.message,)
+
+
 class AmbiguousNameError(UnknownNameError):
     """The name fits several rows that differ in what matters."""
 

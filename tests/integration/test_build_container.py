@@ -104,7 +104,7 @@ def test_everything_of_the_build_runs_inside(here: World) -> None:
 
 def test_what_cannot_be_had_inside_is_said_before(here: World) -> None:
     source = projects.bare(here.folder / "two")
-    told = build(here, source, "--force-archs")
+    told = build(here, source, "--set", "force-archs=true")
     assert told.status == 2
     assert "container" in told.stderr
     config = source / "pyproject.toml"

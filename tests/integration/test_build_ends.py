@@ -52,7 +52,7 @@ def assert_gone(mark: Path) -> None:
 
 def test_out_of_time(here: World) -> None:
     source, mark = hanging(here)
-    told = here.build(source, "--timeout", "6")
+    told = here.build(source, "--set", "timeout=6")
     assert told.status == 1, told.all
     assert_gone(mark)
 

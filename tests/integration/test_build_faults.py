@@ -217,7 +217,7 @@ def test_a_compiler_that_hangs(here: World) -> None:
     fake.write_text(HANGS.format(mark=mark, real=real))
     fake.chmod(0o755)
     source = world.tiny(here.folder)
-    told = here.build(source, "--host-compiler", fake, "--timeout", "30")
+    told = here.build(source, "--host-compiler", fake, "--set", "timeout=30")
     assert told.status == 1, told.all
     assert "longer than 30 s" in only(told)["failure"]["what"]
     assert told.seconds < 600

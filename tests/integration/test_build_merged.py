@@ -1,4 +1,4 @@
-"""`build --merge` from end to end: two CUDA majors, two toolkits, one wheel that has the libraries of both."""
+"""`build --set merge=true` from end to end: two CUDA majors, two toolkits, one wheel that has the libraries of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_two_majors_in_one_wheel(tmp_path: Path) -> None:
     for digits, fixture in LIBRARIES.items():
         shutil.copy(manifest.HERE / "bin" / fixture, source / f"kernel{digits}.so")
     here = world.World(folder=tmp_path)
-    words = ("--cuda", "12.4,13.0", "--merge", "--redist-url", site, "--offline")
+    words = ("--cuda", "12.4,13.0", "--set", "merge=true", "--redist-url", site, "--offline")
     told = here.build(source, *words, provider="redist")
     assert told.status == 0, told.all
     (merged,) = told.document["merged"]

@@ -53,7 +53,7 @@ def told_of(here: World, printed: str) -> str:
 def test_a_wheel_and_its_report(here: World) -> None:
     source = projects.bare(here.folder / "source")
     given = configured(here, PRINTED)
-    told = here.build(source, "--config", given, "--no-repair", env=ENVIRON)
+    told = here.build(source, "--config", given, "--set", "repair.enabled=false", env=ENVIRON)
     assert told.status == 0, told.all
     (wheel,) = world.wheels(here.out)
     with zipfile.ZipFile(wheel) as file:

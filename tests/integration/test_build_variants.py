@@ -1,4 +1,4 @@
-"""`build --variants` from end to end: two CUDA majors, and for each the variant that its code bears out."""
+"""`build --set variants=true` from end to end: two CUDA majors, and for each the variant that its code bears out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ def built(folder: Path, *words: str) -> tuple[world.World, dict[str, Any]]:
         shutil.copy(manifest.HERE / "bin" / fixture, source / f"kernel{digits}.so")
     here = world.World(folder=folder)
     told = here.build(
-        source, "--cuda", "12.4,13.0", "--variants", *words, "--redist-url", site, "--offline", provider="redist"
+        source,
+        "--cuda",
+        "12.4,13.0",
+        "--set",
+        "variants=true",
+        *words,
+        "--redist-url",
+        site,
+        "--offline",
+        provider="redist",
     )
     assert told.status == 0, told.all
     return here, told.document
@@ -51,7 +60,7 @@ def test_a_variant_for_each_cuda_version_and_one_document(tmp_path: Path) -> Non
 
 
 def test_variants_of_a_merged_wheel(tmp_path: Path) -> None:
-    here, document = built(tmp_path, "--merge")
+    here, document = built(tmp_path, "--set", "merge=true")
     (made,) = document["variants"]
     (plain,) = made["plain"]
     assert {str(each) for each in world.wheels(here.out)} == {plain, *(each["path"] for each in made["wheels"])}

@@ -219,9 +219,9 @@ class Build(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     output: str = ""
     jobs: tuple[Job, ...]
-    variants: tuple[VariantSet, ...] = ()  # with --variants: one for each release
+    variants: tuple[VariantSet, ...] = ()  # with `variants`: one for each release
     variants_failed: str = ""  # why there are none though they were wanted
-    merged: tuple[Merged, ...] = ()  # with --merge: instead of the jobs' own, which stay with their jobs
+    merged: tuple[Merged, ...] = ()  # with `merge`: instead of the jobs' own, which stay with their jobs
     unserved: tuple[NotServed, ...] = ()
     findings: tuple[Finding, ...] = ()
     written: tuple[str, ...] = ()  # beside the wheels

@@ -5,6 +5,7 @@ Keys are written with hyphens; a field that Python cannot have (`for`, `import`)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import typing
@@ -16,18 +17,19 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.building import tables
 from cuwheel.building.tables import GuardTable, Table
-from cuwheel.errors import ConfigurationError, UsageError
-from cuwheel.support import codec, log
+from cuwheel.errors import ConfigurationError, UnknownNameError, UsageError
+from cuwheel.support import codec, log, wording
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
 _HINT = "every key is explained in docs/howto/build.md"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _hints = functools.cache(typing.get_type_hints)  # a file may have thousands of rows of a kind
+_WITH_COMMAS = ("requires", "before")  # whose texts may have commas themselves: torch>=2,<3
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
@@ -157,6 +159,58 @@ def _by_override(overrides: Mapping[str, object]) -> dict[str, Any]:
     if problems:
         raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
     return named
+
+
+def settings_of(assignments: Iterable[str]) -> dict[str, Any]:
+    """`merge=true`, `plan.future=true`, `environment.USE_CUDA=1`: keys of the configuration, as `--set` takes them.
+
+    Values as they are written in a shell: without quotation marks, lists with commas. A list that is set twice has
+    what both say.
+    """
+    found: dict[str, Any] = {}
+    for each in assignments:
+        path, equals, text = each.partition("=")
+        if not equals:
+            raise UsageError(f"{each[:80]!r} is not a key and its value, such as merge=true")
+        place, table, names = found, Table, path.strip().split(".")
+        while names:
+            name = _field(names.pop(0), _hints(table))
+            hint: Any = _hints(table).get(name)
+            if hint is None:
+                keys = [key(field) for field in _hints(table)]
+                raise UnknownNameError("key of the configuration", path[:80], wording.similar_names(key(name), keys))
+            if typing.get_origin(hint) is dict and names:
+                place.setdefault(name, {})[".".join(names)] = text
+                break
+            if codec.is_value(hint) and names:
+                place, table = place.setdefault(name, {}), hint
+                continue
+            value = _typed(text, hint, name) if not names else None
+            if value is None:
+                raise UsageError(f"{path[:80]}: this cannot be set on the command line", hint=_HINT)
+            place[name] = [*place.get(name, []), *value] if isinstance(value, list) else value
+            names = []
+    named = _by_override(found)  # says what is wrong with it
+    if wrong := list(tables.problems_of_table(codec.convert(named, Table))):
+        raise UsageError("; ".join(wrong))
+    return found
+
+
+def _typed(text: str, hint: Any, name: str) -> Any:  # noqa: ANN401
+    """A text as the type of its key wants it; None for tables and lists of them."""
+    if hint is GuardTable and text == _INJECT:
+        return text
+    if _item(hint) is str:
+        return [text] if name in _WITH_COMMAS else [part.strip() for part in text.split(",") if part.strip()]
+    if codec.is_value(hint) or _item(hint) or typing.get_origin(hint) is dict:
+        return None
+    kinds = {hint, *typing.get_args(hint)}
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kinds & {int, float}:
+        with contextlib.suppress(ValueError):
+            return float(text) if float in kinds else int(text)
+    return text
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

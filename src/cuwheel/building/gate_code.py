@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # Why a wheel is not as planned: what the compiler calls of its build say.
 
 FORCE = (
-    "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever the build passes it"
+    "force-archs = true   (or --set force-archs=true): nvcc then compiles the plan's architectures, whatever the build "
+    "passes it"
 )
 _SHOWN = 3
 _NO_WORK = frozenset(("-E", "--preprocess", "-M", "-MM", "-dryrun", "--dryrun", "--version", "-V", "--help", "-h"))

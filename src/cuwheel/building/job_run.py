@@ -237,7 +237,7 @@ class _Work:
                 phase=self.phase,
                 what=f"it took longer than {limit:g} s and was stopped",
                 kind="time",
-                hint="give it more time with --timeout SECONDS; the log shows how far it got",
+                hint="give it more time with --set timeout=SECONDS; the log shows how far it got",
             )
         if isinstance(error, ToolError):  # the log has what it said
             return Problem(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)

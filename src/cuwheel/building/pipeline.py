@@ -83,7 +83,7 @@ def _recipe_used(recipe: recipes.Recipe, table: Table) -> Recipe:
     return Recipe(name=recipe.name, why=recipe.why, settings=recipes.in_effect(recipe, table), tried=tuple(tried))
 
 
-# With `--merge`: the wheels of all CUDA versions as one for each Python.
+# With `merge`: the wheels of all CUDA versions as one for each Python.
 
 
 def merge_wheels(context: BuildContext, done: Sequence[Job]) -> tuple[Merged, ...]:
@@ -123,7 +123,7 @@ def _merge_group(context: BuildContext, group: Sequence[Job]) -> Merged:
 
 
 def with_variants(context: BuildContext, answer: Build) -> Build:
-    """With `--variants`: of the merged wheels where there are such, else of those of the jobs that passed the gate."""
+    """With `variants`: of the merged wheels where there are such, else of those of the jobs that passed the gate."""
     if context.table.merge:
         made = [each.wheel for each in answer.merged if each.wheel]
     else:

@@ -165,7 +165,7 @@ class Steps:
         table = self.table
         if table.merge and len(set(cudas)) == 1:
             raise UsageError(
-                "--merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
+                "merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
             )
         chosen = jobs.choose_naming(table, cudas)
         if table.naming is None and chosen == "local":

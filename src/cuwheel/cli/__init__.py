@@ -53,9 +53,28 @@ def _main(words: list[str]) -> int:
 
 
 def _complain(error: CuwheelError) -> None:
-    sys.stderr.write(f"error: {_shown(error.message)}\n")
+    _say("error", "1;31", error.message)
     if error.hint:
-        sys.stderr.write(f"hint: {_shown(error.hint)}\n")
+        _say("hint", "36", error.hint)
+
+
+def _say(label: str, colour: str, text: str) -> None:
+    """In colour and wrapped on a terminal; elsewhere as it is, for whoever reads it with a program."""
+    import os
+
+    text = _shown(text)
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        import textwrap
+
+        from cuwheel.cli.streams import terminal_width
+
+        width = max(terminal_width() - 1, 20)
+        # Names, addresses and options stay whole.
+        wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(map(wrapper.fill, f"{label}: {text}".splitlines()))
+        text = text.removeprefix(f"{label}:").lstrip()
+        label = label if os.environ.get("NO_COLOR") else f"\x1b[{colour}m{label}\x1b[0m"
+    sys.stderr.write(f"{label}: {text}\n")
 
 
 def _shown(text: str) -> str:

@@ -12,8 +12,6 @@ from cuwheel.cli.common import (
     PROVIDERS,
     TOOLKIT_PLACES,
     TWO_LOCKS,
-    VARIANTS,
-    WISHES,
     cluster,
 )
 from cuwheel.cli.options import Command, Option, group, request_of
@@ -29,19 +27,15 @@ if TYPE_CHECKING:
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.env and not args.editable:
         yield UsageError("--env is for --editable; wheels are built in environments of their own")
-    subdirectory = getattr(args, "settings.subdirectory")
-    below = f"{args.source}/{subdirectory}"
-    if subdirectory and places.is_folder(args.source) and not places.is_folder(below):
-        yield UsageError(f"--subdirectory: no such folder: {places.shortened(below)}", hint="cuwheel build --help")
 
 
 def _build(args: Namespace) -> Answer:
     from cuwheel import api
+    from cuwheel.building import config
     from cuwheel.building.request import BuildRequest
 
-    for name in ("settings.environment", "settings.config_settings"):
-        setattr(args, name, dict(each.split("=", 1) for each in getattr(args, name)))
-    request = request_of(BuildRequest, args)
+    said = request_of(BuildRequest, args).settings
+    request = request_of(BuildRequest, args, settings={**config.settings_of(args.set), **said})
     return api.build_editable(request, args.env) if args.editable else api.build(request)
 
 
@@ -51,10 +45,9 @@ BUILD = Command(
   cuwheel build --for h100,l40 --cuda 13.0      this folder, into dist/
   cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12 --naming local
   cuwheel build --dry-run                       the plan and every setting
+  cuwheel build --set plan.future=true --set environment.USE_CUDA=1
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --editable . --env .venv        to work on the source
-  cuwheel build --locked --offline              as cuwheel.lock says
-  cuwheel build --cluster tls://build01:8786    on the workers of a cluster
 
 exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits""",
@@ -73,29 +66,16 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
             ),
             Option("--env FOLDER", "the environment (default: the active one)", places.environment),
         ),
+        Option(
+            "--set KEY=VALUE",
+            "a key of the configuration: merge=true; repeatable",
+            values.build_setting,
+            field="set",
+            many=True,
+        ),
         Option("--dry-run", "print the plan and every setting, build nothing"),
         group(
             "how it is built",
-            Option(
-                "--no-recipe", "do not use the built-in recipe for this package", field="settings.recipe", gives=False
-            ),
-            Option(
-                "--subdirectory DIR",
-                "the folder in SOURCE that has the pyproject.toml",
-                places.folder_below,
-                field="settings.subdirectory",
-            ),
-            Option(
-                "--force-archs",
-                "make nvcc compile the plan's list, whatever the build passes it",
-                field="settings.force_archs",
-            ),
-            Option(
-                "--backend KIND",
-                "scikit-build-core, cmake, torch, setuptools, cargo or other; default: detected from its files",
-                ("auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"),
-                field="settings.backend",
-            ),
             Option(
                 "--require NAME",
                 "an extra build requirement, such as torch",
@@ -103,29 +83,8 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
                 field="settings.requires",
                 many=True,
             ),
-            Option(
-                "--variable NAME=VALUE",
-                "an environment variable for the build: USE_CUDA=1",
-                values.assignment,
-                field="settings.environment",
-                many=True,
-            ),
-            Option(
-                "--config-setting KEY=VALUE",
-                "passed to its backend, like pip's -C",
-                values.setting,
-                field="settings.config_settings",
-                many=True,
-            ),
-            Option("--cache", "use a compiler cache (sccache), kept between builds", field="settings.cache"),
             Option("--jobs N", "compilers to run at once; default: by cores and memory", values.count),
             Option("--at-once N", "wheels to build at once (default: 1)", values.count),
-            Option(
-                "--timeout SECONDS",
-                "time limit for one wheel (default: 7200)",
-                values.seconds,
-                field="settings.timeout",
-            ),
             Option("--resume", "continue an earlier run (what has not changed is always reused)"),
             cluster("build on the workers of a cluster"),
             Option(
@@ -152,31 +111,6 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
                 values.label,
                 field="settings.label",
             ),
-            Option("--merge", "merge the wheels of all CUDA versions into one", field="settings.merge"),
-            VARIANTS._replace(field="settings.variants"),
-            *(wish._replace(field=f"settings.plan.{wish.dest}") for wish in WISHES),
-            Option(
-                "--guard HOW",
-                "inject: the import fails, with the reason, where no GPU fits",
-                ("inject",),
-                field="settings.guard",
-            ),
-            Option(
-                "--no-repair", "leave the wheel as the backend made it", field="settings.repair.enabled", gives=False
-            ),
-            Option(
-                "--allow ARCHS",
-                "extra architectures to accept",
-                values.allowed_archs,
-                field="settings.gate.allow",
-                many=True,
-            ),
-            Option(
-                "--host-only",
-                "accept a wheel without device code, such as a driver wrapper",
-                field="settings.gate.device_code",
-                gives=False,
-            ),
             more=True,
         ),
         group(
@@ -201,4 +135,25 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
     _build,
     conflicts=(TWO_LOCKS,),
     refuse=_refuse,
+    gone={
+        "--no-recipe": "--set recipe=false",
+        "--subdirectory": "--set subdirectory=DIR",
+        "--force-archs": "--set force-archs=true",
+        "--backend": "--set backend=KIND",
+        "--variable": "--set environment.NAME=VALUE",
+        "--config-setting": "--set config-settings.KEY=VALUE",
+        "--cache": "--set cache=true",
+        "--timeout": "--set timeout=SECONDS",
+        "--merge": "--set merge=true",
+        "--variants": "--set variants=true",
+        "--future": "--set plan.future=true",
+        "--native": "--set plan.native=true",
+        "--specific": "--set plan.specific=true",
+        "--family": "--set plan.family=true",
+        "--no-ptx": "--set plan.ptx=false",
+        "--guard": "--set guard=inject",
+        "--no-repair": "--set repair.enabled=false",
+        "--allow": "--set gate.allow=ARCHS",
+        "--host-only": "--set gate.device-code=false",
+    },
 )

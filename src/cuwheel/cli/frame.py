@@ -188,15 +188,19 @@ def _completion(words: Sequence[str]) -> str:
     verbs = parser.add_subparsers(dest="verb")
     for name, each in SHOWN.items():
         verb = verbs.add_parser(name, help=each.line)
-        command = command_of(name) if name in VERBS else None
-        if command and not command.actions:
-            add_rows(verb, rows_of(command))
+        if name in VERBS and not command_of(name).actions:
+            add_rows(verb, rows_of(command_of(name)))
             continue
+        if name in VERBS:
+            command = command_of(name)
+            own = {word: action_of(f"cuwheel {name}", command, word) for word in command.actions}
+            lines = command.actions
+        else:
+            own = {word: command_of(other) for word, other in FAMILIES[name].commands.items()}
+            lines = {word: VERBS[other].line for word, other in FAMILIES[name].commands.items()}
         actions = verb.add_subparsers(dest="action")
-        for word, line in command.actions.items() if command else ():
-            add_rows(actions.add_parser(word, help=line), rows_of(action_of(f"cuwheel {name}", command, word)))
-        for word, other in FAMILIES[name].commands.items() if not command else ():
-            add_rows(actions.add_parser(word, help=VERBS[other].line), rows_of(command_of(other)))
+        for word, each_command in own.items():
+            add_rows(actions.add_parser(word, help=lines[word]), rows_of(each_command))
     return str(shtab.complete(parser, shell=words[0]))
 
 

@@ -37,24 +37,24 @@ def parse(prog: str, line: str, command: Command, words: Sequence[str]) -> argpa
     """
     words = list(words)
     if not command.actions:
-        return _parse(prog, line, command, words)
+        return _without_conflicts(prog, command, *_parse(prog, line, command, words))
     action = next((word for word in words if word in command.actions), "")
     if action:
         words.remove(action)
         own = action_of(prog, command, action)
-        args = _parse(f"{prog} {action}", command.actions[action], own, words)
+        args, problems = _parse(f"{prog} {action}", command.actions[action], own, words)
     elif {"-h", "--help"}.isdisjoint(words):
         raise _no_action(prog, command, words)
     else:
-        args = _parse(prog, line, command, words)  # prints its help and ends
+        args, problems = _parse(prog, line, command, words)  # prints its help and ends
     args.action = action
     for row in flat(command.options):  # those of other actions, as if they were not given
         if not hasattr(args, row.dest):
             setattr(args, row.dest, row.unset)
-    return _without_conflicts(prog, command, args, [])
+    return _without_conflicts(prog, command, args, problems)
 
 
-def _parse(prog: str, line: str, command: Command, words: list[str]) -> argparse.Namespace:
+def _parse(prog: str, line: str, command: Command, words: list[str]) -> tuple[argparse.Namespace, list[UsageError]]:
     behind = next((row for row in flat(command.options) if row.spelled.startswith("-- ")), None)
     own = words.index("--") if behind and "--" in words else len(words)
     parser = _parser(prog, line, command, rows_of(command))
@@ -68,9 +68,7 @@ def _parse(prog: str, line: str, command: Command, words: list[str]) -> argparse
         elif row.value.endswith(" ..."):
             command_words = getattr(args, row.dest)
             setattr(args, row.dest, command_words[1:] if command_words[:1] == ["--"] else command_words)
-    if parser.problems and command.elsewhere:  # of an action: what goes together is asked of the whole verb
-        raise parser.refused()
-    return _without_conflicts(prog, command, args, parser.problems)
+    return args, parser.problems
 
 
 def _without_conflicts(
@@ -126,7 +124,7 @@ def action_of(prog: str, command: Command, action: str) -> Command:
         ways=(),
         conflicts=(),
         refuse=None,
-        elsewhere=elsewhere or {"": ()},
+        elsewhere=elsewhere,
     )
 
 

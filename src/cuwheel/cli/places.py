@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from cuwheel.errors import UsageError
 
@@ -90,16 +90,6 @@ def new_file(text: str) -> Path:
     if not os.access(parent, os.W_OK):
         raise UsageError(f"{text}: the folder {parent} is not writable")
     return Path(text)
-
-
-def folder_below(text: str) -> str:
-    """A folder of a source, named from its top."""
-    path = PurePath(text)
-    if path.anchor or ".." in path.parts:
-        raise UsageError(f"{shortened(text)!r} is outside the source")
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        raise UsageError(f"{shortened(text)!r} is too long for a folder name")
-    return text
 
 
 def lock_file(text: str) -> Path:

@@ -74,7 +74,8 @@ def terminal_width() -> int:
     if columns.isdecimal() and int(columns[:9]):
         return int(columns[:9])
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else _COLUMNS
+        # Some terminals say 0.
+        return (os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0) or _COLUMNS
     except (OSError, ValueError):
         return _COLUMNS
 

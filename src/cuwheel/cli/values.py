@@ -432,18 +432,6 @@ def provider(text: str) -> str:
 providers = each(provider)
 
 
-def allowed_arch(text: str) -> str:
-    """An architecture that a wheel may have beside those of the plan."""
-    from cuwheel.building import tables
-
-    if not tables.may_be_allowed(text):
-        raise wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
-    return text
-
-
-allowed_archs = each(allowed_arch)
-
-
 def machine_code(text: str) -> str:
     """An architecture to compile for, by its full name."""
     from cuwheel.facts import gpus
@@ -535,21 +523,6 @@ def variable(text: str) -> str:
 variables = each(variable)
 
 
-def assignment(text: str) -> str:
-    """A variable and its value."""
-    name, equals, _ = text.partition("=")
-    if not equals or not _fits(_VARIABLE, name):
-        raise wrong(text, "NAME=VALUE, such as USE_CUDA=1")
-    return text
-
-
-def setting(text: str) -> str:
-    """A key of a build backend, and its value: keys may have dots and hyphens."""
-    if not text.partition("=")[0].strip() or "=" not in text:
-        raise wrong(text, "KEY=VALUE, such as cmake.define.USE_CUDA=ON")
-    return text
-
-
 def choice_of_axis(text: str) -> str:
     """An axis of trials, and the name of one of its values."""
     axis, equals, value = text.partition("=")
@@ -597,4 +570,12 @@ def pin(text: str) -> str:
     from cuwheel.delivery import pin_files
 
     pin_files.parse_place(text)
+    return text
+
+
+def build_setting(text: str) -> str:
+    """A key of the configuration of a build, and its value."""
+    from cuwheel.building import config
+
+    _asked(lambda: config.settings_of([text]), "cuwheel build --dry-run shows every setting")
     return text

@@ -98,7 +98,8 @@ def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") ->
     """`search`: where device code outside its own sections is looked for. Raises MalformedError."""
     form = recognise(buffer)
     if form is None:
-        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary, a cubin nor PTX")
+        hint = "cuwheel reads wheels, libraries and programs, folders and installed packages; logs: cuwheel explain"
+        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary, a cubin nor PTX", hint)
     with limits.collected() as met:
         found = _finish(_READERS[form](buffer, search=search), detail)
     return replace(found, findings=(*found.findings, *met)) if met else found

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.loose import HeaderCapture
-from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, UnreadableError
+from cuwheel.errors import CuwheelError, NetworkError, NotInstalledError, UnreadableError
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.files import head, read_if_present
 from cuwheel.support.finding import Finding, finding
@@ -147,8 +147,7 @@ def installed_info(name: str, *, env: Path | None = None) -> Path:
         for each in distributions(place):
             if each.name == wanted:
                 return each.info
-    searched = ", ".join(str(place) for place in places) or "no site-packages folder"
-    raise UnknownNameError("file, folder or installed distribution", name, hint=f"searched {searched}")
+    raise NotInstalledError(name, env or sys.prefix)
 
 
 def _kind(path: Path) -> Literal["folder", "file"] | None:

@@ -104,7 +104,7 @@ def _read(log: str | Path | BinaryIO) -> Log:
         with Path(log).open("rb") as file:
             return text.read(file)
     except OSError as error:
-        raise UnreadableError.from_os(error, log) from error
+        raise UnreadableError.from_os(error, log, "name a log, or pipe one: COMMAND 2>&1 | cuwheel explain") from error
 
 
 def _facts(gpu: str | None) -> Iterator[tuple[str, str]]:

@@ -115,6 +115,13 @@ def _named(text: str) -> Gpu | None:
     return min(candidates, key=lambda gpu: len(gpu.name), default=None)
 
 
+def of_generation(name: str) -> tuple[Capability, ...]:
+    """`hopper`: the capabilities of its GPUs, without those of Tegras; none where no generation is called so."""
+    rows = tables().architectures.architecture
+    named = (row for row in rows if row.generation.lower() == name.strip().lower() and not row.tegra)
+    return tuple(dict.fromkeys(current_capability(row.capability) for row in named))
+
+
 def capability_of(text: str) -> Capability:
     """Of a GPU's name, or of a capability or architecture written in any way: `9.0`, `90`, `sm_90a`."""
     return Capability.parse(text) if looks_like_arch(text) else find_gpu(text).capability
@@ -126,6 +133,8 @@ def search_gpus(text: str) -> tuple[Gpu, ...]:
         capability = Capability.parse(text)
         if rows := tuple(gpu for gpu in all_gpus() if gpu.capability == capability):
             return rows
+    if capabilities := of_generation(text):
+        return tuple(gpu for gpu in all_gpus() if gpu.capability in capabilities)
     wanted = squashed(text)
     by_alias = {target for alias, target in tables().gpus.aliases.items() if wanted in squashed(alias)}
     return tuple(gpu for gpu in all_gpus() if wanted in squashed(gpu.name) or gpu.name in by_alias)

@@ -70,9 +70,13 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
     if rows:
         return rows[-1]
     known = [row.version for row in among]
-    spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
-    near = wording.similar_names(spelled, known) or [known[-1]]
-    raise UnknownNameError("CUDA toolkit", text, near)
+    if not match:
+        raise UnknownNameError("CUDA toolkit", text, wording.similar_names(cleaned, known) or [known[-1]])
+    number = [int(match[1]), int(match[2] or 0)]
+    older = [each for each in known if [int(part) for part in each.split(".")] < number]
+    near = [*older[-1:], *known[len(older) : len(older) + 1]]  # those on both sides of it
+    hint = f"the nearest {'are' if near[1:] else 'is'} {' and '.join(near)}"
+    raise UnknownNameError("CUDA toolkit", text, near, hint=hint)
 
 
 def span(rows: Iterable[Toolkit]) -> str:

@@ -417,6 +417,8 @@ def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine
         from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
 
         return from_profile(profile.load(Path(word)), Path(word).stem)
+    if capabilities := gpus.of_generation(word):
+        return [from_gpu(str(each), name=f"{word} {each}") for each in capabilities]
     return (from_gpu(word),)
 
 

@@ -219,7 +219,7 @@ def _same(text: str, version: Version) -> bool:
 # A variant wheel (PEP 825): its label in the name and inside, and whether what it says is true of its device code.
 
 _VARIANT_PEP = "PEP 825 (draft), wheel variants"
-_FIX_VARIANT = "write its variants anew from the plain wheel: cuwheel build --variants"
+_FIX_VARIANT = "write its variants anew from the plain wheel: cuwheel build --set variants=true"
 _SHOWN = 6
 
 

@@ -267,6 +267,7 @@ OTHER_NAMES = {
         "NetworkError",
         "NewerSchemaError",
         "NoHostCompilerError",
+        "NotInstalledError",
         "ToolError",
         "ToolTimeoutError",
         "UnavailableError",

@@ -209,7 +209,7 @@ def test_a_tag_promises_a_libstdcxx_too(tmp_path: Path, needs: str, tag: str, *,
 def test_a_wrapper_of_the_driver_says_that_it_has_no_device_code(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"demo/b.so": _library(needed=("libcuda.so.1",))})
     assert rules(judge(path, PLAN)) == {"built-without-device-code"}
-    assert "--host-only" in found(judge(path, PLAN), "built-without-device-code").fix
+    assert "--set gate.device-code=false" in found(judge(path, PLAN), "built-without-device-code").fix
     assert judge(path, PLAN, device_code=False).succeeded
     # The rest of the gate stays: paths, tags, budgets, and code that is there against what was said.
     assert not judge(path, PLAN, device_code=False, size="1 B").succeeded

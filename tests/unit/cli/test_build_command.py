@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.cli import frame
+from cuwheel.building import config
+from cuwheel.cli import frame, main
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +49,21 @@ def test_nothing_said_leaves_everything_to_the_configuration(called: dict[str, A
 
 def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None:
     run(
-        *("src", "--for", "h100,l40", "--for", "9.0", "--cuda", "13.0,13.4", "--python", "3.10", "--force-archs"),
-        *("--naming", "local", "--timeout", "60", "--require", "torch<3,>=2", "--with", "cublas,cudnn", "--future"),
-        *("--no-ptx", "--allow", "sm_75", "--no-repair", "--backend", "torch", "--subdirectory", "python"),
-        *("--host-only", "--guard", "inject", "--no-recipe", "--variable", "A=b=c", "--config-setting", "d.e="),
+        *("src", "--for", "h100,l40", "--for", "9.0", "--cuda", "13.0,13.4", "--python", "3.10"),
+        *("--set", "force-archs=true", "--set", "timeout=60", "--set", "plan.future=true", "--set", "plan.ptx=false"),
+        *("--naming", "local", "--require", "torch<3,>=2", "--with", "cublas,cudnn"),
+        *("--set", "gate.allow=sm_75,sm_80", "--set", "gate.allow=sm_86", "--set", "repair.enabled=false"),
+        *("--set", "backend=torch", "--set", "subdirectory=python", "--set", "gate.device-code=false"),
+        *(
+            "--set",
+            "guard=inject",
+            "--set",
+            "recipe=false",
+            "--set",
+            "environment.A=b=c",
+            "--set",
+            "config-settings.d.e=",
+        ),
     )
     assert called["machines"] == ("h100", "l40", "9.0")
     assert called["cuda"] == ("13.0", "13.4")
@@ -61,7 +74,7 @@ def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None
         "requires": ["torch<3,>=2"],
         "components": ("cublas", "cudnn"),
         "plan": {"future": True, "ptx": False},
-        "gate": {"allow": ("sm_75",), "device_code": False},
+        "gate": {"allow": ["sm_75", "sm_80", "sm_86"], "device_code": False},
         "guard": "inject",
         "recipe": False,
         "environment": {"A": "b=c"},
@@ -72,11 +85,38 @@ def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None
     }
 
 
-@pytest.mark.parametrize("words", [("--variable", "A"), ("--variable", "=1"), ("--config-setting", "k")])
-def test_pairs_that_are_none(called: dict[str, Any], words: tuple[str, str]) -> None:
-    with pytest.raises(UsageError, match="=VALUE"):
-        run(*words)
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("merge", "is not a key and its value"),
+        ("merg=true", "did you mean 'merge'"),
+        ("merge=maybe", "merge"),
+        ("plan.futur=true", "did you mean 'future'"),
+        ("plan=true", "cannot be set"),
+        ("verify.check=x", "cannot be set"),
+        ("timeout=soon", "timeout"),
+        ("naming=mine", "naming"),
+        ("subdirectory.x=1", "cannot be set"),
+    ],
+)
+def test_settings_that_are_none(
+    called: dict[str, Any], setting: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", "--set", setting]) == 2
+    told = capsys.readouterr().err
+    assert "--set" in told
+    assert said in told
     assert called == {}
+
+
+@pytest.mark.parametrize("option", frame.command_of("build").gone)
+def test_an_option_that_is_gone_names_what_says_the_same(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", option, "1"]) == 2
+    said = capsys.readouterr().err
+    assert f"error: {option} is gone: use --set " in said
+    value = "1" if option == "--timeout" else "torch" if option == "--backend" else "sm_75"
+    instead = frame.command_of("build").gone[option].removeprefix("--set ")
+    config.settings_of([re.sub("SECONDS|KIND|ARCHS|DIR|VALUE", value, instead)])
 
 
 def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:

@@ -173,7 +173,7 @@ def test_a_compiler_too_old_is_not_a_standard_too_new() -> None:
         ("/usr/bin/ld: cannot find -lcufft: No such file or directory", "--with cufft"),
         (
             "Cuda compilation tools, release 13.0\nnvcc fatal   : Unsupported gpu architecture 'compute_60'",
-            "--force-archs",
+            "--set force-archs=true",
         ),
         ("RuntimeError: Ninja is required to load C++ extensions", "--require ninja"),
     ],

@@ -21,7 +21,18 @@ ADDED_CEILING = 1.2
 
 def built(source: Path, store: Path, machines: str, *words: str) -> float:
     """Seconds of `cuwheel build --shares`."""
-    command = [sys.executable, "-m", "cuwheel", "build", str(source), "--for", machines, "--set", "plan.native=true", "--shares"]
+    command = [
+        sys.executable,
+        "-m",
+        "cuwheel",
+        "build",
+        str(source),
+        "--for",
+        machines,
+        "--set",
+        "plan.native=true",
+        "--shares",
+    ]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run(

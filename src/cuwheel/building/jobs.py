@@ -24,6 +24,7 @@ from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.arch import Arch
+from cuwheel.facts.spellings import cmake
 from cuwheel.machine import system
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, masking, process
@@ -364,7 +365,7 @@ def naming_finding(cudas: Sequence[str]) -> Finding:
 _TOOL_VERSION_S = 20.0
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)")
 _MINIMUM = re.compile(r"^\s*cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)*)", re.IGNORECASE | re.MULTILINE)
-_WITH_CMAKE = ("cmake", "scikit-build-core")
+_WITH_CMAKE = cmake.ROW.backends
 _WITH_NINJA = (*_WITH_CMAKE, "torch")
 
 

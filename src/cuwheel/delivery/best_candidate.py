@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Which of several wheels of one release an installer takes: the order of its tags, for this machine or another.
 
 _GLIBC_2 = 60  # a minor version that no system has yet
-_WINDOWS = {"x86_64": "win_amd64", "aarch64": "win_arm64"}
+_WINDOWS = {cpu: tag for tag, cpu in wheel_tags.WINDOWS_CPUS.items()}
 LAST = sys.maxsize
 
 
@@ -86,10 +86,7 @@ def _platforms(machine: Machine) -> Iterator[str]:
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return
     newest = versions.key(machine.glibc)[1] if machine.glibc else _GLIBC_2
-    for minor in range(newest, 4, -1):
-        yield f"manylinux_2_{minor}_{cpu}"
-        yield from (f"{name}_{cpu}" for name, glibc in wheel_tags.LEGACY_MANYLINUX.items() if glibc == f"2.{minor}")
-    yield f"linux_{cpu}"
+    yield from wheel_tags.linux_platforms(cpu, newest)
 
 
 _AT_ONCE = 8

@@ -151,7 +151,7 @@ MAGIC = struct.pack("<I", 0xBA55ED50)
 CONTAINER = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ALIGNMENT = 8
-_CONTAINER_VERSION = 1
+CONTAINER_VERSION = 1
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
@@ -240,9 +240,9 @@ class Walk(Struct):
             head = self.buffer.read(position, CONTAINER.size)
             magic, version, header_size, size = CONTAINER.unpack(head)
             if head[:4] == MAGIC and header_size >= CONTAINER.size:
-                if version != _CONTAINER_VERSION:
+                if version != CONTAINER_VERSION:
                     self._complain(
-                        name, position, f"the container has version {version}, but only {_CONTAINER_VERSION} is known"
+                        name, position, f"the container has version {version}, but only {CONTAINER_VERSION} is known"
                     )
                 stop, sound = self._container(name, position, header_size, size, end, linked=linked)
                 position = stop if sound else self._next_magic(stop, end)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.device_code import cubin, elf, fatbin, limits
-from cuwheel.device_code.fatbin import CONTAINER, ENTRY, MAGIC, ZSTD_MAGIC
+from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, ENTRY, MAGIC, ZSTD_MAGIC
 from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind
 from cuwheel.device_code.sections import AMD_SECTIONS
 from cuwheel.errors import MalformedError
@@ -230,7 +230,7 @@ def _starts_container(chunk: bytes, at: int, base: int, end: int) -> bool:
     if at + CONTAINER.size > len(chunk):
         return False
     _, version, header, size = CONTAINER.unpack_from(chunk, at)
-    return (version, header) == (1, CONTAINER.size) and size in range(1, end - base - at)
+    return (version, header) == (CONTAINER_VERSION, CONTAINER.size) and size in range(1, end - base - at)
 
 
 def findings_about_hidden(found: Hidden) -> Iterator[Finding]:

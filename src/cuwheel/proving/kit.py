@@ -26,6 +26,7 @@ from cuwheel.support import codec, files, log, system_calls
 from cuwheel.support.files import chunks, errors_of, scratch_beside, sync_folder
 from cuwheel.support.wording import size as in_words
 from cuwheel.tracing import session
+from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.choice import Code, Device, choose, loadable_code
 from cuwheel.version import __version__
 from cuwheel.wheel import record, requirements
@@ -150,7 +151,7 @@ def _code(codes: Sequence[Code], capability: Capability, row: Release) -> int:
 # What a wheel requires, as wheels in a folder: resolved and downloaded for the machine that the kit goes to.
 
 _DOWNLOAD_S = 3600.0
-_NEWEST_GLIBC, _OLDEST_GLIBC = 39, 4  # minors of glibc 2 that manylinux tags name
+_NEWEST_GLIBC = 39  # minor of glibc 2 that manylinux tags name
 _PACE = "--disable-pip-version-check", "--no-input", "--progress-bar", "off"
 
 
@@ -217,7 +218,9 @@ def _target(wheel: Path, python: str | None) -> Iterator[str]:
     for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
         yield from ("--abi", abi)
     windows = sorted(each for each in platforms if each.startswith("win"))
-    for name in windows or _platforms("aarch64" if any("aarch64" in each for each in platforms) else "x86_64"):
+    cpu = "aarch64" if any("aarch64" in each for each in platforms) else "x86_64"
+    # pip takes a platform as it is spelt, older ones not included.
+    for name in windows or wheel_tags.linux_platforms(cpu, _NEWEST_GLIBC):
         yield from ("--platform", name)
 
 
@@ -226,12 +229,6 @@ def _python_of(tags: Sequence[str]) -> str | None:
     found = {tag.split("-")[0] for tag in tags if tag.split("-")[1].startswith("cp")}
     name = found.pop() if len(found) == 1 else ""
     return f"{name[2]}.{name[3:]}" if name.startswith("cp") and name[3:].isdigit() else None
-
-
-def _platforms(cpu: str) -> Iterator[str]:
-    """pip takes a platform as it is spelt, older ones not included."""
-    yield from (f"manylinux_2_{minor}_{cpu}" for minor in range(_NEWEST_GLIBC, _OLDEST_GLIBC, -1))
-    yield from (f"{legacy}_{cpu}" for legacy in ("manylinux2014", "manylinux2010", "manylinux1", "linux"))
 
 
 SCHEMA: Final = "cuwheel.kit/1"

@@ -30,10 +30,19 @@ if TYPE_CHECKING:
 
 # The glibc that the old names of manylinux stand for (PEP 600). packaging has the same, for its own use alone.
 LEGACY_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_OLDEST_MANYLINUX = 5  # minor of glibc 2
 _MANYLINUX = lazy_pattern(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
 _INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _NO_GIL = " without the GIL"
-_WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
+WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
+
+
+def linux_platforms(cpu: str, newest: int) -> Iterator[str]:
+    """What an installer takes where glibc is 2.`newest`, the best first; also by their old names."""
+    for minor in range(newest, _OLDEST_MANYLINUX - 1, -1):
+        yield f"manylinux_2_{minor}_{cpu}"
+        yield from (f"{name}_{cpu}" for name, glibc in LEGACY_MANYLINUX.items() if glibc == f"2.{minor}")
+    yield f"linux_{cpu}"
 
 
 class Platform(Struct, frozen=True, kw_only=True):
@@ -79,8 +88,8 @@ def _fit(tag: str, machine: Machine) -> Fit:
 
 
 def platform_of(platform: str) -> Platform:
-    if platform in _WINDOWS_CPUS:
-        return Platform(os="windows", cpu=_WINDOWS_CPUS[platform])
+    if platform in WINDOWS_CPUS:
+        return Platform(os="windows", cpu=WINDOWS_CPUS[platform])
     if match := _MANYLINUX.fullmatch(platform):
         return Platform(os="linux", cpu=match[3], glibc=f"{match[1]}.{match[2]}")
     name, _, cpu = platform.partition("_")

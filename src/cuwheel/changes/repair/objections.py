@@ -13,6 +13,7 @@ from cuwheel.device_code.elf import MACHINES
 from cuwheel.facts import packages
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name, size
+from cuwheel.verdicts.wheel_tags import WINDOWS_CPUS
 from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.requirements import parse
@@ -30,7 +31,7 @@ _OTHER_SYSTEMS = (
     ("macosx", "macOS, where there is no CUDA", "delocate-wheel"),
     ("musllinux", "musl, for which NVIDIA makes no libraries", "auditwheel repair, in a musllinux image"),
 )
-_WINDOWS = {"win_amd64": "x86_64", "win_arm64": "aarch64"}
+_WINDOWS = {tag: cpu for tag, cpu in WINDOWS_CPUS.items() if cpu in _MACHINES}
 _HASH = re.compile(r"-(?:[0-9a-f]{8}(?=\.so)|[0-9a-f]{32}(?=\.dll))")
 _SHOWN = 8
 _MOST_COPIED = 60

@@ -17,9 +17,9 @@ from cuwheel.building.job_run import record_of
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
-from cuwheel.building.steps import DecidedRequest, Steps
+from cuwheel.building.steps import Steps
 from cuwheel.building.tables import Table
-from cuwheel.building.values import Built, JobResult, Problem, Project, Tree
+from cuwheel.building.values import BuildContext, Built, JobResult, Problem, Project, Tree
 from cuwheel.clusters import access, engine, keeping
 from cuwheel.clusters.task import Task
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UsageError
@@ -48,7 +48,7 @@ _TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "redist_
 
 def refuse_unsendable(steps: Steps) -> None:
     """What cannot be said to another machine."""
-    request = steps.request
+    request = steps.context.request
     if request.fetched and "://" not in request.fetched:
         raise UsageError(
             "--from names a folder of this machine, and the workers do not have it",
@@ -61,8 +61,8 @@ def refuse_unsendable(steps: Steps) -> None:
 def run_on_cluster(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -> OnCluster:
     """All jobs of a plan. For each CUDA version the oldest Python first: its wheel may serve the others."""
     refuse_unsendable(steps)
-    folder = steps.store.folder / "cluster"
-    found = access.parse_address(str(steps.request.cluster))
+    folder = steps.context.store.folder / "cluster"
+    found = access.parse_address(str(steps.context.request.cluster))
     with engine.open_engine(found, folder) as machine:
         work = OnCluster(steps, planned, pythons, machine.capacity())
         machine.run(work.begin(), work.follow_up, succeeded)
@@ -93,7 +93,7 @@ class OnCluster:
         """What can be done at once."""
         self._inputs = self._packed()
         capacity = self._capacity
-        chosen = shares.choose_on_cluster(self._steps.request, self._planned, capacity.slots)
+        chosen = shares.choose_on_cluster(self._steps.context.request, self._planned, capacity.slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
         if first:
@@ -108,21 +108,21 @@ class OnCluster:
 
     def _packed(self) -> dict[str, str]:
         """By content: a worker that has it is not sent it again."""
-        request = self._steps.request
+        request = self._steps.context.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
-            source = sources.pack_source(self._steps.tree, Path(scratch, SOURCE))
+            source = sources.pack_source(self._steps.context.tree, Path(scratch, SOURCE))
             inputs[SOURCE] = keeping.add_blob(source)
         if request.locked:
             inputs[LOCK] = keeping.add_blob(request.locked)
         return inputs
 
-    def _given(self, plan: PlanJob, python: str) -> JobParameters:
-        request, steps = self._steps.request, self._steps
+    def _parameters(self, plan: PlanJob, python: str) -> JobParameters:
+        request, steps = self._steps.context.request, self._steps
         return JobParameters(
-            tree=replace(steps.tree, folder=Path(), asked=""),
-            table=steps.table,
-            project=steps.project,
+            tree=replace(steps.context.tree, folder=Path(), asked=""),
+            table=steps.context.table,
+            project=steps.context.project,
             plan=plan,
             python=python,
             toolkit_sources={name: getattr(request, name) for name in _TOOLKIT_SOURCES},
@@ -132,97 +132,98 @@ class OnCluster:
         )
 
     def _first_tasks(self, plan: PlanJob, python: str) -> Iterator[Task]:
-        given = self._given(plan, python)
+        parameters = self._parameters(plan, python)
         parts = shares.shares_of_plan(plan) if self._by_shares else ()
         if len(parts) <= 1:
-            yield self._task(jobs.job_name(plan.cuda, python), "job", given)
+            yield self._task(jobs.job_name(plan.cuda, python), "job", parameters)
             return
         for part in parts:
             name = f"{jobs.job_name(plan.cuda, python)} {part.name}"
-            yield self._task(name, "share", replace(given, share=part.name))
+            yield self._task(name, "share", replace(parameters, share=part.name))
 
     def _task(
-        self, name: str, kind: Literal["job", "share"], given: JobParameters, more: dict[str, str] | None = None
+        self, name: str, kind: Literal["job", "share"], parameters: JobParameters, more: dict[str, str] | None = None
     ) -> Task:
-        cores = self._steps.request.jobs or self._cores
+        cores = self._steps.context.request.jobs or self._cores
         return Task(
-            id=f"{self._steps.project.name} {name}",
+            id=f"{self._steps.context.project.name} {name}",
             function=SHARE_FUNCTION if kind == "share" else JOB_FUNCTION,
-            parameters=codec.encode(given).decode(),
+            parameters=codec.encode(parameters).decode(),
             inputs=self._inputs | (more or {}),
             cores=cores,
             memory=cores * system.MEMORY_A_COMPILER,
-            fresh=self._steps.request.rebuild,
+            fresh=self._steps.context.request.rebuild,
             alike=True,
             kept=True,
-            label=f"{self._steps.project.name} {name} {kind}",
+            label=f"{self._steps.context.project.name} {name} {kind}",
         )
 
     def follow_up(self, done: Done) -> Iterator[Task]:
         """What an answer makes possible: a job whose shares are all there, and other Pythons."""
-        given = codec.decode(done.task.parameters, JobParameters)
-        name = jobs.job_name(given.plan.cuda, given.python)
+        parameters = codec.decode(done.task.parameters, JobParameters)
+        name = jobs.job_name(parameters.plan.cuda, parameters.python)
         failed = bool(done.problem)
         if done.task.function == SHARE_FUNCTION:
             made = None if done.problem else codec.decode(done.text, MadeShare)
             failed = made is None or made.problem is not None
             self._add_span(done, failed=failed)
             there = self._shares.setdefault(name, {})
-            there[given.share or ""] = done
-            if len(there) == len(shares.shares_of_plan(given.plan)):
-                yield from self._join(name, given, there)
+            there[parameters.share or ""] = done
+            if len(there) == len(shares.shares_of_plan(parameters.plan)):
+                yield from self._join(name, parameters, there)
             return
-        result = self._result(name, given, done)
+        result = self._result(name, parameters, done)
         self._add_span(done, failed=result.answer.outcome in ("failed", "refused"))
-        yield from self._ended(given, result)
+        yield from self._ended(parameters, result)
 
-    def _join(self, name: str, given: JobParameters, there: dict[str, Done]) -> Iterator[Task]:
+    def _join(self, name: str, parameters: JobParameters, there: dict[str, Done]) -> Iterator[Task]:
         made = []
-        for part in shares.shares_of_plan(given.plan):
+        for part in shares.shares_of_plan(parameters.plan):
             done = there[part.name]
             if done.problem:
                 problem = Problem(phase="cluster", what=done.problem, hint=done.hint)
-                yield from self._ended(given, self._failed(name, given, problem))
+                yield from self._ended(parameters, self._failed(name, parameters, problem))
                 return
             found = codec.decode(done.text, MadeShare)
             if found.problem:
                 log_file = str(done.files.get(LOG, ""))
                 built = Built(key="", log=log_file, phases=found.phases, seconds=found.seconds, problem=found.problem)
-                failed = self._failed(name, given, found.problem)
-                yield from self._ended(given, replace(failed, answer=replace(failed.answer, log=log_file), built=built))
+                failed = self._failed(name, parameters, found.problem)
+                failed = replace(failed, answer=replace(failed.answer, log=log_file), built=built)
+                yield from self._ended(parameters, failed)
                 return
             made.append(found)
         wheels = {f"{part}.whl": keeping.add_blob(done.files[f"{part}.whl"]) for part, done in there.items()}
-        whole = replace(given, share=None, made=tuple(made))
+        whole = replace(parameters, share=None, made=tuple(made))
         yield replace(self._task(name, "job", whole, wheels), cores=1, memory=0)
 
-    def _ended(self, given: JobParameters, result: JobResult) -> Iterator[Task]:
+    def _ended(self, parameters: JobParameters, result: JobResult) -> Iterator[Task]:
         self.results[result.answer.id] = result
-        if given.python != self._pythons[0]:
+        if parameters.python != self._pythons[0]:
             return
         wheel = result.answer.wheel
         for python in self._pythons[1:]:
             if wheel is None or not jobs.serves(wheel.file.name, python):
-                yield from self._first_tasks(given.plan, python)
+                yield from self._first_tasks(parameters.plan, python)
                 continue
-            answer = bare_answer(jobs.job_name(given.plan.cuda, python), given.plan, python, "skipped")
+            answer = bare_answer(jobs.job_name(parameters.plan.cuda, python), parameters.plan, python, "skipped")
             reason = f"{wheel.file.name} serves Python {python} too"
             self.results[answer.id] = JobResult(answer=replace(answer, reason=reason, wheel=wheel))
 
-    def _failed(self, name: str, given: JobParameters, problem: Problem) -> JobResult:
-        return JobResult(answer=bare_answer(name, given.plan, given.python, "failed"), problem=problem)
+    def _failed(self, name: str, parameters: JobParameters, problem: Problem) -> JobResult:
+        return JobResult(answer=bare_answer(name, parameters.plan, parameters.python, "failed"), problem=problem)
 
-    def _result(self, name: str, given: JobParameters, done: Done) -> JobResult:
+    def _result(self, name: str, parameters: JobParameters, done: Done) -> JobResult:
         if done.problem:
-            return self._failed(name, given, Problem(phase="cluster", what=done.problem, hint=done.hint))
+            return self._failed(name, parameters, Problem(phase="cluster", what=done.problem, hint=done.hint))
         try:
             made = read_result(done.text)
-            if self._steps.request.lock and LOCK in done.files:
+            if self._steps.context.request.lock and LOCK in done.files:
                 got = lock.read(done.files[LOCK])
-                lock.update(self._steps.request.lock, *got.toolchain, *got.requirements)
+                lock.update(self._steps.context.request.lock, *got.toolchain, *got.requirements)
             result = self._here(made, done)
         except CuwheelError as error:
-            return self._failed(name, given, Problem(phase="cluster", what=error.message, hint=error.hint))
+            return self._failed(name, parameters, Problem(phase="cluster", what=error.message, hint=error.hint))
         log.info("%s: %s on %s", name, result.answer.outcome, done.worker)
         return result
 
@@ -230,16 +231,17 @@ class OnCluster:
         """The same with the places of this machine."""
         record = ""
         if RECORD in done.files:
+            records = self._steps.context.store.folder / "cluster/records"
             with contextlib.suppress(CuwheelError):
-                record = str(sources.unpack_source(done.files[RECORD], self._steps.store.folder / "cluster/records"))
+                record = str(sources.unpack_source(done.files[RECORD], records))
         log_file = str(done.files.get(LOG, ""))
         built = made.built and replace(made.built, log=log_file, record=record)
         answer = replace(made.answer, log=log_file, record=record) if built else made.answer
         if wheel := answer.wheel:
             arrived = place = done.files[wheel.file.name]
-            if answer.outcome in ("built", "resumed") and not self._steps.table.merge:
+            if answer.outcome in ("built", "resumed") and not self._steps.context.table.merge:
                 self._steps.placed.claim(arrived.name, answer.id)
-                place = files.copy(arrived, self._steps.request.output / arrived.name)
+                place = files.copy(arrived, self._steps.context.request.output / arrived.name)
                 place.chmod(0o644)
             outcome: Outcome = "resumed" if done.cached and answer.outcome == "built" else answer.outcome
             answer = replace(answer, outcome=outcome, wheel=replace(wheel, path=str(place)))
@@ -284,9 +286,9 @@ class JobParameters(Struct, frozen=True, kw_only=True):
 
 def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """A whole job, finished as it would be here: its result, the wheel, the log and the record."""
-    given = codec.decode(task.parameters, JobParameters)
-    steps, made = _prepared(task, given, inputs, work)
-    for each, share in zip(given.made, shares.shares_of_plan(given.plan), strict=False):
+    parameters = codec.decode(task.parameters, JobParameters)
+    steps, made = _prepared(task, parameters, inputs, work)
+    for each, share in zip(parameters.made, shares.shares_of_plan(parameters.plan), strict=False):
         if each.kept is None or each.key != shares.share_key(share, made, steps.context):
             raise MalformedError(
                 each.name, "this share was compiled at another place or with other tools", hint="build without --shares"
@@ -295,7 +297,7 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
     if task.fresh:
         workspace.forget_result(made.folder)
     result = steps.one(made)
-    found = {LOCK: work / LOCK} if given.locking and (work / LOCK).exists() else {}
+    found = {LOCK: work / LOCK} if parameters.locking and (work / LOCK).exists() else {}
     if wheel := result.answer.wheel:
         found[wheel.file.name] = wheel.file
     if result.built:
@@ -305,10 +307,10 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
 
 def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """One share of a job: compiled, or of this machine's cache."""
-    given = codec.decode(task.parameters, JobParameters)
-    steps, made = _prepared(task, given, inputs, work)
+    parameters = codec.decode(task.parameters, JobParameters)
+    steps, made = _prepared(task, parameters, inputs, work)
     context = steps.context
-    (wanted,) = [each for each in shares.shares_of_plan(given.plan) if each.name == given.share]
+    (wanted,) = [each for each in shares.shares_of_plan(parameters.plan) if each.name == parameters.share]
     key = shares.share_key(wanted, made, context)
     with workspace.hold_folder(made.folder):
         kept = None if task.fresh else shares.cached_share(wanted, made, context)
@@ -325,23 +327,24 @@ def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple
     return codec.encode(answer).decode(), found
 
 
-def _prepared(task: Task, given: JobParameters, inputs: dict[str, Path], work: Path) -> tuple[Steps, DecidedJob]:
+def _prepared(task: Task, parameters: JobParameters, inputs: dict[str, Path], work: Path) -> tuple[Steps, DecidedJob]:
     store = open_store()
-    tree = unpack_packed(inputs[SOURCE], given.tree, store)
+    tree = unpack_packed(inputs[SOURCE], parameters.tree, store)
     lock = files.copy(inputs[LOCK], work / LOCK) if LOCK in inputs else work / LOCK
     request = BuildRequest(
         tree.folder,
         output=work / "dist",
-        **given.toolkit_sources,
-        locked=lock if given.locked else None,
-        lock=lock if given.locking else None,
+        **parameters.toolkit_sources,
+        locked=lock if parameters.locked else None,
+        lock=lock if parameters.locking else None,
         jobs=system.compilers_at_once(task.cores),
-        rebuild=task.fresh and not given.made,
-        shares=given.by_shares,
+        rebuild=task.fresh and not parameters.made,
+        shares=parameters.by_shares,
     )
     request.output.mkdir()
-    steps = Steps(request, DecidedRequest(tree=tree, table=given.table, project=given.project))
-    steps.prepare([given.plan], [given.python], dict(os.environ))
+    context = BuildContext(request=request, store=store, tree=tree, table=parameters.table, project=parameters.project)
+    steps = Steps(context)
+    steps.prepare([parameters.plan], [parameters.python], dict(os.environ))
     if not steps.jobs:
         problem = steps.failed[0].problem
         raise UnavailableError(problem.what if problem else "there is no toolkit", hint=problem.hint if problem else "")

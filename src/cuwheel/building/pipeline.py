@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.building import gate, jobs, recipes
 from cuwheel.building.answer import Build, Merged, Recipe, Source, wheel_of
-from cuwheel.building.steps import Steps
+from cuwheel.building.steps import Steps, read_context
 from cuwheel.building.values import BuildContext, BuildResult
 from cuwheel.changes.stamp import stamp, variants
 from cuwheel.device_code.survey import survey
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
     """All of it; with `dry_run` as far as can be told without doing anything. `caller`: the environment."""
     began, now = time.monotonic(), datetime.now(timezone.utc)
-    steps = Steps(request)
+    steps = Steps(read_context(request))
     workers: tuple[WorkerSpan, ...] = ()
     if request.cluster and not request.dry_run:
         # The workers provide toolchains, interpreters and build tools; this machine needs none of them.
         from cuwheel.building import on_cluster  # noqa: PLC0415 - of an extra
 
         steps.make_output()
-        work = on_cluster.run_on_cluster(steps, steps.plan(), jobs.pythons(steps.table, steps.project))
+        work = on_cluster.run_on_cluster(steps, steps.plan(), jobs.pythons(steps.context.table, steps.context.project))
         steps.findings = (*steps.findings, *work.findings)
         done, workers = work.ordered(), tuple(work.spans)
     else:
         steps.decide(caller)
         done = steps.foreseen() if request.dry_run else steps.execute()
-    context, tree, project = steps.context, steps.tree, steps.project
+    context = steps.context
+    tree, project = context.tree, context.project
     made = tuple(each.answer for each in done)
     answer = Build(
         cuwheel=__version__,
@@ -57,18 +58,18 @@ def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
             files=len(tree.files),
             commit=tree.commit,
         ),
-        configuration=(str(steps.known.configuration),) if steps.known.configuration else (),
-        recipe=_recipe_used(steps.known.recipe, steps.table) if steps.known.recipe else None,
+        configuration=(str(context.configuration),) if context.configuration else (),
+        recipe=_recipe_used(context.recipe, context.table) if context.recipe else None,
         began=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         dry_run=request.dry_run,
         output=str(request.output),
         jobs=made,
-        merged=merge_wheels(context, made) if steps.table.merge and not request.dry_run else (),
+        merged=merge_wheels(context, made) if context.table.merge and not request.dry_run else (),
         unserved=steps.unserved,
         findings=steps.findings,
         workers=workers,
     )
-    if steps.table.variants and not request.dry_run:
+    if context.table.variants and not request.dry_run:
         answer = with_variants(context, answer)
     return BuildResult(answer=replace(answer, seconds=time.monotonic() - began), context=context, jobs=done)
 

@@ -8,15 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import config, environment, job_run, jobs, recipes, shares, sources, workspace
 from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import PackageSource, torch_release
 from cuwheel.building.jobs import job_answer
-from cuwheel.building.tables import Table
-from cuwheel.building.values import BuildContext, JobResult, Problem, Project, Tree
+from cuwheel.building.values import BuildContext, JobResult, Problem
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.machine import fleet
@@ -35,24 +33,14 @@ if TYPE_CHECKING:
     from cuwheel.building.values import DecidedJob
     from cuwheel.support.finding import Finding
     from cuwheel.toolchains.request import ToolchainRequest
-    from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job as PlanJob
     from cuwheel.verdicts.planning.plan import NotServed
 
 
-class DecidedRequest(Struct, frozen=True, kw_only=True):
-    """What a request means for its source. `configuration`: the file that it was read from."""
-
-    tree: Tree
-    table: Table
-    project: Project
-    configuration: Path | None = None
-    recipe: recipes.Recipe | None = None
-
-
-def decide_request(request: BuildRequest, store: Store) -> DecidedRequest:
-    asked = str(request.source)
+def read_context(request: BuildRequest) -> BuildContext:
+    """What a request means for its source: the files, what they say of themselves, and the configuration."""
+    asked, store = str(request.source), open_store(request.cache)
     tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
     found = config.find_configuration(tree.folder, request.config, request.overrides)
     table = found.table
@@ -69,50 +57,46 @@ def decide_request(request: BuildRequest, store: Store) -> DecidedRequest:
             "has no CUDA code: no .cu file, and no build file that mentions CUDA",
             hint="without device code you do not need cuwheel: pip wheel .",
         )
-    return DecidedRequest(tree=tree, table=table, project=project, configuration=found.path, recipe=recipe)
+    return BuildContext(
+        request=request,
+        store=store,
+        tree=tree,
+        table=table,
+        project=project,
+        configuration=found.path,
+        recipe=recipe,
+    )
 
 
 class Steps:
-    """`decide` looks, and provides toolchains; what it found is what `execute` does."""
+    """`decide` looks, and provides toolchains; what it found is what `execute` does. `context` grows with the steps."""
 
-    def __init__(self, request: BuildRequest, known: DecidedRequest | None = None) -> None:
-        self.request = request
-        self.store = open_store(request.cache)
-        self.known = known or decide_request(request, self.store)
-        self.tree, self.table, self.project = self.known.tree, self.known.table, self.known.project
-        self.images: dict[str, tuple[str, ...]] = {}
+    def __init__(self, context: BuildContext) -> None:
+        self.context = context
         self.jobs: list[DecidedJob] = []
         self.divided: set[str] = set()  # jobs that are compiled in shares though nobody said so
         self.failed: list[JobResult] = []
         self.placed = job_run.PlacedWheels()
         self.unserved: tuple[NotServed, ...] = ()
-        self.findings: tuple[Finding, ...] = tuple(sources.source_findings(self.tree))
-
-    @property
-    def context(self) -> BuildContext:
-        return BuildContext(
-            request=self.request,
-            table=self.table,
-            tree=self.tree,
-            project=self.project,
-            store=self.store,
-            images=self.images,
-        )
+        self.findings: tuple[Finding, ...] = tuple(sources.source_findings(context.tree))
 
     def decide(self, caller: Mapping[str, str]) -> None:
-        _refuse_unwritable(self.request.output)
-        self.prepare(self.plan(), jobs.pythons(self.table, self.project), caller)
+        _refuse_unwritable(self.context.request.output)
+        planned = self.plan()
+        self.prepare(planned, jobs.pythons(self.context.table, self.context.project), caller)
 
     def prepare(self, planned: Sequence[PlanJob], wanted: Sequence[str], caller: Mapping[str, str]) -> None:
         """The jobs of a plan on this machine. `wanted`: versions of Python."""
-        if not self.request.dry_run:
-            environment.require_tools(repairs=self.table.repair.enabled is not False)
-        images = "container" in self.request.providers  # which have interpreters of their own
+        request = self.context.request
+        if not request.dry_run:
+            environment.require_tools(repairs=self.context.table.repair.enabled is not False)
+        images = "container" in request.providers  # which have interpreters of their own
         interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
         toolchains = self._toolchains(planned, wanted)
         if images and not all(each.prefix for each in toolchains.values()):
             interpreters = jobs.interpreters(wanted)
-        self.images = {} if self.request.dry_run else jobs.image_paths(toolchains.values())
+        if not request.dry_run:
+            self.context = replace(self.context, images=jobs.image_paths(toolchains.values()))
         context = self.context
         for plan in planned:
             if (toolchain := toolchains.get(plan.cuda)) is None:
@@ -120,15 +104,15 @@ class Steps:
             for python in wanted:
                 found = None if toolchain.prefix else interpreters[python]
                 made = jobs.make_job(context, plan, toolchain, python, found, caller)
-                if self.request.shares is None and not toolchain.prefix:
-                    asked = dataclasses.replace(self.request, shares=True)  # noqa: TID251 - a request
+                if request.shares is None and not toolchain.prefix:
+                    asked = dataclasses.replace(request, shares=True)  # noqa: TID251 - a request
                     divided = jobs.make_job(replace(context, request=asked), plan, toolchain, python, found, caller)
                     made = self._chosen(made, divided)
                 self.jobs.append(made)
-        log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
+        log.info("%s: %s", context.project.name, ", ".join(job.id for job in self.jobs))
 
     def plan(self) -> tuple[PlanJob, ...]:
-        table = self.table
+        table, request = self.context.table, self.context.request
         if not table.for_:
             raise UsageError(
                 "no GPUs were given, neither on the command line nor in a configuration",
@@ -136,13 +120,13 @@ class Steps:
             )
         # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
         # every architecture, not for every machine.
-        elsewhere = self.request.cluster or self.request.fit or ALL in map(str.lower, table.for_)
+        elsewhere = request.cluster or request.fit or ALL in map(str.lower, table.for_)
         made = plans.plan_for(
             [self._machine(each) for each in table.for_],
             table.cuda,
             table.plan,
             # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
-            torch=torch_release((*table.requires, *self.project.requires)),
+            torch=torch_release((*table.requires, *self.context.project.requires)),
             built_on=None if elsewhere else fleet.cpu_here(),
         )
         self.unserved = made.unserved
@@ -157,12 +141,13 @@ class Steps:
 
     def _machine(self, name: str) -> str:
         """A fleet file is named from where the configuration is, as every file in one is."""
-        near = (self.known.configuration.parent if self.known.configuration else self.tree.folder) / name
+        configuration = self.context.configuration
+        near = (configuration.parent if configuration else self.context.tree.folder) / name
         return str(near) if near.is_file() and not Path(name).is_file() else name
 
     def _choose_names(self, cudas: Sequence[str]) -> None:
         """Each wheel its own: by local versions where nobody said how."""
-        table = self.table
+        table = self.context.table
         if table.merge and len(set(cudas)) == 1:
             raise UsageError(
                 "merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
@@ -170,8 +155,8 @@ class Steps:
         chosen = jobs.choose_naming(table, cudas)
         if table.naming is None and chosen == "local":
             self.findings = (*self.findings, jobs.naming_finding(cudas))
-        self.table = replace(table, naming=chosen)
-        if jobs.names_collide(self.table, cudas):
+        self.context = replace(self.context, table=replace(table, naming=chosen))
+        if jobs.names_collide(self.context.table, cudas):
             raise UsageError(
                 f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
                 hint="--naming local gives each its own name: 1.0+cu130",
@@ -184,7 +169,7 @@ class Steps:
         for plan in planned:
             try:
                 wanted = self._toolkit(plan.cuda)
-                found[plan.cuda] = provide.foresee(wanted) if self.request.dry_run else provide.provide(wanted)
+                found[plan.cuda] = provide.foresee(wanted) if self.context.request.dry_run else provide.provide(wanted)
             except CuwheelError as error:
                 errors[plan.cuda] = error
         if not found:
@@ -197,18 +182,19 @@ class Steps:
         return found
 
     def _toolkit(self, cuda: str) -> ToolchainRequest:
-        named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
-        extra = ["torch"] if self.project.backend == "torch" else []
-        if self.request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
+        table, request = self.context.table, self.context.request
+        named = [name for name in table.cuda if toolkits.find_toolkit(name).version == cuda]
+        extra = ["torch"] if self.context.project.backend == "torch" else []
+        if request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
             extra.append("nvtx")
         version = named[0] if named else cuda  # as requested: a patch release is kept
-        return toolkit_from(self.request, version, (*self.table.components, *extra))
+        return toolkit_from(request, version, (*table.components, *extra))
 
     def _chosen(self, whole: DecidedJob, divided: DecidedJob) -> DecidedJob:
         """The job by shares, where the cache has most of them."""
         parts = shares.shares_of_plan(whole.plan)
         kept = [each.name for each in parts if shares.cached_share(each, divided, self.context)]
-        choice = shares.choose_here(self.request, [each.name for each in parts], kept)
+        choice = shares.choose_here(self.context.request, [each.name for each in parts], kept)
         if not choice.by_shares:
             return whole
         self.divided.add(divided.id)
@@ -218,7 +204,7 @@ class Steps:
         return (*(JobResult(answer=job_answer(job, "planned"), job=job) for job in self.jobs), *self.failed)
 
     def make_output(self) -> None:
-        output = self.request.output
+        output = self.context.request.output
         _refuse_unwritable(output)
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -245,9 +231,10 @@ class Steps:
         return (*(done[job.id] for job in self.jobs), *self.failed)
 
     def _together(self, wanted: Sequence[DecidedJob]) -> dict[str, JobResult]:
-        if self.request.at_once <= 1 or len(wanted) <= 1:
+        at_once = self.context.request.at_once
+        if at_once <= 1 or len(wanted) <= 1:
             return {job.id: self.one(job) for job in wanted}
-        with ThreadPoolExecutor(self.request.at_once) as pool:
+        with ThreadPoolExecutor(at_once) as pool:
             try:
                 return dict(zip([job.id for job in wanted], pool.map(self.one, wanted), strict=True))
             except BaseException:  # an interrupt is meant for the builds
@@ -258,8 +245,8 @@ class Steps:
 
     def requirements(self, job: DecidedJob) -> PackageSource:
         """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
-        request, toolkit = self.request, job.toolchain.toolkit
-        supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
+        request, toolkit = self.context.request, job.toolchain.toolkit
+        supply = Supply(store=self.context.store, offline=request.offline, base=request.fetched)
         if request.locked or request.fetched:
             there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
             return PackageSource(supply=supply, locked=there)
@@ -268,12 +255,12 @@ class Steps:
     def one(self, job: DecidedJob) -> JobResult:
         context = self.context
         log.info("%s: started", job.id)
-        build = shares.build_by_shares if self.request.shares or job.id in self.divided else job_run.build_job
+        build = shares.build_by_shares if context.request.shares or job.id in self.divided else job_run.build_job
         with job_run.execute_job(job, context, self.requirements(job), build) as done:
             made = job_run.finish_job(context, job, done, self.placed)
-        if self.request.lock and done.requirements:
+        if context.request.lock and done.requirements:
             used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
-            lock.update(self.request.lock, used)
+            lock.update(context.request.lock, used)
         took = "" if made.answer.outcome == "resumed" else f" in {made.answer.seconds:.0f} s"
         log.info("%s: %s%s", job.id, made.answer.outcome, took)
         return made

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from cuwheel.building.answer import Build, Job, Listed, Phase
+from cuwheel.building.recipes import Recipe
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import GateTable, Table
@@ -165,13 +166,18 @@ class GateResult(Struct, frozen=True, kw_only=True):
 
 
 class BuildContext(Struct, frozen=True, kw_only=True):
-    """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept."""
+    """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept.
+
+    `configuration`: the file that `table` was read from. `recipe`: whose settings lie below it.
+    """
 
     request: BuildRequest
-    table: Table
-    tree: Tree
-    project: Project
     store: Store
+    tree: Tree
+    table: Table
+    project: Project
+    configuration: Path | None = None
+    recipe: Recipe | None = None
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import workspace
-from cuwheel.building.steps import Steps
+from cuwheel.building.steps import Steps, read_context
 from cuwheel.delivery import applying, environment_changes, source_builds
 from cuwheel.delivery.install_answer import EditablePlan, initial_answer
 from cuwheel.diagnosis import failures
@@ -65,11 +65,11 @@ def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[st
         job = steps.jobs[0]
         source = folder / job.subdirectory
         # What is compiled today is compiled again tomorrow, and CMake notes where its tools are.
-        tools = steps.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
+        tools = steps.context.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
         environ = _environ(job, place, caller, tools)
         plan = _plan(steps, job, place, source, environ)
         start = initial_answer(
-            steps.project.name,
+            steps.context.project.name,
             place.prefix,
             machines=machines,
             editable=plan,
@@ -95,14 +95,15 @@ def _decided(
         raise UnavailableError(f"{place.interpreter} does not run", hint="python -m venv .venv, then --env .venv")
     settings: BuildSettings = {**request.settings, "naming": "local", "merge": False, "variants": False}
     asked = with_fields(request, python=(python,), settings=settings, shares=False, output=scratch / "unused")
-    steps = Steps(asked)
+    steps = Steps(read_context(asked))
     if request.machines or not (machines := _with_gpu(fleet.machines_asked_for((), env=place.prefix))):
-        machines = fleet.machines_asked_for(steps.table.for_, env=place.prefix) if steps.table.for_ else ()
+        named = steps.context.table.for_
+        machines = fleet.machines_asked_for(named, env=place.prefix) if named else ()
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"
     rows.write_text("".join(map(source_builds.fleet_row, machines)), encoding="utf-8")
-    steps.table = replace(steps.table, for_=(str(rows),))
+    steps.context = replace(steps.context, table=replace(steps.context.table, for_=(str(rows),)))
     best = max(steps.plan(), key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
     steps.prepare([best], [python], caller)
     if steps.jobs[0].toolchain.prefix:
@@ -133,7 +134,7 @@ def _plan(steps: Steps, job: DecidedJob, place: Place, source: Path, environ: Ma
     compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
     lists = [each.name for each in job.settings if "ARCH" in each.name]
     shown = {name: environ[name] for name in (*_SHOWN, *lists) if name in environ}
-    requires = tuple(dict.fromkeys((*steps.project.requires, *job.requires)))
+    requires = tuple(dict.fromkeys((*steps.context.project.requires, *job.requires)))
     python = str(place.interpreter)
     first = [quoting.here([python, "-m", "pip", "install", *requires])] if requires else []
     install = [python, "-m", "pip", "install", *_options(job), "--editable", str(source)]

@@ -11,7 +11,7 @@ from cuwheel.building import jobs, sources
 from cuwheel.building.answer import Wheel
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.steps import Steps
+from cuwheel.building.steps import Steps, read_context
 from cuwheel.building.values import JobResult
 from cuwheel.diagnosis import failures
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
@@ -54,7 +54,7 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
         (place / "kernel.cu").touch()
     settings: Any = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
     values: dict[str, Any] = {"output": folder / "dist", "cache": folder / "cache", **options}
-    return Steps(BuildRequest(place, settings=settings, **values))
+    return Steps(read_context(BuildRequest(place, settings=settings, **values)))
 
 
 def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
@@ -129,7 +129,7 @@ def test_several_cuda_versions_get_local_versions_by_themselves(
 ) -> None:
     made = steps(tmp_path, {"cuda": cuda})
     made.decide({})
-    assert made.table.naming == naming
+    assert made.context.table.naming == naming
     told = [each.message for each in made.findings if each.rule == "naming-chosen"]
     assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
 
@@ -146,15 +146,15 @@ def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.L
     (place / "kernel.cu").touch()
     caplog.set_level("INFO", logger="cuwheel")
     made = steps(tmp_path)
-    assert made.known.recipe
-    assert made.table.python_tag == "py3-none"
-    assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
+    assert made.context.recipe
+    assert made.context.table.python_tag == "py3-none"
+    assert "-DCOMPUTE_BACKEND=cuda" in made.context.table.environment["CMAKE_ARGS"]
     assert "using the recipe for bitsandbytes: " in caplog.text
     (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
-    assert steps(tmp_path).table.python_tag == "cp310-abi3"
+    assert steps(tmp_path).context.table.python_tag == "cp310-abi3"
     without = steps(tmp_path, {"recipe": False})
-    assert without.known.recipe is None
-    assert "CMAKE_ARGS" not in without.table.environment
+    assert without.context.recipe is None
+    assert "CMAKE_ARGS" not in without.context.table.environment
 
 
 def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
         steps(tmp_path)
     made = steps(tmp_path, {"subdirectory": "python"})
     executed(made, monkeypatch, "py3-none")
-    assert made.project.name == "inner"
+    assert made.context.project.name == "inner"
     assert made.jobs[0].source == made.jobs[0].copy / "python"
     with pytest.raises(UsageError, match="outside the source"):
         steps(tmp_path, {"subdirectory": "../x"})

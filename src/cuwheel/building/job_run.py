@@ -27,11 +27,10 @@ from cuwheel.building.recording.shims import RecordOptions
 from cuwheel.building.values import Built, Cached, GateRequest, JobResult, Problem
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
-from cuwheel.changes.repair.request import RepairOptions
+from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp import guard, stamp
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.facts import versions
 from cuwheel.support import codec, files, log, masking, process, system_calls, wording
 from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains import store as store_
@@ -477,15 +476,15 @@ class _Finishing:
             return wheel
         toolchain, root = self.job.toolchain, Path(self.job.toolchain.root)
         places = () if toolchain.prefix else (root / "lib64", root / "lib", root / "bin")
-        options = RepairOptions(
+        request = RepairRequest(
+            wheel,
             policy=table.policy,
             exclude=table.exclude,
             requires=table.requires,
-            cuda_major=int(self.job.cuda.split(".")[0]),
-            cuda=versions.minor(self.job.cuda),
+            cuda=self.job.cuda,
             libraries=tuple(each for each in places if each.is_dir()),
         )
-        decision = decide(wheel, options)
+        decision = decide(wheel, request)
         if table.enabled is None and platform.startswith("manylinux") and "tag" not in decision.changes:
             return wheel
         if decision.refused and table.enabled:

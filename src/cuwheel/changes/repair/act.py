@@ -22,7 +22,6 @@ from cuwheel.changes.repair.answer import Repair, RepairedWheel
 from cuwheel.changes.repair.contents import contents_of, read_contents
 from cuwheel.changes.repair.decide import add_folders, decide
 from cuwheel.changes.repair.needs import asked_for, inside_of, leads_to, search_path_of
-from cuwheel.changes.repair.request import options_of
 from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.support import files, log, process, system_calls
@@ -48,8 +47,7 @@ _FIRST_MOMENT = "315532800"
 
 
 def repair(request: RepairRequest) -> Repair:
-    options = options_of(request)
-    decisions = [decide(Path(downloaded_if_pinned(wheel, request.platform)), options) for wheel in request.named]
+    decisions = [decide(Path(downloaded_if_pinned(wheel, request.platform)), request) for wheel in request.named]
     made = []
     for each in decisions:
         if each.refused:
@@ -185,7 +183,7 @@ def _with_search_paths(decision: Decision, wheel: WheelFile, folder: Path) -> It
     out = folder / "libraries"
     out.mkdir()
     for number, binary in enumerate(between.binaries):
-        way = search_path_of(_as_decided(binary, decided), inside, kept.__contains__, decision.options.cuda_major)
+        way = search_path_of(_as_decided(binary, decided), inside, kept.__contains__, decision.request.cuda_major)
         if way is None or (way.after == binary.search_path and not (binary.rpath and binary.runpath)):
             continue
         place = out / str(number)

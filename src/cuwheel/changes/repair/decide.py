@@ -24,7 +24,7 @@ from cuwheel.changes.repair.needs import (
     sort_needs,
 )
 from cuwheel.changes.repair.policies import Policy
-from cuwheel.changes.repair.request import RepairOptions
+from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp.guard import Call, with_call
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import Finding, finding
@@ -49,7 +49,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """
 
     wheel: Path
-    options: RepairOptions
+    request: RepairRequest
     file_name: str
     machine: str | None
     policy: str | None = None
@@ -103,7 +103,7 @@ class Decision(Struct, frozen=True, kw_only=True):
         )
 
 
-def decide(wheel: Path, options: RepairOptions) -> Decision:
+def decide(wheel: Path, request: RepairRequest) -> Decision:
     """Raises if the wheel is not sound. Everything that prevents a repair is in the findings, all at once."""
     found = read_contents(wheel, hashes=True)
     standing = objections.objections_to(found)
@@ -112,7 +112,7 @@ def decide(wheel: Path, options: RepairOptions) -> Decision:
         # Nothing to repair, or nothing that can be.
         return Decision(
             wheel=found.wheel,
-            options=options,
+            request=request,
             file_name=found.wheel.name,
             machine=machine,
             platforms=found.platforms,
@@ -120,17 +120,17 @@ def decide(wheel: Path, options: RepairOptions) -> Decision:
             findings=standing,
         )
     if found.windows:
-        return _decide_for_windows(found, options, machine, standing)
+        return _decide_for_windows(found, request, machine, standing)
     named = {each.path: each.search_path for each in found.binaries}
-    searcher = contents.Searcher(contents.folders(options.libraries, named, os.environ, machine), machine)
-    choice = _chosen(found, options, searcher, machine)
-    required, doubts = requirements_of(found, choice.sorted, options)
-    ways = tuple(_paths(found, choice.sorted, options))
+    searcher = contents.Searcher(contents.folders(request.libraries, named, os.environ, machine), machine)
+    choice = _chosen(found, request, searcher, machine)
+    required, doubts = requirements_of(found, choice.sorted, request)
+    ways = tuple(_paths(found, choice.sorted, request))
     facts = choice.sorted.facts
-    findings = (*standing, *choice.findings, *doubts, *objections.objections_to_needs(found, facts, options))
+    findings = (*standing, *choice.findings, *doubts, *objections.objections_to_needs(found, facts, request))
     return Decision(
         wheel=wheel,
-        options=options,
+        request=request,
         file_name=str(replace(found.name, platform=".".join(choice.platforms))),
         machine=machine,
         policy=choice.policy.name,
@@ -158,13 +158,13 @@ class _Choice(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-def _chosen(found: Contents, options: RepairOptions, searcher: Searcher, machine: str) -> _Choice:
+def _chosen(found: Contents, request: RepairRequest, searcher: Searcher, machine: str) -> _Choice:
     """The lowest policy that holds, or the one asked for. A wheel that was tagged keeps its tags if they hold."""
     known = policies.policies(machine)
-    candidates = (policies.find(options.policy, machine),) if options.policy else known
+    candidates = (policies.find(request.policy, machine),) if request.policy else known
     because: tuple[str, ...] = ()
     for policy in candidates:
-        sorted_ = sort_needs(found, options, searcher, policy)
+        sorted_ = sort_needs(found, request, searcher, policy)
         problems = tuple(unfit(policy, found, sorted_))
         if not problems:
             break
@@ -179,13 +179,13 @@ def _chosen(found: Contents, options: RepairOptions, searcher: Searcher, machine
             fix="build on an older system (a manylinux image)" + ("" if newest else ", or choose a newer policy"),
         )
         return replace(choice, because=(), findings=(unfit_finding,))
-    claimed = None if options.policy else _claimed(found, machine)
+    claimed = None if request.policy else _claimed(found, machine)
     if claimed is None:
         return choice
     if not versions.at_least(claimed, policy.glibc):
         return replace(choice, findings=objections.too_low(found, policy, because))
     reached = [each for each in known if versions.at_least(claimed, each.glibc)][-1]
-    sorted_again = sort_needs(found, options, searcher, reached)
+    sorted_again = sort_needs(found, request, searcher, reached)
     return _Choice(policy=reached, sorted=sorted_again, platforms=found.platforms)
 
 
@@ -215,14 +215,14 @@ def _claimed(found: Contents, machine: str) -> str | None:
     return min(claims, key=versions.key)
 
 
-def _paths(found: Contents, sorted_: Sorted, options: RepairOptions) -> Iterator[SearchPath]:
+def _paths(found: Contents, sorted_: Sorted, request: RepairRequest) -> Iterator[SearchPath]:
     grafted = {each.soname for each in sorted_.facts if each.fate == "grafted"}
     inside: dict[str, list[str]] = inside_of(found.binaries)
     for soname in grafted:
         inside.setdefault(soname, []).append(f"{found.name.name}.libs/{soname}")
     kept = {each.soname for each in sorted_.facts if each.fate == "kept-out"}
     for binary in found.binaries:
-        if way := search_path_of(binary, inside, kept.__contains__, options.cuda_major):
+        if way := search_path_of(binary, inside, kept.__contains__, request.cuda_major):
             yield way
 
 
@@ -251,15 +251,15 @@ _TEMPLATE = Path(__file__).with_name("dll_folders_call.py")
 _FOLDERS = "FOLDERS: tuple[str, ...] = ()"
 
 
-def _decide_for_windows(found: Contents, options: RepairOptions, machine: str, standing: Sequence[Finding]) -> Decision:
-    searcher = contents.Searcher(contents.windows_folders(options.libraries, os.environ), machine)
-    sorted_ = sort_needs(found, options, searcher, policies.windows(found.name, machine))
-    required, doubts = requirements_of(found, sorted_, options)
-    ways = tuple(_ways(found, sorted_, options, machine))
+def _decide_for_windows(found: Contents, request: RepairRequest, machine: str, standing: Sequence[Finding]) -> Decision:
+    searcher = contents.Searcher(contents.windows_folders(request.libraries, os.environ), machine)
+    sorted_ = sort_needs(found, request, searcher, policies.windows(found.name, machine))
+    required, doubts = requirements_of(found, sorted_, request)
+    ways = tuple(_ways(found, sorted_, request, machine))
     findings = (
         *standing,
         *doubts,
-        *objections.objections_to_needs(found, sorted_.facts, options),
+        *objections.objections_to_needs(found, sorted_.facts, request),
         *_without_init(found, ways),
     )
     there = tuple(each for each in ways if each.path in found.members)
@@ -270,7 +270,7 @@ def _decide_for_windows(found: Contents, options: RepairOptions, machine: str, s
     }
     return Decision(
         wheel=found.wheel,
-        options=options,
+        request=request,
         file_name=found.wheel.name,
         machine=machine,
         platforms=found.platforms,
@@ -287,7 +287,7 @@ def _decide_for_windows(found: Contents, options: RepairOptions, machine: str, s
     )
 
 
-def _ways(found: Contents, sorted_: Sorted, options: RepairOptions, machine: str) -> Iterator[SearchPath]:
+def _ways(found: Contents, sorted_: Sorted, request: RepairRequest, machine: str) -> Iterator[SearchPath]:
     """One for each package that has a library which needs a folder: its `__init__.py`.
 
     What delvewheel copies, or has copied, serves all of them; it adds the folder for that itself.
@@ -303,7 +303,7 @@ def _ways(found: Contents, sorted_: Sorted, options: RepairOptions, machine: str
             continue
         copied = posixpath.dirname(place) == copies
         needs = shared if copied else wanted.setdefault(_init(found, place), {})
-        needs.update(dict.fromkeys(_folders_of(binary, kept, inside, options, machine)))
+        needs.update(dict.fromkeys(_folders_of(binary, kept, inside, request, machine)))
     for init, own in wanted.items():
         if folders := [each for each in (*own, *shared) if each != copies]:
             before = written_folders(found.call_modules.get(posixpath.dirname(init), b""), _package(init))
@@ -319,10 +319,10 @@ def _init(found: Contents, place: str) -> str:
 
 
 def _folders_of(
-    binary: Binary, kept: set[str], inside: dict[str, list[str]], options: RepairOptions, machine: str
+    binary: Binary, kept: set[str], inside: dict[str, list[str]], request: RepairRequest, machine: str
 ) -> Iterator[str]:
     """Below site-packages. Beside the library itself Windows looks anyway."""
-    major = cuda_major(binary, options.cuda_major)
+    major = cuda_major(binary, request.cuda_major)
     here = posixpath.dirname(installed_path(binary.path) or "")
     for name in binary.needed:
         if name in kept:

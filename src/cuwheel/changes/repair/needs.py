@@ -16,7 +16,7 @@ from cuwheel.changes.repair import policies
 from cuwheel.changes.repair.answer import Fact, SearchPath
 from cuwheel.changes.repair.contents import Binary, Contents, Folder, Searcher
 from cuwheel.changes.repair.policies import Policy
-from cuwheel.changes.repair.request import RepairOptions
+from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.file import installed_path
@@ -41,7 +41,7 @@ class Sorted(Struct, frozen=True, kw_only=True):
 
 class _Walk(Struct, kw_only=True):
     contents: Contents
-    options: RepairOptions
+    request: RepairRequest
     searcher: Searcher
     policy: Policy
     inside: Mapping[str, Sequence[str]]
@@ -58,10 +58,10 @@ class _Asker(Struct, frozen=True, kw_only=True):
     indirect: bool = False
 
 
-def sort_needs(contents: Contents, options: RepairOptions, searcher: Searcher, policy: Policy) -> Sorted:
+def sort_needs(contents: Contents, request: RepairRequest, searcher: Searcher, policy: Policy) -> Sorted:
     """Everything that is needed under a policy, by those in the wheel, those grafted, and NVIDIA's that were found."""
     inside = inside_of(contents.binaries)
-    walk = _Walk(contents=contents, options=options, searcher=searcher, policy=policy, inside=inside)
+    walk = _Walk(contents=contents, request=request, searcher=searcher, policy=policy, inside=inside)
     waiting = [_Asker(binary=each, name=each.path) for each in contents.binaries]
     while waiting:
         asker = waiting.pop(0)
@@ -69,7 +69,7 @@ def sort_needs(contents: Contents, options: RepairOptions, searcher: Searcher, p
             waiting += _need(walk, soname, asker)
     order = ("missing", "kept-out", "grafted", "removed", "inside", "system")
     askers = {**{each.path: each for each in contents.binaries}, **walk.grafted}
-    majors = {name: cuda_major(each, options.cuda_major) for name, each in askers.items()}
+    majors = {name: cuda_major(each, request.cuda_major) for name, each in askers.items()}
     machine = contents.binaries[0].machine if contents.binaries else ""
     narrowed = (_narrowed(each, majors, machine) for each in walk.facts.values())
     facts = sorted(narrowed, key=lambda each: (each.indirect, order.index(each.fate), each.soname))
@@ -104,7 +104,7 @@ def _need(walk: _Walk, soname: str, asker: _Asker) -> Iterator[_Asker]:
 
 def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None]:
     fact = Fact(soname=soname, fate="missing", reason="", needed_by=(asker.name,), indirect=asker.indirect)
-    if reason := asked_for(soname, walk.options.exclude):
+    if reason := asked_for(soname, walk.request.exclude):
         return _kept_out(walk, fact, asker, reason)
     places = () if asker.indirect else walk.inside.get(soname, ())
     if places and (not packages.from_system(soname) or any(leads_to(asker.binary, each) for each in places)):
@@ -138,7 +138,7 @@ def _kept_out(walk: _Walk, fact: Fact, asker: _Asker, reason: str) -> tuple[Fact
     row = packages.known_library(fact.soname)
     if row and row.from_driver:
         return replace(fact, fate="kept-out", reason="it comes with the driver"), None
-    cuda = cuda_major(asker.binary, walk.options.cuda_major) if row else None
+    cuda = cuda_major(asker.binary, walk.request.cuda_major) if row else None
     found, trail = walk.searcher.find(fact.soname, _own_folders(asker), cuda if row and cuda in row.majors else None)
     fact = replace(fact, fate="kept-out", reason=reason, trail=trail, cuda=row.majors if row else ())
     if row:
@@ -311,16 +311,16 @@ def inside_of(binaries: Iterable[Binary]) -> dict[str, list[str]]:
 # NVIDIA's packages as requirements of a wheel: of the CUDA that it was linked with, and of no other.
 
 
-def requirements_of(found: Contents, sorted_: Sorted, options: RepairOptions) -> tuple[tuple[str, ...], list[Finding]]:
+def requirements_of(found: Contents, sorted_: Sorted, request: RepairRequest) -> tuple[tuple[str, ...], list[Finding]]:
     """Of a wheel and what is grafted into it, where that was asked for."""
-    if not options.requires:
+    if not request.requires:
         return (), []
     asking = (*found.binaries, *sorted_.grafted.values())
-    return _wanted(asking, sorted_.facts, options, found.distribution.requires)
+    return _wanted(asking, sorted_.facts, request, found.distribution.requires)
 
 
 def _wanted(
-    binaries: Iterable[Binary], facts: Iterable[Fact], options: RepairOptions, required: Sequence[str]
+    binaries: Iterable[Binary], facts: Iterable[Fact], request: RepairRequest, required: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """The lines to add, and what stands against them. `required`: what the wheel requires already."""
     kept = {each.soname: each for each in facts if each.fate == "kept-out" and not each.indirect}
@@ -328,12 +328,11 @@ def _wanted(
     majors: set[int] = set()
     findings: list[Finding] = []
     unclear: list[str] = []
-    wanted_major = options.cuda_major
+    wanted_major = request.cuda_major
     for binary in binaries:
         major = cuda_major(binary, wanted_major)
-        compiled_with = max(
-            (each for each in binary.toolkits if versions.major(each) == major), key=versions.key, default=options.cuda
-        )
+        own = (each for each in binary.toolkits if versions.major(each) == major)
+        compiled_with = max(own, key=versions.key, default=request.cuda_release)
         for fact in (kept[each] for each in binary.needed if each in kept):
             row = packages.known_library(fact.soname)
             if row is None or row.from_driver:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.repair.answer import Fact
     from cuwheel.changes.repair.contents import Contents
     from cuwheel.changes.repair.policies import Policy
-    from cuwheel.changes.repair.request import RepairOptions
+    from cuwheel.changes.repair.request import RepairRequest
 
 _MACHINES = ("x86_64", "aarch64")
 _OTHER_SYSTEMS = (
@@ -136,14 +136,14 @@ def _hashes(found: Contents) -> Iterator[Finding]:
         )
 
 
-def objections_to_needs(found: Contents, facts: Sequence[Fact], options: RepairOptions) -> tuple[Finding, ...]:
+def objections_to_needs(found: Contents, facts: Sequence[Fact], request: RepairRequest) -> tuple[Finding, ...]:
     """Once everything has been looked for."""
     return (
         *_missing(facts),
         *_nvidia_inside(found),
         *_newer_than_the_table(facts),
-        *_other_major(found, options),
-        *_framework(found, facts, options),
+        *_other_major(found, request),
+        *_framework(found, facts, request),
         *_not_led(found, facts),
     )
 
@@ -200,24 +200,24 @@ def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
             )
 
 
-def _other_major(found: Contents, options: RepairOptions) -> Iterator[Finding]:
-    if options.cuda_major is None:
+def _other_major(found: Contents, request: RepairRequest) -> Iterator[Finding]:
+    if request.cuda_major is None:
         return
     for binary in found.binaries:
         rows = [row for row in map(packages.known_library, binary.needed) if row and row.majors]
-        wrong = [row for row in rows if options.cuda_major not in row.majors]
+        wrong = [row for row in rows if request.cuda_major not in row.majors]
         if wrong:
             majors = " or ".join(map(str, wrong[0].majors))
             yield finding(
                 "other-cuda",
-                f"{binary.path} needs {wrong[0].pattern}, which is for CUDA {majors}, not {options.cuda_major}",
+                f"{binary.path} needs {wrong[0].pattern}, which is for CUDA {majors}, not {request.cuda_major}",
             )
 
 
-def _framework(found: Contents, facts: Iterable[Fact], options: RepairOptions) -> Iterator[Finding]:
+def _framework(found: Contents, facts: Iterable[Fact], request: RepairRequest) -> Iterator[Finding]:
     required = {normalised(each.name) for each in map(parse, found.distribution.requires) if each}
     for name in dict.fromkeys(filter(None, (packages.framework_of(each.soname) for each in facts))):
-        if name not in required and name not in options.exclude:
+        if name not in required and name not in request.exclude:
             yield finding(
                 "framework-not-required",
                 f"the wheel needs libraries of {name}, which were kept out, and does not require {name}",

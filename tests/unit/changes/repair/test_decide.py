@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
-from cuwheel.changes.repair.request import RepairOptions, RepairRequest, options_of
+from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.errors import MalformedError, UnknownNameError, UsageError
 from cuwheel.facts import packages
 from tests.fixtures import systems
@@ -63,11 +62,11 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("cuwheel.changes.repair.contents._LD_CONF", str(tmp_path / "none"))
 
 
-def decided(folder: Path, files: Mapping[str, bytes], wish: RepairOptions | None = None, **options: Any) -> Decision:
-    return decide(wheel(folder / "dist", files, **options), wish or RepairOptions())
+def decided(folder: Path, files: Mapping[str, bytes], wish: RepairRequest | None = None, **options: Any) -> Decision:
+    return decide(wheel(folder / "dist", files, **options), wish or RepairRequest("x.whl"))
 
 
-def one(folder: Path, *needed: str, wish: RepairOptions | None = None, **options: Any) -> Decision:
+def one(folder: Path, *needed: str, wish: RepairRequest | None = None, **options: Any) -> Decision:
     return decided(folder, {"pkg/libown.so": elf(needed=needed, versions=OLD, **options)}, wish)
 
 
@@ -108,7 +107,7 @@ def test_every_library_of_the_table_is_kept_out(tmp_path: Path) -> None:
 
 def test_a_version_that_is_newer_than_the_table_is_kept_out_all_the_same(tmp_path: Path) -> None:
     put(tmp_path / "lib", "libcublas.so.99")
-    decision = one(tmp_path, "libcublas.so.99", wish=RepairOptions(libraries=(tmp_path / "lib",)))
+    decision = one(tmp_path, "libcublas.so.99", wish=RepairRequest("x.whl", libraries=(tmp_path / "lib",)))
     assert fact(decision, "libcublas.so.99").fate == "kept-out"
     assert rules(decision) == ["library-not-in-table"]
     assert decision.paths[0].after == ()
@@ -117,7 +116,7 @@ def test_a_version_that_is_newer_than_the_table_is_kept_out_all_the_same(tmp_pat
 @pytest.mark.parametrize("name", ["libcublasx.so.12", "libcudf.so", "libcheckpoint.so.3", "libmycudart.so.12"])
 def test_what_only_looks_like_nvidias_is_not(tmp_path: Path, name: str) -> None:
     put(tmp_path / "lib", name)
-    decision = one(tmp_path, name, wish=RepairOptions(libraries=(tmp_path / "lib",)))
+    decision = one(tmp_path, name, wish=RepairRequest("x.whl", libraries=(tmp_path / "lib",)))
     assert fact(decision, name).fate == "grafted"
 
 
@@ -130,7 +129,7 @@ def test_the_soname_does_not_tell_the_cuda_its_neighbours_do(tmp_path: Path) -> 
         assert len(fact(decision, "libcurand.so.10").packages) == 1
     alone = one(tmp_path / "alone", "libcurand.so.10")
     assert alone.paths[0].after == ("$ORIGIN/../nvidia/cu13/lib", "$ORIGIN/../nvidia/curand/lib")
-    told = one(tmp_path / "told", "libcurand.so.10", wish=RepairOptions(cuda_major=12))
+    told = one(tmp_path / "told", "libcurand.so.10", wish=RepairRequest("x.whl", cuda=12))
     assert told.paths[0].after == ("$ORIGIN/../nvidia/curand/lib",)
 
 
@@ -143,8 +142,8 @@ def test_each_library_of_a_wheel_has_its_own_cuda(tmp_path: Path) -> None:
     assert [each.cuda for each in decision.paths] == [12, 13]
     assert decision.paths[1].after == ("$ORIGIN/../../nvidia/cu13/lib",)
     assert fact(decision, "libcusparse.so.12").packages == ("nvidia-cusparse", "nvidia-cusparse-cu12")
-    assert rules(decided(tmp_path, both, RepairOptions(requires=True))) == ["several-cudas"]
-    chosen = decided(tmp_path, both, RepairOptions(requires=True, cuda_major=12))
+    assert rules(decided(tmp_path, both, RepairRequest("x.whl", requires=True))) == ["several-cudas"]
+    chosen = decided(tmp_path, both, RepairRequest("x.whl", requires=True, cuda=12))
     assert chosen.requires == (
         "nvidia-cuda-runtime-cu12>=12,<13",
         "nvidia-cusolver-cu12>=11,<12",
@@ -241,7 +240,7 @@ def test_the_tag_is_not_below_what_a_kept_out_library_needs_itself(tmp_path: Pat
     """Also if only another of NVIDIA's libraries needs it."""
     folder = put(tmp_path / "lib", "libcusolver.so.12", needed=["libnvJitLink.so.13"], versions=OLD, padding=5000)
     put(folder, "libnvJitLink.so.13", versions={"libc.so.6": ["GLIBC_2.35"]}, padding=70_000)
-    decision = one(tmp_path, "libcusolver.so.12", wish=RepairOptions(libraries=(folder,)))
+    decision = one(tmp_path, "libcusolver.so.12", wish=RepairRequest("x.whl", libraries=(folder,)))
     assert decision.policy == "manylinux_2_35"
     assert decision.because == ("libnvJitLink.so.13 (needed by what is kept out) needs glibc 2.35",)
     indirect = fact(decision, "libnvJitLink.so.13")
@@ -255,7 +254,7 @@ def test_the_tag_is_not_below_what_a_kept_out_library_needs_itself(tmp_path: Pat
 
 def test_the_tag_is_not_below_what_a_grafted_library_needs(tmp_path: Path) -> None:
     folder = put(tmp_path / "lib", "libblas.so.3", versions={"libc.so.6": ["GLIBC_2.38"]})
-    decision = one(tmp_path, "libblas.so.3", wish=RepairOptions(libraries=(folder,)))
+    decision = one(tmp_path, "libblas.so.3", wish=RepairRequest("x.whl", libraries=(folder,)))
     assert decision.policy == "manylinux_2_38"
     assert decision.because == (f"{folder}/libblas.so.3 needs GLIBC_2.38",)
     assert decision.paths[0].after == ("$ORIGIN/../pkg.libs",)
@@ -275,21 +274,22 @@ def test_a_tag_that_promises_too_much_is_raised_and_one_that_holds_stays(tmp_pat
 
 
 def test_a_policy_that_was_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
-    assert one(tmp_path, "libc.so.6", wish=RepairOptions(policy="manylinux2014")).policy == "manylinux_2_17"
-    assert one(tmp_path, "libc.so.6", wish=RepairOptions(policy="manylinux_2_28_x86_64")).platforms == (
+    assert one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux2014")).policy == "manylinux_2_17"
+    assert one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux_2_28_x86_64")).platforms == (
         "manylinux_2_28_x86_64",
     )
-    low = one(tmp_path, "libcublas.so.13", wish=RepairOptions(policy="manylinux_2_17"))
+    low = one(tmp_path, "libcublas.so.13", wish=RepairRequest("x.whl", policy="manylinux_2_17"))
     assert low.refused
     assert low.findings[0].evidence == ("libcublas.so.13 (kept out) needs glibc 2.27",)
     with pytest.raises(UsageError, match="knows no policy 'manylinux_3_1'"):
-        one(tmp_path, "libc.so.6", wish=RepairOptions(policy="manylinux_3_1"))
+        one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux_3_1"))
     with pytest.raises(UsageError, match="made for glibc"):
-        one(tmp_path, "libc.so.6", wish=RepairOptions(policy="musllinux_1_2"))
+        one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="musllinux_1_2"))
 
 
 def test_a_symbol_that_not_every_machine_has(tmp_path: Path) -> None:
-    decision = one(tmp_path, "libz.so.1", undefined=["inflate", "zcfree"], wish=RepairOptions(policy="manylinux_2_28"))
+    wish = RepairRequest("x.whl", policy="manylinux_2_28")
+    decision = one(tmp_path, "libz.so.1", undefined=["inflate", "zcfree"], wish=wish)
     assert decision.refused
     assert "zcfree of libz.so.1" in decision.findings[0].evidence[0]
 
@@ -297,7 +297,7 @@ def test_a_symbol_that_not_every_machine_has(tmp_path: Path) -> None:
 def test_where_a_library_is_looked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named, asked, loader = (put(tmp_path / each, "libblas.so.3") for each in ("named", "asked", "loader"))
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{loader}:")
-    wish = RepairOptions(libraries=(asked,))
+    wish = RepairRequest("x.whl", libraries=(asked,))
     files = {"pkg/libown.so": elf(needed=["libblas.so.3"], versions=OLD, runpath=str(named))}
     for folder, via in (
         (named, "the search path of pkg/libown.so"),
@@ -331,15 +331,15 @@ def test_the_environments_packages_are_looked_at_with_their_versions(
     (site / "nvidia_cublas_cu12-12.4.5.8.dist-info").mkdir()
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
     (site / "nvidia_cuda_runtime_cu12-12.4.127.dist-info").mkdir()
-    decision = one(tmp_path, "libcublas.so.12", wish=RepairOptions(requires=True, cuda_major=12, cuda="12.4"))
+    decision = one(tmp_path, "libcublas.so.12", wish=RepairRequest("x.whl", requires=True, cuda="12.4"))
     found = fact(decision, "libcublas.so.12")
     assert (found.version, found.toolkit) == ("12.4.5.8", "12.4")
     assert found.via == "the environment's packages"
     assert decision.requires == ("nvidia-cublas-cu12>=12.4,<13",)
     # A wheel that was compiled with an older one runs with an older one, whatever this machine has.
-    older = one(tmp_path, "libcublas.so.12", wish=RepairOptions(requires=True, cuda_major=12, cuda="12.2"))
+    older = one(tmp_path, "libcublas.so.12", wish=RepairRequest("x.whl", requires=True, cuda="12.2"))
     assert older.requires == ("nvidia-cublas-cu12>=12,<13",)
-    unknown = one(tmp_path, "libcublas.so.12", wish=RepairOptions(requires=True))
+    unknown = one(tmp_path, "libcublas.so.12", wish=RepairRequest("x.whl", requires=True))
     assert unknown.requires == ("nvidia-cublas-cu12>=12,<13",)
 
 
@@ -348,15 +348,16 @@ def test_the_version_of_a_toolkits_library_is_in_its_name(tmp_path: Path) -> Non
     (folder / "libcublas.so.12").symlink_to("libcublas.so.12.6.4.1")
     put(folder, "libcudart.so.12.6.77")
     (folder / "libcudart.so.12").symlink_to("libcudart.so.12.6.77")
-    wish = RepairOptions(libraries=(tmp_path,), requires=True, cuda_major=12, cuda="12.6")
+    wish = RepairRequest("x.whl", libraries=(tmp_path,), requires=True, cuda="12.6")
     assert one(tmp_path, "libcublas.so.12", wish=wish).requires == ("nvidia-cublas-cu12>=12.6,<13",)
-    assert one(tmp_path, "libcublas.so.12", wish=replace(wish, cuda=None)).requires == ("nvidia-cublas-cu12>=12,<13",)
+    wish = RepairRequest("x.whl", libraries=(tmp_path,), requires=True, cuda=12)
+    assert one(tmp_path, "libcublas.so.12", wish=wish).requires == ("nvidia-cublas-cu12>=12,<13",)
 
 
 def test_the_toolkit_that_compiled_it_bounds_what_is_numbered_like_it(tmp_path: Path) -> None:
     """By the wheel's own code: this machine has nothing at all."""
     code = (BIN / "plain-130.so").read_bytes()
-    decision = decided(tmp_path, {"pkg/libown.so": code}, RepairOptions(requires=True))
+    decision = decided(tmp_path, {"pkg/libown.so": code}, RepairRequest("x.whl", requires=True))
     assert decision.requires == ("nvidia-cuda-runtime>=13.0,<14",)
 
 
@@ -370,39 +371,40 @@ def test_a_library_of_another_cuda_is_never_taken(tmp_path: Path, beside: str) -
         (folder / "libcudart.so.13").symlink_to("libcudart.so.13.0.96")
     else:
         (tmp_path / "site" / "nvidia_cusparse-12.6.3.3.dist-info").mkdir()
-    wish = RepairOptions(libraries=(folder,), requires=True, cuda_major=12, cuda="12.9")
+    wish = RepairRequest("x.whl", libraries=(folder,), requires=True, cuda="12.9")
     decision = one(tmp_path, "libcusparse.so.12", "libcudart.so.12", wish=wish)
     assert fact(decision, "libcusparse.so.12").place is None
     assert f"is of CUDA {'13.0' if beside == 'runtime' else '13'}" in [
         each.found for each in fact(decision, "libcusparse.so.12").trail
     ]
     assert decision.requires == ("nvidia-cuda-runtime-cu12>=12.9,<13", "nvidia-cusparse-cu12>=12,<13")
-    fitting = one(tmp_path, "libcusparse.so.12", wish=RepairOptions(libraries=(folder,), requires=True, cuda_major=13))
+    wish = RepairRequest("x.whl", libraries=(folder,), requires=True, cuda=13)
+    fitting = one(tmp_path, "libcusparse.so.12", wish=wish)
     assert fact(fitting, "libcusparse.so.12").place is not None
 
 
 def test_requirements_that_are_there_already_are_not_written_twice(tmp_path: Path) -> None:
     files = {"pkg/libown.so": elf(needed=["libcublas.so.13", "libcudart.so.13", "libcudnn.so.9"], versions=OLD)}
     requires = ["NVIDIA.cublas==13.0.0.1", "nvidia-cudnn-cu13; extra == 'gpu'", "torch>2"]
-    decision = decided(tmp_path, files, RepairOptions(requires=True), requires=requires)
+    decision = decided(tmp_path, files, RepairRequest("x.whl", requires=True), requires=requires)
     assert decision.requires == ("nvidia-cuda-runtime>=13,<14", "nvidia-cudnn-cu13>=9,<10")
 
 
 def test_releases_that_lack_the_library_are_not_required(tmp_path: Path) -> None:
-    decision = one(tmp_path, "libnvToolsExt.so.1", "libcudart.so.12", wish=RepairOptions(requires=True))
+    decision = one(tmp_path, "libnvToolsExt.so.1", "libcudart.so.12", wish=RepairRequest("x.whl", requires=True))
     assert "nvidia-nvtx-cu12>=12,<12.9" in decision.requires
-    decision = one(tmp_path, "libnvtx3interop.so.1", "libcudart.so.12", wish=RepairOptions(requires=True))
+    decision = one(tmp_path, "libnvtx3interop.so.1", "libcudart.so.12", wish=RepairRequest("x.whl", requires=True))
     assert "nvidia-nvtx-cu12>=12.9,<13" in decision.requires
 
 
 def test_which_cuda_to_require_must_be_clear(tmp_path: Path) -> None:
-    assert rules(one(tmp_path, "libcurand.so.10", wish=RepairOptions(requires=True))) == ["cuda-unclear"]
-    told = one(tmp_path, "libcurand.so.10", wish=RepairOptions(requires=True, cuda_major=13))
+    assert rules(one(tmp_path, "libcurand.so.10", wish=RepairRequest("x.whl", requires=True))) == ["cuda-unclear"]
+    told = one(tmp_path, "libcurand.so.10", wish=RepairRequest("x.whl", requires=True, cuda=13))
     assert told.requires == ("nvidia-curand>=10,<11",)
 
 
 def test_libraries_of_another_cuda_than_was_built_for(tmp_path: Path) -> None:
-    decision = one(tmp_path, "libcudart.so.13", wish=RepairOptions(cuda_major=12))
+    decision = one(tmp_path, "libcudart.so.13", wish=RepairRequest("x.whl", cuda=12))
     assert rules(decision) == ["other-cuda"]
     assert "libcudart.so.13, which is for CUDA 13, not 12" in decision.findings[0].message
 
@@ -410,18 +412,18 @@ def test_libraries_of_another_cuda_than_was_built_for(tmp_path: Path) -> None:
 def test_a_frameworks_libraries_stay_with_the_framework(tmp_path: Path) -> None:
     put(tmp_path / "lib", "libc10.so", padding=100)
     needed = ("libtorch.so", "libtorch_cuda.so", "libc10.so", "libc10_cuda.so")
-    wish = RepairOptions(libraries=(tmp_path / "lib",))
+    wish = RepairRequest("x.whl", libraries=(tmp_path / "lib",))
     decision = one(tmp_path, *needed, wish=wish)
     assert {each.soname for each in decision.of("kept-out")} == set(needed)
     assert rules(decision) == ["framework-not-required"]
-    assert rules(one(tmp_path, *needed, wish=RepairOptions(exclude=("torch",)))) == []
+    assert rules(one(tmp_path, *needed, wish=RepairRequest("x.whl", exclude=("torch",)))) == []
     files = {"pkg/_C.so": elf(needed=needed, versions=OLD)}
     assert rules(decided(tmp_path, files, wish, requires=["torch>=2.6"])) == []
 
 
 def test_what_was_asked_to_be_kept_out(tmp_path: Path) -> None:
     put(tmp_path / "lib", "libmpi.so.40")
-    wish = RepairOptions(exclude=("libmpi.so.*",), libraries=(tmp_path / "lib",))
+    wish = RepairRequest("x.whl", exclude=("libmpi.so.*",), libraries=(tmp_path / "lib",))
     decision = one(tmp_path, "libmpi.so.40", wish=wish)
     assert fact(decision, "libmpi.so.40").reason == "requested (libmpi.so.*)"
     assert decision.excluded == ("libmpi.so.40",)
@@ -439,7 +441,7 @@ def test_nvidias_libraries_that_came_inside_are_told(tmp_path: Path) -> None:
 
 def test_libpython_is_not_grafted(tmp_path: Path) -> None:
     put(tmp_path / "lib", "libpython3.11.so.1.0")
-    decision = one(tmp_path, "libpython3.11.so.1.0", wish=RepairOptions(libraries=(tmp_path / "lib",)))
+    decision = one(tmp_path, "libpython3.11.so.1.0", wish=RepairRequest("x.whl", libraries=(tmp_path / "lib",)))
     assert fact(decision, "libpython3.11.so.1.0").fate == "removed"
     assert decision.changes == ("tag", "libraries")
 
@@ -512,19 +514,19 @@ def test_a_record_that_lies(tmp_path: Path, options: dict[str, Any], words: str)
 def test_names_that_are_no_wheels(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"pkg/libown.so": elf()}).rename(tmp_path / "pkg.whl")
     with pytest.raises(MalformedError, match="not that of a wheel"):
-        decide(path, RepairOptions())
+        decide(path, RepairRequest("x.whl"))
     with pytest.raises(UsageError, match="is a folder"):
-        decide(tmp_path, RepairOptions())
+        decide(tmp_path, RepairRequest("x.whl"))
 
 
 @pytest.mark.parametrize(("text", "major"), [("13.0", 13), ("12", 12), ("cu128", 12), (13, 13), (None, None)])
 def test_a_cuda_as_people_write_it(text: str | int | None, major: int | None) -> None:
-    assert options_of(RepairRequest("x.whl", cuda=text)).cuda_major == major
+    assert RepairRequest("x.whl", cuda=text).cuda_major == major
 
 
 def test_a_cuda_that_is_none() -> None:
     with pytest.raises(UnknownNameError):
-        options_of(RepairRequest("x.whl", cuda="77"))
+        RepairRequest("x.whl", cuda="77")
 
 
 def test_a_refused_decision_is_not_carried_out(tmp_path: Path) -> None:

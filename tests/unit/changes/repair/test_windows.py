@@ -12,7 +12,7 @@ import pytest
 
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide, written_folders
-from cuwheel.changes.repair.request import RepairOptions
+from cuwheel.changes.repair.request import RepairRequest
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel
 from tests.fixtures.windows import Dll
@@ -40,7 +40,7 @@ def dll(*needed: str, machine: int = 0x8664) -> bytes:
 
 
 def decided(folder: Path, files: Mapping[str, bytes], platform: str = "win_amd64", **wish: Any) -> Decision:
-    return decide(wheel(folder / "dist", files, platform=platform), RepairOptions(**wish))
+    return decide(wheel(folder / "dist", files, platform=platform), RepairRequest("x.whl", **wish))
 
 
 def fates(decision: Decision) -> dict[str, str]:
@@ -80,7 +80,7 @@ def test_what_becomes_of_each_library(tmp_path: Path) -> None:
     ],
 )
 def test_folders_are_those_of_the_cuda(tmp_path: Path, name: str, folders: tuple[str, ...] | None) -> None:
-    decision = decided(tmp_path, {"pkg/__init__.py": INIT, "pkg/_ext.pyd": dll(name)}, cuda_major=12)
+    decision = decided(tmp_path, {"pkg/__init__.py": INIT, "pkg/_ext.pyd": dll(name)}, cuda=12)
     (way,) = decision.paths
     assert way.after == (folders or ("nvidia/cudnn/bin",))
 
@@ -131,7 +131,7 @@ def test_a_package_below_a_namespace_adds_them(tmp_path: Path) -> None:
     made = tmp_path / "out" / decision.file_name
     with zipfile.ZipFile(made) as archive:
         assert "'../../nvidia/cu13/bin/x86_64'," in archive.read("space/part/_cuwheel_dlls.py").decode()
-    assert not decide(made, RepairOptions()).changes
+    assert not decide(made, RepairRequest("x.whl")).changes
 
 
 @pytest.mark.parametrize("place", ["_ext.pyd", "space/part/_ext.pyd"])
@@ -144,7 +144,7 @@ def test_without_an_init_nothing_adds_the_folders(tmp_path: Path, place: str) ->
 def test_folders_are_added_by_python(tmp_path: Path) -> None:
     """Before anything of the package's own, and only those that are there."""
     files = {"pkg/__init__.py": INIT, "pkg/_ext.pyd": dll("cudart64_13.dll", "cudnn64_9.dll"), "pkg/data.txt": b"x"}
-    decision = decided(tmp_path, files, requires=True, cuda_major=13)
+    decision = decided(tmp_path, files, requires=True, cuda=13)
     assert execute(decision, tmp_path / "out").outcome == "repaired"
     made = tmp_path / "out" / decision.file_name
     site = tmp_path / "site"
@@ -156,7 +156,7 @@ def test_folders_are_added_by_python(tmp_path: Path) -> None:
     (site / "nvidia" / "cu13" / "bin" / "x86_64").mkdir(parents=True)
     added = _imported(site)
     assert added == [str(site / "nvidia" / "cu13" / "bin" / "x86_64")]
-    second = decide(made, RepairOptions(requires=True, cuda_major=13))
+    second = decide(made, RepairRequest("x.whl", requires=True, cuda=13))
     assert not second.changes, "a repaired wheel needs no repair"
 
 

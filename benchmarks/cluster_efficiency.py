@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.building import jobs, on_cluster
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.steps import Steps
+from cuwheel.building.steps import Steps, read_context
 from cuwheel.clusters import access, engine, schedule
 from cuwheel.clusters.schedule import Slot
 from cuwheel.clusters.task import Task
@@ -57,11 +57,12 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
             request = BuildRequest(
                 project, machines=machines.split(","), providers=[provider], output=folder / "dist", shares=True
             )
-            steps = Steps(request)
+            steps = Steps(read_context(request))
             steps.make_output()
             planned = steps.plan()
-            works[steps.project.name] = on_cluster.OnCluster(
-                steps, planned, jobs.pythons(steps.table, steps.project), capacity
+            context = steps.context
+            works[context.project.name] = on_cluster.OnCluster(
+                steps, planned, jobs.pythons(context.table, context.project), capacity
             )
 
         def follow_up(done: Done) -> Iterator[Task]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 TESTS = Path(__file__).parent
-KINDS = ("lint", "unit", "property", "oracle", "integration", "browser", "gpu", "wine")
+KINDS = ("lint", "unit", "property", "oracle", "integration", "browser", "gpu", "wine", "dist")
 PROCESSOR = pytest.StashKey[float]()  # what it had done when the last report was made
 SLOWEST = 100  # as many as `--times` names
 ONLY_WITH_ALL = {

@@ -35,7 +35,7 @@ start here:
 
 _EPILOGUE = """\
 `cuwheel VERB --help` shows its options. eval "$(cuwheel completion bash)"
-completes them in this shell (or zsh, tcsh)."""
+completes them in this shell (or zsh, tcsh, fish, powershell)."""
 
 
 _COMPLETION_HELP = """\

@@ -163,8 +163,9 @@ _SAID = lazy_pattern(
     re.ASCII,
 )
 _CERTAIN = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL", "_TOKEN", *INSIDE)
+# Types and permissions (`id-token: write` in a workflow) say nothing secret.
 _PLAIN = lazy_pattern(
-    r"(?:str|bytes|string|Optional|None|null|int|bool|[Tt]rue|[Ff]alse|Any)(?![\w+/=.@!#$%^&*-])", re.ASCII
+    r"(?:str|bytes|string|Optional|None|null|int|bool|[Tt]rue|[Ff]alse|Any|read|write)(?![\w+/=.@!#$%^&*-])", re.ASCII
 )
 # Words that may be random: neither part of a longer name or path, nor the digest of a hash that is named before it.
 _WORD = lazy_pattern(

@@ -269,7 +269,7 @@ def test_answers_are_valid_by_their_schemas() -> None:
 
 
 def test_completion_knows_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
-    for shell in ("bash", "zsh", "tcsh"):
+    for shell in ("bash", "zsh", "tcsh", "fish", "powershell"):
         assert main(["completion", shell]) == 0
         shown = capsys.readouterr().out
         assert "doctor" in shown

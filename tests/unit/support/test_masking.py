@@ -177,6 +177,8 @@ def test_names_like_those(name: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("    id-token: write", "    id-token: write"),
+        ("id-token: writeX7", "id-token: ***"),
         ("password: hunter2", "password: ***"),
         ("  api_key: hunter2 # mine", "  api_key: *** # mine"),
         ("client-secret: 'hunter 2'", "client-secret: '***'"),

@@ -1,0 +1,71 @@
+"""What people install: the sdist and the wheel, the same bytes wherever and whenever they are made: `./run dist`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import prebuild
+
+from cuwheel.support import files, own_c
+from cuwheel.support.wording import size
+
+ROOT = Path(__file__).parents[1]
+_MOST_WHEEL, _MOST_SDIST = 5_000_000, 9_000_000
+
+
+def main(words: list[str]) -> int:
+    if len(words) > 1 or (words and words[0].startswith("-")):
+        print("usage: ./run dist [FOLDER]", file=sys.stderr)
+        return 2
+    output = Path(words[0]) if words else ROOT / "dist"
+    if status := prebuild.main([]):
+        return status
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output, prefix=".") as name:
+        sdist = _built("--sdist", ROOT, Path(name))
+        wheel = _built("--wheel", sdist, Path(name))  # as whoever has the sdist alone would make it
+        problems = [*_lacking(sdist), *_lacking(wheel)]
+        problems += [
+            f"{each.name} has {size(each.stat().st_size)}, at most {size(most)} are meant"
+            for each, most in ((sdist, _MOST_SDIST), (wheel, _MOST_WHEEL))
+            if each.stat().st_size > most
+        ]
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
+        if problems:
+            return 1
+        for each in (sdist, wheel):
+            target = Path(shutil.move(each, output / each.name))
+            print(f"{files.sha256(target)}  {target.name}  {size(target.stat().st_size)}")
+    return 0
+
+
+def _built(kind: str, source: Path, folder: Path) -> Path:
+    # The backend writes its version into the wheel: pinned, or the bytes would change with each of its releases.
+    pins = ROOT / "requirements" / "dist.txt"
+    subprocess.run(["uv", "build", "--quiet", kind, "--build-constraints", pins, "-o", folder, source], check=True)
+    (made,) = folder.glob("*.tar.gz" if kind == "--sdist" else "*.whl")
+    return made
+
+
+def _lacking(archive: Path) -> list[str]:
+    """What was compiled before and is not in it."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            names = wheel.namelist()
+    else:
+        with tarfile.open(archive) as sdist:
+            names = sdist.getnames()
+    wanted = [path for sources, _, _ in prebuild.PARTS.values() for path in (sources / own_c.PREBUILT).iterdir()]
+    paths = [path.relative_to(ROOT / "src").as_posix() for path in wanted]
+    return [f"{archive.name} has no {path}" for path in paths if not any(name.endswith(path) for name in names)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ back from which every verdict is the same. The same wheel gives the same bytes.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 
@@ -246,7 +247,12 @@ def _deciding(symbols: Symbols, wanted: frozenset[str]) -> Symbols:
 
 def encoded(facts: WheelFacts) -> bytes:
     try:
-        return codec.encode(facts) + b"\n"
+        data = codec.encode(facts)
+        if sys.version_info < (3, 11):
+            # An empty tuple that a generator made is another one there than the default, and would be written out:
+            # the same facts, read again, would have another hash.
+            data = codec.encode(codec.decode(data, WheelFacts))
+        return data + b"\n"
     except UnicodeEncodeError as error:
         raise MalformedError(ascii(facts.file), "has a name that is not text", hint="rename it") from error
 

@@ -39,10 +39,10 @@ def test_on_another_path_by_another_user_on_another_day(made: Path, tmp_path_fac
         "TZ": "Asia/Tokyo",
         "LC_ALL": "C",
     }
-    python, other = _another_user(place, environ)
+    python, user = _another_user(place, environ)
     words = [python, str(tree / "release" / "dist.py"), str(place / "out")]
     done = subprocess.run(
-        words, env=environ, cwd=place, capture_output=True, text=True, check=False, timeout=MINUTES, umask=0o077, **other
+        words, env=environ, cwd=place, capture_output=True, text=True, check=False, timeout=MINUTES, umask=0o077, user=user
     )
     assert done.returncode == 0, done.stderr
     ours = {each.name: each.read_bytes() for each in made.iterdir()}
@@ -51,15 +51,15 @@ def test_on_another_path_by_another_user_on_another_day(made: Path, tmp_path_fac
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
-def _another_user(place: Path, environ: dict[str, str]) -> tuple[str, dict[str, int]]:
+def _another_user(place: Path, environ: dict[str, str]) -> tuple[str, int | None]:
     """A Python that somebody else may run, and who that is; as this user where there is none, or we are not root."""
     python = f"/usr/bin/python3.{sys.version_info.minor}"
     if os.geteuid() != 0 or not Path(python).exists():
-        return sys.executable, {}
+        return sys.executable, None
     user = pwd.getpwnam(_OTHER)
     subprocess.run(["chown", "-R", f"{user.pw_uid}:{user.pw_gid}", str(place)], check=True)
     for folder in place.parents:
         if "pytest" in str(folder):
             folder.chmod(0o755)
     environ |= {"HOME": str(place), "UV_CACHE_DIR": str(place / "uv"), "UV_PYTHON": python}
-    return python, {"user": user.pw_uid, "group": user.pw_gid}
+    return python, user.pw_uid

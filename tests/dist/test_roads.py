@@ -119,7 +119,7 @@ def test_extras_are_asked_for_by_name(bare: Bare, native: Path, tmp_path: Path) 
 
 def test_a_home_that_cannot_be_written(bare: Bare, native: Path, tmp_path: Path) -> None:
     """Such as in a container that runs as nobody: what needs no cache works, the rest says what to do."""
-    home = {"HOME": "/proc/nobody"}
+    nowhere = "/proc/nobody"
     (tmp_path / "error.log").write_text(_ERROR)
     for words in (
         ("inspect", native),
@@ -130,10 +130,10 @@ def test_a_home_that_cannot_be_written(bare: Bare, native: Path, tmp_path: Path)
         ("publish", native, "--to", tmp_path / "index"),
         ("find", "subject", "--index", tmp_path / "index", "--on", "h100"),
     ):
-        bare.answers(*words, cwd=tmp_path, **home)
-    for words in (("trace", "--", "true"), ("record", "-o", "record", "--", "true")):
-        done = bare.run(*words, cwd=tmp_path, **home)
-        assert done.returncode == 0 or "CUWHEEL_CACHE" in done.stderr, (words, done.stderr)
+        bare.answers(*words, cwd=tmp_path, HOME=nowhere)
+    for command in (("trace", "--", "true"), ("record", "-o", "record", "--", "true")):
+        done = bare.run(*command, cwd=tmp_path, HOME=nowhere)
+        assert done.returncode == 0 or "CUWHEEL_CACHE" in done.stderr, (command, done.stderr)
 
 
 def test_nothing_of_a_checkout_is_needed(bare: Bare, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def _fleet(folder: Path) -> None:
 
 def _lock_for_fleet(folder: Path) -> Sequence[str]:
     place = ("--no-index", "--find-links", str(folder / "dist"))
-    to = ("--lock", str(folder / "fleet.toml"), "-o", str(folder / "install.lock"), "--download", str(folder / "files"))
+    to = ("--lock", str(folder / "fleet.toml"), "-o", str(folder / "locks"), "--download", str(folder / "files"))
     return ("install", "foo", *place, *to, "--quiet", "--json")
 
 

@@ -17,8 +17,8 @@ from cuwheel.building.recording import calls, matrix, reader
 from cuwheel.delivery import (
     candidates,
     catalogue,
-    fleet_install,
     index_folder,
+    lock_files,
     requirements_file,
     signatures,
     simple_api,
@@ -85,7 +85,7 @@ CATALOGUE = json.dumps(
     }
 ).encode()
 INSTALL_LOCK = {
-    "schema": fleet_install.SCHEMA,
+    "schema": lock_files.SCHEMA,
     "wanted": ["pkg"],
     "parts": [
         {
@@ -369,7 +369,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "own-index": world.read_own_index,
         "provenance": lambda data: signatures.problem_of_provenance(data, _WHEEL, "0" * 64),
         "catalogue": _read_catalogue,
-        "install-lock": lambda data: fleet_install.read_lock(world.file("install.lock", data)),
+        "install-lock": lambda data: lock_files.read_lock(world.file("install.lock", data)),
         "requirements": lambda data: requirements_file.read_requirements(
             world.file("requirements.txt", data), "3.12.1"
         ),

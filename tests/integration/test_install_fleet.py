@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.delivery import lock_files
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
+from cuwheel.support import codec
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import versions, wheel
 
@@ -68,16 +71,21 @@ def index(tmp_path: Path) -> Path:
 def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["install", "subject", "--lock", "fleet.toml", "--index", str(index), "--download", "files"]
     assert main([*words, "--dry-run"]) == 0
-    assert not (tmp_path / "install.lock").exists()
+    assert not list(tmp_path.glob("pylock.*"))
     assert main(words) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "rack 1, rack 2" in shown
-    assert "install --locked install.lock" in shown
-    lock = json.loads((tmp_path / "install.lock").read_text())
-    assert [(each["machines"], each["packages"]) for each in lock["parts"]] == [
+    assert "cuwheel install --locked" in shown
+    locks = [codec.parse_toml((tmp_path / f"pylock.{name}.toml").read_bytes()) for name in ("old", "rack-1")]
+    tables = [each["tool"]["cuwheel"] for each in locks]
+    assert [(each["machines"], each["packages"]) for each in tables] == [
         (["old"], {"subject": "1.0 (native)"}),
         (["rack 1", "rack 2"], {"subject": "2.0 (native)"}),
     ]
+    assert [(each["capability"], each["why"]["subject"]) for each in tables] == [
+        ("6.1", "takes sm_61"), ("9.0", "takes sm_90, sm_90a"),
+    ]  # fmt: skip
+    assert {each["index"] for each in locks[1]["packages"]} == {(index / "simple").as_uri()}
     assert {each.name for each in (tmp_path / "files").iterdir()} == {
         f"subject-1.0-{LINUX}.whl", f"subject-2.0-{LINUX}.whl", "needed-1.0-py3-none-any.whl",
     }  # fmt: skip
@@ -85,7 +93,7 @@ def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys:
     for number, (machine, version) in enumerate(((OLD, "1.0"), (NEW, "2.0"))):
         env = tmp_path / f"env-{number}"
         venvs.make(env, venvs.find_python())
-        fields: dict[str, Any] = {"locked": Path("install.lock"), "no_index": True, "find_links": ["files"]}
+        fields: dict[str, Any] = {"locked": Path(), "no_index": True, "find_links": ["files"]}
         told = api.install(env=env, on=[machine], dry_run=True, **fields)
         done = api.install(env=env, on=[machine], **fields)
         assert done.succeeded, done
@@ -99,8 +107,15 @@ def test_a_machine_that_is_not_served_leaves_no_lock(index: Path, tmp_path: Path
     told = api.install("subject>=2", lock=tmp_path / "fleet.toml", indexes=[str(index)], no_cpu=True)
     assert not told.succeeded
     assert told.lock is None
-    assert not (tmp_path / "install.lock").exists()
+    assert not list(tmp_path.glob("pylock.*"))
     assert [bool(part.packages[0].version) for part in told.parts] == [False, True]
+
+
+def _old_lock(folder: Path) -> Path:
+    """As cuwheel wrote them before: one file, in JSON."""
+    path = folder / "install.lock"
+    path.write_bytes(codec.encode(lock_files.read_lock(folder)))
+    return path
 
 
 def _changed(how: Callable[[Any], None], path: Path) -> None:
@@ -129,8 +144,8 @@ def _edit(key: str, value: object) -> Callable[[Any], None]:
 def test_a_lock_is_not_believed_blindly(
     index: Path, tmp_path: Path, change: Callable[[Any], None], error: type[CuwheelError]
 ) -> None:
-    path = tmp_path / "install.lock"
     assert api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)]).succeeded
+    path = _old_lock(tmp_path)
     _changed(change, path)
     with pytest.raises(error):
         api.install(locked=path, download=tmp_path / "files")
@@ -138,7 +153,7 @@ def test_a_lock_is_not_believed_blindly(
 
 
 def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None:
-    env, path = tmp_path / "env", tmp_path / "install.lock"
+    env, path = tmp_path / "env", tmp_path
     venvs.make(env, venvs.find_python())
     api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)], download=tmp_path / "files")
     with pytest.raises(UnavailableError, match=r"its GPU is 9\.0, here it is 7\.5"):
@@ -150,3 +165,69 @@ def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None
     index.rename(tmp_path / "gone")
     with pytest.raises(UnavailableError, match=r"needed-1\.0"):
         api.install(locked=path, env=env, on=[NEW], no_index=True, find_links=[str(tmp_path / "files")])
+
+
+def test_an_old_lock_is_still_read(index: Path, tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    venvs.make(env, venvs.find_python())
+    api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)])
+    old = _old_lock(tmp_path)
+    for each in tmp_path.glob("pylock.*"):
+        each.unlink()
+    assert lock_files.read_lock(tmp_path) == lock_files.read_lock(old)
+    assert api.install(locked=old, env=env, on=[NEW]).succeeded
+    assert versions(env) >= {"subject-2.0", "needed-1.0"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "error"),
+    [
+        ("cuwheel.lock/1", "cuwheel.lock/2", NewerSchemaError),
+        ("[tool.cuwheel]", "[tool.other]", MalformedError),
+        ('lock-version = "1.0"', 'lock-version = "9.0"', MalformedError),
+        ('sha256 = "', 'sha256 = "12', MalformedError),
+        ("subject-2.0-", "../../subject-2.0-", MalformedError),
+        ('capability = "9.0"', "capability = 9", MalformedError),
+        ("[[packages]]", "[[packages", MalformedError),
+    ],
+)
+def test_a_pylock_is_not_believed_blindly(
+    index: Path, tmp_path: Path, wrong: str, right: str, error: type[CuwheelError]
+) -> None:
+    assert api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)]).succeeded
+    path = tmp_path / "pylock.rack-1.toml"
+    text = path.read_text()
+    assert wrong in text
+    path.write_text(text.replace(wrong, right))
+    with pytest.raises(error):
+        api.install(locked=path, download=tmp_path / "files")
+    assert not (tmp_path / "files").exists()
+
+
+def test_every_tool_installs_the_lock_without_a_network(index: Path, tmp_path: Path) -> None:
+    """`uv pip sync`, `uv pip install -r` and `pip install -r`, of the lock and of the requirements."""
+    place = tmp_path / "carried"
+    words = ["install", "subject", "--lock", "fleet.toml", "--index", str(index), "-o", str(place)]
+    assert main([*words, "--lock-as", "pylock,requirements,uv"]) == 0
+    assert {each.name for each in place.iterdir()} == {
+        f"{kind}.{machine}.{suffix}"
+        for kind, suffix in (("pylock", "toml"), ("requirements", "txt"), ("uv-sources", "toml"))
+        for machine in ("old", "rack-1")
+    }
+    uv = [str(venvs.uv())]
+    pip = [sys.executable, "-m", "pip", "--python"]
+    lock, listed = place / "pylock.rack-1.toml", place / "requirements.rack-1.txt"
+    for number, command in enumerate((
+        [*uv, "pip", "sync", "--offline", "--no-config", "--preview-features", "pylock", "--python", "ENV", str(lock)],
+        [*uv, "pip", "install", "--offline", "--no-config", "--python", "ENV", "--require-hashes", "-r", str(listed)],
+        [*pip, "ENV", "install", "--no-index", "-r", str(lock)],
+        [*pip, "ENV", "install", "--no-index", "--require-hashes", "-r", str(listed)],
+    )):  # fmt: skip
+        env = tmp_path / f"env-{number}"
+        venvs.make(env, venvs.find_python())
+        ready = [str(env) if word == "ENV" else word for word in command]
+        done = subprocess.run(ready, capture_output=True, text=True, check=False, cwd=tmp_path / "home", timeout=300)
+        assert done.returncode == 0, (command, done.stderr)
+        assert versions(env) >= {"subject-2.0", "needed-1.0"}, command
+    sources = codec.parse_toml((place / "uv-sources.rack-1.toml").read_bytes())["tool"]["uv"]["sources"]
+    assert sources["subject"]["url"].endswith(f"subject-2.0-{LINUX}.whl")

@@ -231,7 +231,7 @@ def test_with_an_index_of_its_own_no_other_supplies_requirements(
     assert {each.name: each.to for each in found.changes} == {"subject": "1.0", "helper": "1.0"}
     fleet = tmp_path / "fleet.toml"
     fleet.write_text('[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "580.65.06"\npython = "3.11"\nglibc = "2.35"\n')
-    lock = tmp_path / "install.lock"
-    api.install("subject", indexes=[str(ours)], lock=fleet, output=lock)
+    lock = tmp_path / "locks" / "pylock.a.toml"
+    api.install("subject", indexes=[str(ours)], lock=fleet, output=lock.parent)
     assert "helper-1.0" in lock.read_text()
     assert "helper-9.0" not in lock.read_text()

@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import fleet_install
+from cuwheel.delivery import lock_files
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from tests.integration.index_server import clean_environment
@@ -133,8 +133,8 @@ def test_a_torch_that_comes_along_must_run_too(empty: Path, dist: Path, tmp_path
         assert driver == "580.65.06" or "too old for CUDA 13" in told.packages[1].why
         fleet = tmp_path / "fleet.toml"
         fleet.write_text(f'[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "{driver}"\npython = "3.12"\n')
-        api.install("extension", lock=fleet, output=tmp_path / "install.lock", **place)
-        (part,) = fleet_install.read_lock(tmp_path / "install.lock").parts
+        api.install("extension", lock=fleet, output=tmp_path / "locks", **place)
+        (part,) = lock_files.read_lock(tmp_path / "locks").parts
         assert {each.name: each.version for each in part.files} == {"extension": "1.0", "torch": torch}
 
 

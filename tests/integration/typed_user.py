@@ -101,8 +101,10 @@ assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
 settled = cuwheel.install("foo", pin=["activate", "env-file=.env"], slim=True, signers=Path("signers"), no_cpu=True)
 assert_type(settled.pins, dict[str, str])
 cuwheel.install(requirements=Path("requirements.txt"), gpus=[0], wheel_only=True, any_version=True)
-cuwheel.install("foo", lock=Path("fleet.toml"), output=Path("install.lock"), download=Path("files"))
-assert_type(cuwheel.install(locked=Path("install.lock"), no_index=True, find_links=["files"]).rolled_back, bool)
+cuwheel.install(
+    "foo", lock=Path("fleet.toml"), output=Path("locks"), lock_as=["pylock", "requirements"], download=Path("files")
+)
+assert_type(cuwheel.install(locked=Path("locks"), no_index=True, find_links=["files"]).rolled_back, bool)
 
 assert_type(cuwheel.ci("github", source=Path(), write=False).changed, bool)
 assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)

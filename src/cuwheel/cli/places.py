@@ -55,6 +55,11 @@ def file(text: str) -> Path:
     return Path(text)
 
 
+def file_or_folder(text: str) -> Path:
+    """To read, or to read in."""
+    return Path(text) if is_folder(text) else file(text)
+
+
 def file_of(text: str, hint: str) -> Path:
     """The same, for what is told apart only when the verb runs; `hint`: what to give."""
     try:

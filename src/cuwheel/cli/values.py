@@ -514,6 +514,16 @@ def distribution(text: str) -> str:
 distributions = each(distribution)
 
 
+def lock_format(text: str) -> str:
+    """How a lock is written."""
+    if text not in ("pylock", "requirements", "uv"):
+        raise wrong(text, "a format of locks: pylock, requirements or uv")
+    return text
+
+
+lock_formats = each(lock_format)
+
+
 def variable(text: str) -> str:
     if not _fits(_VARIABLE, text):
         raise wrong(text, "a variable name, such as MODEL_FOLDER")

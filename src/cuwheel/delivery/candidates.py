@@ -237,6 +237,11 @@ class Places(NamedTuple):
     first_only: bool = False
     own: tuple[str, ...] = ()
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All indexes."""
+        return (*self.own, *self.indexes)
+
 
 def parse_requirement(text: str) -> Requirement:
     """`NAME[SPEC]` as somebody wrote it."""
@@ -294,10 +299,10 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     uv takes each name from the first index that has it. pip takes the newest version of any: `origins` tells.
     """
     own = [
-        _address_of(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1]))
+        address_of(addresses.with_login(simple_index(addresses.plain(each)), addresses.parted(each)[1]))
         for each in given
     ]
-    others = [_address_of(addresses.with_login(each, client.login_at_once(each, settings))) for each in where.indexes]
+    others = [address_of(addresses.with_login(each, client.login_at_once(each, settings))) for each in where.indexes]
     *first, last = own + others
     found = {
         "PIP_INDEX_URL": own[0],
@@ -310,7 +315,8 @@ def asked_first(where: Places, settings: Settings, given: Sequence[str]) -> dict
     return {name: value for name, value in found.items() if value}
 
 
-def _address_of(index: str) -> str:
+def address_of(index: str) -> str:
+    """An index as installers take it."""
     folder = addresses.local_path(index)
     if folder is None:
         return index

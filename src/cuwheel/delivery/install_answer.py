@@ -105,7 +105,8 @@ class Install(Struct, frozen=True, kw_only=True):
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
     last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
     be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
-    `parts`: of a lock, by kind of machine; `lock`: the file that was written. `downloaded`: files of it.
+    `parts`: of a lock, by kind of machine; `lock`: the folder that it was written to, and `locks` the files in it.
+    `downloaded`: files of it.
     `slimmed`: wheels from which `--slim` cut what these GPUs never load. `editable`: the project's folder that
     `build --editable` installs, and how.
     """
@@ -130,6 +131,7 @@ class Install(Struct, frozen=True, kw_only=True):
     recovered: str
     problem: str
     lock: str | None
+    locks: tuple[str, ...]
     parts: tuple[Part, ...]
     downloaded: tuple[str, ...]
     checks: tuple[Result, ...]
@@ -170,6 +172,7 @@ def initial_answer(
         "recovered": "",
         "problem": "",
         "lock": None,
+        "locks": (),
         "parts": (),
         "downloaded": (),
         "checks": (),

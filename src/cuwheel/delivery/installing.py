@@ -76,11 +76,11 @@ def undo_install(env: Path | None) -> Install:
 
 def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
     """This machine's part: no index is asked, and no file taken that is not the lock's."""
-    from cuwheel.delivery import fleet_install  # noqa: PLC0415 - most install by name
+    from cuwheel.delivery import fleet_install, lock_files  # noqa: PLC0415 - most install by name
 
-    lock = fleet_install.read_lock(request.locked or Path(fleet_install.NAME))
+    lock = lock_files.read_lock(request.locked or Path())
     machines = fleet.machines_asked_for(request.on, request.refine, env=place.prefix, gpus=request.gpus)
-    part = fleet_install.part_for(lock, machines)
+    part = lock_files.part_for(lock, machines)
     there = environment_changes.installed_versions(place.prefix)
     releases, missing = [], []
     for each in part.files:
@@ -96,7 +96,7 @@ def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
             hint="cuwheel install --locked --download FOLDER, where there is a network",
         )
     pins = tuple(Pin.of_lock(name, value) for name, value in part.pins.items())
-    packages = fleet_install.packages_of(part)
+    packages = lock_files.packages_of(part)
     plan = InstallPlan(
         answer=initial_answer(", ".join(part.packages), place.prefix, packages, machines=machines),
         network=read_settings(),
@@ -211,8 +211,7 @@ def _if_allowed(
         from cuwheel.delivery import signatures  # noqa: PLC0415 - where signatures are demanded alone
 
         listed = [ruling.candidate for each in plan.choices for ruling in each.found.rulings]
-        indexes = (*places.own, *places.indexes)
-        if unsigned := signatures.problem_of_origin(releases, indexes, request.signers, listed):
+        if unsigned := signatures.problem_of_origin(releases, places.known, request.signers, listed):
             return replace(answer, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from packaging.requirements import Requirement
 
@@ -20,6 +20,7 @@ _SCHEMES = ("https://", "http://")
 _SHOWN = 100
 _LONGEST_REASON = 500
 BUDGET = 300 * 10**6
+LockFormat: TypeAlias = Literal["pylock", "requirements", "uv"]
 LINUX = "manylinux_2_28_x86_64"
 TWO_YEARS = 730
 
@@ -177,12 +178,12 @@ class InstallRequest(FindRequest):
     """The wheel that `find` puts first, into the environment `env`, or the active one.
 
     `requirements`: a file, in place of `wanted`: its packages with CUDA code are judged together. `lock`: a fleet file;
-    what each kind of its machines installs is written to `output`, and nothing installed. `locked`: such a lock; this
-    machine's part of it is installed. `download`: all files of the lock into this folder, in place of installing.
-    `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
-    only what would change. `pin`: where settings that it needs are written: `activate`, `env-file=PATH`,
-    `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that these GPUs never load.
-    `signers`: every file must be in an index that one of them signed.
+    what each kind of its machines installs is written into the folder `output`, as `lock_as` says, and nothing
+    installed. `locked`: such a lock, or a folder of them; that of this machine is installed. `download`: all files of
+    the lock into this folder, in place of installing. `allow`: installed packages that may be replaced by another
+    version, beside the one that is asked for. `dry_run`: only what would change. `pin`: where settings that it needs
+    are written: `activate`, `env-file=PATH`, `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that
+    these GPUs never load. `signers`: every file must be in an index that one of them signed.
 
     Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes beyond the versions in
     `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
@@ -193,6 +194,7 @@ class InstallRequest(FindRequest):
     lock: Path | None = None
     locked: Path | None = None
     output: Path | None = None
+    lock_as: Sequence[LockFormat] = ()
     download: Path | None = None
     allow: Sequence[str] = ()
     dry_run: bool = False
@@ -215,6 +217,8 @@ class InstallRequest(FindRequest):
         if (self.output and not self.lock) or (self.download and not (self.lock or self.locked)):
             raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock fleet.toml")
         FindRequest.__post_init__(self)
+        if unknown := set(self.lock_as) - set(get_args(LockFormat)):
+            raise UsageError(f"{min(unknown)[:40]!r} is not a format of locks", hint=", ".join(get_args(LockFormat)))
         for each in self.pin:
             pin_files.parse_place(each)
 

@@ -43,7 +43,7 @@ _STRANGE = (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of an index. `url` has no login in it; `file` is safe to be the name of one."""
+    """A file of an index. `url` has no login in it; `file` is safe to be the name of one. `index`: that lists it."""
 
     name: str
     version: str
@@ -51,6 +51,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     sha256: str | None = None
     size: int | None = None
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

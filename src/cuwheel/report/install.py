@@ -96,8 +96,9 @@ def _fleet(answer: Install) -> Iterator[Block]:
     if rows:
         yield Table(columns, tuple(rows))
     if answer.lock:
-        command = quoting.here(["cuwheel", "install", "--locked", answer.lock])
-        yield Paragraph(f"  written to {answer.lock}; on each machine: {command}")
+        place = [] if answer.lock == "." else [answer.lock]
+        command = quoting.here(["cuwheel", "install", "--locked", *place])
+        yield Paragraph(f"  written: {', '.join(answer.locks)}; on each machine: {command}")
     elif answer.parts:
         yield Paragraph(
             "  no lock was written: " + ("--dry-run" if answer.succeeded else "not every machine is served")

@@ -75,6 +75,7 @@ WRONG = {
     "count": ("0", "1.5", "1e3", "100001", "\N{ARABIC-INDIC DIGIT THREE}"),
     "index": ("1.5", "GPU-12", "0,1"),
     "distributions": ("torch==2.0", ",", "a b", "-x"),
+    "lock_formats": ("json", ",", "pylock,x"),
     "fleet": ("MISSING.toml", "FOLDER", "NOT.toml", "PIPE", "h100"),
     "pin": ("activate=x", "systemd", "bashrc", "=x"),
     "age": ("30", "d", "1.5d", "30m", "123456d"),
@@ -137,6 +138,7 @@ WRONG = {
     ),
     "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
+WRONG |= {"file_or_folder": ("FILE/x", "nowhere")}
 WRONG |= {"lock_file": ("FOLDER", "FILE/x"), "new_file_or_folder": ("FILE/x",)}
 WRONG |= {"machines_or_all": WRONG["machines"], "machine_codes": ("sm_75,banana", ",", "h100", "9.0", "12.8")}
 WRONG |= {"file_name": WRONG["file"], "packages": WRONG["environment"], "catalogue_place": WRONG["place"]}

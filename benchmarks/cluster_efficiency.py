@@ -4,7 +4,7 @@
 
 Each run starts with empty caches. What it is held against is the least that any schedule takes: the longest task, or
 all of them divided among the workers. Starting the workers is not counted; sending, fetching and putting together is.
-The times that were measured then go through the engine's own scheduler, for more jobs and workers than are here.
+`--sleep N` has N tasks sleep in place of compilers, on any number of workers: Dask and cuwheel themselves are measured.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,16 +23,17 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.building import jobs, on_cluster
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.steps import Steps, read_context
-from cuwheel.clusters import access, engine, schedule
-from cuwheel.clusters.schedule import Slot
+from cuwheel.clusters import access, engine
 from cuwheel.clusters.task import Task
+from cuwheel.machine import system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.clusters.task import Done
 
-_JOBS, _WORKERS = 1000, 100
+_SECONDS = (3.0, 4.5, 6.0, 7.5, 7.5, 9.0, 10.5, 12.0, 15.0)  # of shares of bitsandbytes and small projects
+_CORES = 2
 
 
 def measured(projects: Sequence[Path], machines: str, workers: int, provider: str) -> dict[str, Any]:
@@ -50,7 +52,8 @@ def measured(projects: Sequence[Path], machines: str, workers: int, provider: st
 
 
 def _measured(projects: Sequence[Path], machines: str, workers: int, provider: str, folder: Path) -> dict[str, Any]:
-    with engine.open_engine(access.parse_address(f"local:{workers}"), folder / "answers") as machine:
+    found = access.parse_address(f"local:{workers}")
+    with engine.open_engine(found, folder / "answers", cores=_CORES) as machine:
         capacity = machine.capacity()
         works = {}
         for project in projects:
@@ -75,7 +78,7 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
     spans = [span for work in works.values() for span in work.spans]
     results = [result for work in works.values() for result in work.ordered()]
     seconds = [span.ended - span.began for span in spans]
-    bound = schedule.bound(seconds, workers)
+    bound = least(seconds, workers)
     return {
         "workers": workers,
         "seconds": round(took, 2),
@@ -89,48 +92,68 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
     }
 
 
-def simulated(seconds: Sequence[float]) -> dict[str, float]:
-    """Jobs like those that were measured, in numbers and on workers that are not here."""
+def least(seconds: Sequence[float], workers: int) -> float:
+    """No schedule is shorter."""
+    return max(max(seconds, default=0.0), sum(seconds) / workers)
+
+
+def slept(tasks: int, workers: int, folder: Path) -> dict[str, Any]:
+    """On workers of which the machine has not the cores: sleeping takes none."""
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+    system.available_resources = lambda: (_CORES * workers, 64 << 30)
     chosen = random.Random(1)  # noqa: S311 - which ones does not matter, but that they are the same each time
-    tasks = [
-        Task(id=str(number), function="", parameters="", seconds=chosen.choice(seconds)) for number in range(_JOBS)
+    given = [chosen.choice(_SECONDS) for _ in range(tasks)]
+    made = [
+        Task(
+            id=f"job {number}",
+            function="tests.integration.cluster_tasks:sleep",
+            parameters=str(each),
+            seconds=each,
+            cores=_CORES,
+        )
+        for number, each in enumerate(given)
     ]
-    workers = [Slot(name=str(number), cores=1, memory=0) for number in range(_WORKERS)]
-    began = time.monotonic()
-    took = schedule.simulated(tasks, workers)
-    least = schedule.bound([each.seconds or 0.0 for each in tasks], _WORKERS)
+    with engine.open_engine(access.parse_address(f"local:{workers}"), folder, cores=_CORES) as machine:
+        machine.capacity()
+        began = time.monotonic()
+        done = machine.run(made)
+        took = time.monotonic() - began
+    bound = least([each.ended - each.began for each in done], workers)
     return {
-        "seconds": round(took, 1),
-        "bound": round(least, 1),
-        "efficiency": round(least / took, 4),
-        "decided_in": round(time.monotonic() - began, 2),
+        "workers": workers,
+        "seconds": round(took, 2),
+        "bound": round(bound, 2),
+        "efficiency": round(bound / took, 3),
+        "problems": [each.problem[:500] for each in done if each.problem],
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("projects", metavar="FOLDER", nargs="+", type=Path)
+    parser.add_argument("projects", metavar="FOLDER", nargs="*", type=Path)
     parser.add_argument("--for", dest="machines", default="8.0,8.9,9.0")
     parser.add_argument("--workers", default="1,2,4,8")
     parser.add_argument("--provider", default="system")
+    parser.add_argument("--sleep", metavar="TASKS", type=int)
     parser.add_argument("--save", type=Path)
     args = parser.parse_args()
+    if not args.projects and not args.sleep:
+        sys.exit("name the folders of projects, or --sleep TASKS")
     runs = []
     for workers in map(int, args.workers.split(",")):
-        found = measured(args.projects, args.machines, workers, args.provider)
+        if args.sleep:
+            with tempfile.TemporaryDirectory(prefix="cuwheel-efficiency-") as name:
+                found = slept(args.sleep, workers, Path(name))
+        else:
+            found = measured(args.projects, args.machines, workers, args.provider)
         runs.append(found)
         print(
             f"{workers} workers: {found['seconds']} s, at least {found['bound']} s: {found['efficiency']:.0%}; "
-            f"{found['outcomes']} {found['problems']}",
+            f"{found.get('outcomes', '')} {found['problems']}",
             flush=True,
         )
         if args.save:
             args.save.write_text(json.dumps({"runs": runs}, indent=1))
-    times = list(runs[-1]["tasks"].values())
-    whole = {"runs": runs, "simulated": simulated(times) if times else {}}
-    print(f"{_JOBS} jobs on {_WORKERS} workers, simulated: {whole['simulated']}")
-    if args.save:
-        args.save.write_text(json.dumps(whole, indent=1))
 
 
 if __name__ == "__main__":

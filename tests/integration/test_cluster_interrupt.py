@@ -62,8 +62,8 @@ def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> N
     started = tmp_path / "started"
     program = (
         "import pathlib, time\n"
-        "from cuwheel.clusters import connection, target\n"
-        "with connection.opened(target.parse('local:1')) as made:\n"
+        "from cuwheel.clusters import access, service\n"
+        "with service.open_connection(access.parse_address('local:1')) as made:\n"
         "    made.client().wait_for_workers(1)\n"
         f"    pathlib.Path({str(started)!r}).write_text('')\n"
         "    time.sleep(3600)\n"

@@ -149,6 +149,7 @@ assert_type(cuwheel.trials_service(Path("TRIALS.toml"), kind="systemd"), cuwheel
 assert_type(cuwheel.cluster_init(), cuwheel.Certificates)
 assert_type(cuwheel.cluster_scheduler("tls://build01:8786"), cuwheel.Cluster)
 assert_type(cuwheel.cluster_worker("tls://build01:8786", cuwheel.WorkerOptions(cores=2)), cuwheel.Cluster)
+assert_type(cuwheel.cluster_send("tls://build01:8786", Path("cuwheel.whl")), cuwheel.Cluster)
 assert_type(cuwheel.cluster_stop("tls://build01:8786"), cuwheel.Cluster)
 assert_type(cuwheel.toolchain_env("13.0"), cuwheel.Toolchain)
 assert_type(cuwheel.toolchain_fetch(cuwheel.ToolchainRequest("13.0"), to=Path("archives")), cuwheel.Toolchain)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.running import cluster as cluster
     from cuwheel.api.running import cluster_init as cluster_init
     from cuwheel.api.running import cluster_scheduler as cluster_scheduler
+    from cuwheel.api.running import cluster_send as cluster_send
     from cuwheel.api.running import cluster_stop as cluster_stop
     from cuwheel.api.running import cluster_worker as cluster_worker
     from cuwheel.api.running import read_trace as read_trace

@@ -294,11 +294,23 @@ def cluster_stop(address: str, *, certificate: Path | None = None) -> Cluster:
     return roster.overview(address, certificate, stop=True)
 
 
-def cluster_scheduler(address: str, *, certificate: Path | None = None, ready: Path | None = None) -> Cluster:
-    """A scheduler, until it is stopped. `ready`: a file that is written with its address."""
+def cluster_send(address: str, wheel: Path, *, certificate: Path | None = None) -> Cluster:
+    """Install cuwheel, from its wheel, on the workers of a Dask that has none, and on those that join later."""
+    from cuwheel.clusters import roster
+
+    return roster.overview(address, certificate, wheel=wheel)
+
+
+def cluster_scheduler(
+    address: str, *, certificate: Path | None = None, ready: Path | None = None, dashboard: str | None = None
+) -> Cluster:
+    """A scheduler, until it is stopped. `ready`: a file that is written with its address.
+
+    `dashboard`: `HOST:PORT` where Dask serves its pages, without TLS and to everybody who reaches it.
+    """
     from cuwheel.clusters import roster, service
 
-    service.run_scheduler(address, certificate, ready)
+    service.run_scheduler(address, certificate, ready, dashboard)
     return roster.Cluster(address=address, workers=(), stopped=True)
 
 

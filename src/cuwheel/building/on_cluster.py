@@ -63,7 +63,7 @@ def run_on_cluster(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[s
     refuse_unsendable(steps)
     folder = steps.context.store.folder / "cluster"
     found = access.parse_address(str(steps.context.request.cluster))
-    with engine.open_engine(found, folder) as machine:
+    with engine.open_engine(found, folder, cores=_LEAST_CORES) as machine:
         work = OnCluster(steps, planned, pythons, machine.capacity())
         machine.run(work.begin(), work.follow_up, succeeded)
     return work

@@ -17,15 +17,18 @@ _ACTIONS = {
     "scheduler": "run the scheduler here, until it is stopped",
     "worker": "run a worker here, until it is stopped",
     "status": "show the workers, and what each does",
+    "send": "install cuwheel on workers that somebody else started",
     "stop": "end what runs, the workers and the scheduler",
 }
-_WORKER = ("worker",)
-_RUNNING = ("scheduler", "worker", "status", "stop")
+_WORKER, _SCHEDULER = ("worker",), ("scheduler",)
+_RUNNING = ("scheduler", "worker", "status", "send", "stop")
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.action != "init" and not args.address:
         yield UsageError(f"{args.action} needs an address", hint=f"cuwheel cluster {args.action} tls://HOST:8786")
+    if args.action == "send" and not args.wheel:
+        yield UsageError("send needs the wheel of cuwheel", hint="cuwheel cluster send ADDRESS --wheel cuwheel….whl")
 
 
 def _cluster(args: Namespace) -> Answer:
@@ -35,12 +38,21 @@ def _cluster(args: Namespace) -> Answer:
     if args.action == "init":
         return api.cluster_init(args.output)
     if args.action == "scheduler":
-        return api.cluster_scheduler(args.address, certificate=certificate, ready=args.ready)
+        return api.cluster_scheduler(args.address, certificate=certificate, ready=args.ready, dashboard=args.dashboard)
     if args.action == "worker":
         from cuwheel.clusters.service import WorkerOptions
 
-        options = WorkerOptions(name=args.name or "", cores=args.cores, memory=args.memory, once=args.once)
+        options = WorkerOptions(
+            name=args.name or "",
+            cores=args.cores,
+            memory=args.memory,
+            threads=args.threads,
+            tags=tuple(args.tags or ()),
+            once=args.once,
+        )
         return api.cluster_worker(args.address, options, certificate=certificate)
+    if args.action == "send":
+        return api.cluster_send(args.address, args.wheel, certificate=certificate)
     if args.action == "stop":
         return api.cluster_stop(args.address, certificate=certificate)
     return api.cluster(args.address, certificate=certificate)
@@ -53,6 +65,7 @@ CLUSTER = Command(
   cuwheel cluster worker tls://build01:8786       on each of the others
   cuwheel cluster worker tls://build01:8786 --cores 8 --memory 32GB
   cuwheel cluster status tls://build01:8786
+  cuwheel cluster send tls://dask:8786 --wheel cuwheel-1.0-py3-none-any.whl
   cuwheel cluster stop tls://build01:8786
   cuwheel build --for h100,l40 --cluster tls://build01:8786
 
@@ -75,14 +88,18 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
             Option("--name NAME", "as reports show it", values.distribution, of=_WORKER),
             Option("--cores N", "cores that it may use (default: all)", values.count, of=_WORKER),
             Option("--memory SIZE", "memory that it may use (default: all)", values.size, of=_WORKER),
+            Option("--threads N", "tasks at once (default: one for each core)", values.count, of=_WORKER),
+            Option(
+                "--tag NAME", "what tasks may ask for, such as gpu:9.0", values.tag, field="tags", many=True, of=_WORKER
+            ),
             Option("--once", "end with the scheduler, do not wait for it", of=_WORKER),
         ),
         group(
             "scheduler",
-            Option(
-                "--ready FILE", "written with the address as soon as it listens", places.new_file, of=("scheduler",)
-            ),
+            Option("--ready FILE", "written with the address as soon as it listens", places.new_file, of=_SCHEDULER),
+            Option("--dashboard HOST:PORT", "serve Dask's pages there, to everybody", values.listening, of=_SCHEDULER),
         ),
+        group("send", Option("--wheel FILE", "cuwheel itself, for workers that lack it", places.file, of=("send",))),
     ),
     _cluster,
     actions=_ACTIONS,

@@ -589,3 +589,18 @@ def build_setting(text: str) -> str:
 
     _asked(lambda: config.settings_of([text]), "cuwheel build --dry-run shows every setting")
     return text
+
+
+def tag(text: str) -> str:
+    """A word that tasks may ask for: `gpu:9.0`."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*:[A-Za-z0-9._-]{1,40}", text, re.ASCII):
+        raise UsageError(f"{text[:40]!r} is not a tag", hint="a kind and a name, such as gpu:9.0")
+    return text
+
+
+def listening(text: str) -> str:
+    """A host and a port to listen at."""
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch(r"[\w.\[\]:-]+", host, re.ASCII) or not port.isdecimal() or not 0 < int(port[:6]) < 1 << 16:
+        raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="127.0.0.1:8787")
+    return text

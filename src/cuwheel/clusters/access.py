@@ -152,20 +152,69 @@ def make_certificates(to: Path, days: int = _DAYS) -> Certificates:
 
 
 def tls_security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 - distributed is not typed
-    """For Dask: everything encrypted, both sides known by the authority. `given`: the file, or the folder of them."""
+    """For Dask: everything encrypted, both sides known by the authority. `given`: the file, or the folder of them.
+
+    Where there is none, those that Dask's own configuration names: of a cluster that is somebody else's.
+    """
     require_extra()
+    import dask
     from distributed.security import Security
 
     place = certificate_folder(given)
     file = place / f"{role}.pem" if place.is_dir() or not place.exists() else place
     if not file.is_file():
+        if given is None and dask.config.get("distributed.comm.tls.ca-file", None):
+            return Security(require_encryption=True)
         raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
     _must_be_one(file)
+    theirs = {each: file.with_name(f"{each}.pem") for each in ROLES}  # Slurm's jobs are workers that a client starts
     return Security(
         require_encryption=True,
         tls_ca_file=str(file),
-        **{f"tls_{each}_{part}": str(file) for each in ROLES for part in ("cert", "key")},
+        **{
+            f"tls_{each}_{part}": str(path if place.is_dir() and path.is_file() else file)
+            for each, path in theirs.items()
+            for part in ("cert", "key")
+        },
     )
+
+
+# What a worker itself asks of a scheduler, and of other workers. Whoever has its certificate may ask for nothing else:
+# a client's words (`run`, `register-client` …) are programs that others run.
+_WORKER_ASKS = {
+    "scheduler": {"register-worker", "heartbeat_worker", "unregister", "retire_workers", "set_resources", "who_has"},
+    "worker": {"get_data"},
+}
+
+
+def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: ANN401 - distributed is not typed
+    """A scheduler or worker of ours looks at the certificate of whoever speaks to it."""
+    import inspect
+
+    from distributed.comm.core import CommClosedError
+
+    def guarded(name: str, handler: Any) -> Any:  # noqa: ANN401
+        known = inspect.signature(handler).parameters
+
+        async def look(comm: Any, serializers: Any = None, **message: Any) -> Any:  # noqa: ANN401
+            subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
+            if (("commonName", _common("worker")),) in subject:
+                comm.abort()
+                raise CommClosedError(f"a worker asked for {name}, which is for clients")
+            if "serializers" in known:
+                message["serializers"] = serializers
+            found = handler(comm, **message) if next(iter(known), "") == "comm" else handler(**message)
+            return await found if inspect.isawaitable(found) else found
+
+        return look
+
+    for name, handler in server.handlers.items():
+        if name not in _WORKER_ASKS[role]:
+            server.handlers[name] = guarded(name, handler)
+
+
+def _common(role: Role) -> str:
+    return f"cuwheel {role}"
 
 
 def _must_be_one(file: Path) -> None:
@@ -229,7 +278,7 @@ def _signed_certificate(
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # every part of Dask listens and calls
     made = (
         x509.CertificateBuilder()
-        .subject_name(_common_name(f"cuwheel {role}"))
+        .subject_name(_common_name(_common(role)))
         .issuer_name(authority.subject)
         .public_key(own.public_key())
         .serial_number(x509.random_serial_number())

@@ -152,7 +152,10 @@ def _answer(task: Task, folder: Path) -> Answer:
         work.mkdir()
         inputs = {each: keeping.blob_path(sha256) for each, sha256 in task.inputs.items()}
         text, made = getattr(importlib.import_module(module), name)(task, inputs, work)
-        sent = [Sent(name=each, sha256=keeping.add_blob(path), size=path.stat().st_size) for each, path in made.items()]
+        sent = [
+            Sent(name=each, sha256=files.sha256(path), size=path.stat().st_size, path=str(path))
+            for each, path in made.items()
+        ]
     except CuwheelError as error:
         return Answer(problem=error.message, hint=error.hint, lacking=isinstance(error, _OF_THE_WORKER))
     except OSError as error:

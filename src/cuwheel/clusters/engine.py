@@ -1,57 +1,63 @@
-"""Runs tasks on the workers of a cluster, whatever becomes of those, until each has an answer that was checked."""
+"""Hands tasks to Dask, which decides who does them, and takes their answers: checked, or done again elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
-import queue
+import math
 import secrets
 import shutil
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.clusters import keeping, schedule, service
+from cuwheel.clusters import keeping, service
 from cuwheel.clusters.roster import Roster
-from cuwheel.clusters.schedule import Slot, Waiting
-from cuwheel.clusters.task import Done
-from cuwheel.clusters.transport import FaultError, SchedulerGoneError, Transport
-from cuwheel.errors import CuwheelError
-from cuwheel.support import log, wording
+from cuwheel.clusters.task import Answer, Done, Task
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.support import codec, log, wording
+from cuwheel.support.confined import strange_on_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.clusters.access import Target
     from cuwheel.clusters.service import Connection
-    from cuwheel.clusters.task import Task
 
-_LOOK_S = 0.25
+_LOOK_S = 0.05
+_AGAIN_S = 1.0
 _TRIES = 3
+_RETRIES = 2  # Dask's own, of what is not the task's or the worker's fault: a thread or a process that did not start
 _START_S = 60.0
-_MOST_THREADS = 256
+_LARGEST = 20 * 10**9
+_AHEAD = 4 << 30  # bytes of inputs that wait on workers: a thousand wheels would fill them
+_MILLISECONDS = 1000
 
 
-class _Ended(Struct, frozen=True, kw_only=True):
-    """Of one try: `done`, or why not. `aside`: the worker is not to be given anything more."""
+class _Try(Struct, kw_only=True):
+    """A task that is not done. `tries`: what became of it where. `workers`: who may do it; empty for anybody able."""
 
-    call: str
-    waiting: Waiting
-    worker: str
-    done: Done | None = None
-    fault: str = ""
-    aside: bool = False
-    blamed: bool = True  # False where the scheduler went, which is nobody's fault
+    task: Task
+    tries: list[str] = []
+    avoid: set[str] = set()
+    workers: tuple[str, ...] = ()
+    future: Any = None
+    shows: str = ""
+    on: str = ""  # the address of the worker that has begun it
+
+    @property
+    def inputs(self) -> set[str]:
+        return set(self.task.inputs.values())
 
 
 @contextlib.contextmanager
-def open_engine(found: Target, folder: Path, certificate: Path | None = None) -> Iterator[Engine]:
-    """An engine for a cluster. `folder`: where answers are kept on this machine."""
-    with service.open_connection(found, certificate) as connected:
+def open_engine(found: Target, folder: Path, certificate: Path | None = None, cores: int = 1) -> Iterator[Engine]:
+    """An engine for a cluster. `folder`: where answers are kept on this machine. `cores`: that each task takes."""
+    with service.open_connection(found, certificate, cores) as connected:
         made = Engine(connected, folder)
         try:
             yield made
@@ -72,36 +78,64 @@ class Engine:
 
     def __init__(self, connected: Connection, folder: Path) -> None:
         self._connection, self._folder = connected, folder
-        self._transport = Transport(connected)
-        self._roster = Roster(self._transport)
-        self._ended: queue.Queue[_Ended] = queue.Queue()
-        self._running: dict[str, tuple[Waiting, str]] = {}
-        self._tries: dict[str, list[str]] = {}
-        self._waiting: list[Waiting] = []
-        self._done: list[Done] = []
         self._began = time.monotonic()
         self._times = keeping.Times(folder)
-        self._places: list[Path] = []  # where files arrive that are not kept
+        self._waiting: list[_Try] = []
+        self._running: dict[str, _Try] = {}
+        self._done: list[Done] = []
+        self._sent: dict[str, Any] = {}
+        self._lost = False
+        self._own = secrets.token_hex(4)
+        self._client: Any = connected.client()
+        self.workers = Roster(self._client)
+        self._enter()
+
+    def _enter(self) -> None:
+        """What a scheduler must know of us; one that was started again knows nothing."""
+        from distributed import as_completed
+
+        from cuwheel.clusters import remote
+
+        self._sent, self._lost, self.workers.client = {}, False, self._client
+        self._ready: Any = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
+        self._client.subscribe_topic(remote.TOPIC, self._heard)
+        self._client.subscribe_topic("all", self._heard_of_worker)
+        service.declare_plugin(self._client)
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        """A worker has begun a task, or says what it is at."""
+        with contextlib.suppress(TypeError, KeyError, ValueError):
+            if found := self._running.get(event[1]["key"]):
+                found.shows, found.on = event[1]["shows"], event[1]["worker"]
+
+    def _heard_of_worker(self, event: tuple[float, Any]) -> None:
+        """Dask gives to others what a lost worker had begun; a person may want to know it."""
+        with contextlib.suppress(TypeError, KeyError, ValueError):
+            if event[1]["action"] != "remove-worker" or event[1]["expected"]:
+                return
+            for key in event[1]["processing-tasks"]:
+                found = self._running.get(key)
+                if found and found.on == event[1]["worker"]:
+                    found.tries.append(f"{self.workers.name(found.on)}: the worker is gone")
+                    log.info("%s is done elsewhere: %s", found.task.id, found.tries[-1])
 
     def close(self) -> None:
-        self._transport.close()
-        for each in self._places:
-            shutil.rmtree(each, ignore_errors=True)
-
-    @property
-    def workers(self) -> Roster:
-        return self._roster
+        with contextlib.suppress(Exception):
+            if self._connection.expected:  # started for us
+                self._client.shutdown()
+            self._client.close(timeout=2)
+        shutil.rmtree(self._folder / "arriving" / self._own, ignore_errors=True)
 
     def capacity(self) -> Capacity:
         """Of the workers that are there, or were started: those are waited for."""
         deadline = time.monotonic() + min(self._connection.patience, _START_S)
         while time.monotonic() < deadline:
-            self._roster.look()
-            known = len(self._roster.seen) + len(self._roster.refused)
-            if self._roster.usable and known >= self._connection.expected:
+            self.workers.look()
+            known = len(self.workers.seen) + len(self.workers.refused)
+            if self.workers.usable and known >= self._connection.expected:
                 break
             time.sleep(_LOOK_S)
-        found = list(self._roster.usable.values())
+        found = list(self.workers.usable.values())
         return Capacity(
             slots=sum(max(1, each.cores // service.CORES) for each in found),
             cores=sum(each.cores for each in found),
@@ -119,129 +153,160 @@ class Engine:
         A task that no worker could do has a `problem`; it never raises for one.
         """
         self._done, self._then, self._keep = [], then, keep
-        with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="cuwheel-task") as pool:
-            try:
-                self._add(tasks)
-                self._loop(pool)
-            except BaseException:
-                self._stop()
-                raise
+        self._add(tasks)
+        idle_since = time.monotonic()
+        try:
+            with log.progress("cluster") as progress:
+                while self._waiting or self._running:
+                    if self._lost or self._client.status != "running":
+                        self._reconnect()
+                    self.workers.look()
+                    self._use_kept()
+                    self._submit()
+                    hopeless = self._hopeless()
+                    idle_since = idle_since if hopeless else time.monotonic()
+                    if time.monotonic() - idle_since > self._patience():
+                        self._give_up(hopeless)
+                    for future, result in self._ready.next_batch(block=False) or [(None, None)]:
+                        if future is None:
+                            time.sleep(_LOOK_S)
+                        else:
+                            self._settle(future, result)
+                    progress.show(self._now())
+        except BaseException:  # an interrupt is meant for the tasks too, unless others want them
+            with contextlib.suppress(Exception):
+                self._client.cancel([each.future for each in self._running.values()], reason="interrupted")
+                log.info("ended %d tasks", len(self._running))
+            self._waiting, self._running = [], {}
+            raise
         return tuple(self._done)
 
     def _add(self, tasks: Iterable[Task]) -> None:
-        for task in tasks:
-            timed = replace(task, seconds=self._times.of(task)) if task.seconds is None else task
-            self._waiting.append(Waiting(task=timed))
+        timed = (replace(each, seconds=self._times.of(each)) if each.seconds is None else each for each in tasks)
+        self._waiting += [_Try(task=each, tries=[], avoid=set()) for each in timed]
+        # What nobody has timed may be long, and goes first.
+        self._waiting.sort(key=lambda each: -(math.inf if each.task.seconds is None else each.task.seconds))
 
-    def _loop(self, pool: ThreadPoolExecutor) -> None:
-        alone_since: float | None = None
-        with log.progress("cluster") as progress:
-            while self._waiting or self._running:
-                if not self._transport.alive:
-                    self._reconnect()
-                self._roster.look()
-                self._end_lost()
-                self._use_kept()
-                for waiting, worker in self._assigned():
-                    self._start(pool, waiting, worker)
-                alone_since = None if self._running or not self._waiting else alone_since or time.monotonic()
-                if alone_since and time.monotonic() - alone_since > self._patience():
-                    self._give_up()
-                with contextlib.suppress(queue.Empty):
-                    self._settle(self._ended.get(timeout=_LOOK_S))
-                    while True:
-                        self._settle(self._ended.get_nowait())
-                progress.show(self._now())
+    def _submit(self) -> None:
+        """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide."""
+        if not self.workers.kind:
+            return
+        users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
+        self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
+        ahead = sum(
+            keeping.blob_path(sha256).stat().st_size for each in self._running.values() for sha256 in each.inputs
+        )
+        for each in list(self._waiting):
+            task = self._fitted(each.task)
+            able = self.workers.able(task, each.avoid)
+            if not able:
+                continue
+            if ahead > _AHEAD and not each.inputs <= self._sent.keys():
+                break
+            inputs = {sha256: self._scattered(sha256, users[sha256] > 1) for sha256 in each.inputs}
+            if None in inputs.values():
+                break
+            ahead += sum(keeping.blob_path(sha256).stat().st_size for sha256 in each.inputs)
+            self._waiting.remove(each)
+            self._hand_over(each, task, inputs, able)
 
-    def _patience(self) -> float:
-        """With workers that could do it none of what is left would start: they are not waited for."""
-        expecting = len(self._roster.seen) < self._connection.expected
-        return self._connection.patience if expecting or not self._roster.usable else _LOOK_S
+    def _hand_over(self, each: _Try, task: Task, inputs: Mapping[str, Any], able: Sequence[str]) -> None:
+        from cuwheel.clusters import remote
 
-    def _assigned(self) -> list[tuple[Waiting, str]]:
-        used_cores: Counter[str] = Counter()
-        used_memory: Counter[str] = Counter()
-        for waiting, worker in self._running.values():
-            used_cores[worker] += self._roster.cores(worker) if waiting.task.alone else waiting.task.cores
-            used_memory[worker] += waiting.task.memory
-        slots = [
-            Slot(
-                name=name,
-                cores=facts.cores - used_cores[name],
-                memory=facts.memory - used_memory[name],
-                idle=not used_cores[name],
-            )
-            for name, facts in self._roster.usable.items()
-        ]
-        largest = [Slot(name=name, cores=each.cores, memory=each.memory) for name, each in self._roster.usable.items()]
-        fitted = [replace(each, task=schedule.fitted(each.task, largest)) for each in self._waiting]
-        return list(schedule.assign(fitted, slots, self._roster.may_run))
+        # Dask calls things by what stands before the first dash. The name of a try that failed is not used again: its
+        # answer may be another client's too, who tries it elsewhere under the same new name.
+        number = len(each.avoid)
+        unique = secrets.token_hex(16) if task.fresh else task.key(self.workers.kind)
+        key = f"{task.id.replace('-', '_')}-{unique}{number or ''}"
+        # Never `allow_other_workers`: with it Dask gives up resources as well, and a worker without cuwheel gets it.
+        each.workers = tuple(able) if each.avoid else ()
+        each.future = self._client.submit(
+            remote.perform,
+            codec.encode(replace(task, seconds=None)),
+            inputs,
+            key=key,
+            resources=task.takes(self.workers.kind),
+            priority=_priority(task),
+            retries=_RETRIES,
+            workers=each.workers or None,
+        )
+        each.shows, each.on = "", ""
+        self._running[key] = each
+        self._ready.add(each.future)
 
-    def _start(self, pool: ThreadPoolExecutor, waiting: Waiting, worker: str) -> None:
-        self._waiting = [each for each in self._waiting if each.task.id != waiting.task.id]
-        call = f"{waiting.task.id}-{secrets.token_hex(4)}"
-        self._running[call] = (waiting, worker)
-        log.debug("%s begins on %s", waiting.task.id, self._roster.name(worker))
-        pool.submit(self._drive, call, waiting, worker)
+    def _fitted(self, task: Task) -> Task:
+        """One that wants more than the largest worker has takes all of that one."""
+        there = [(each.cores, each.memory) for each in self.workers.usable.values()]
+        cores, memory = max(there, default=(task.cores, task.memory))
+        if any(each[0] >= task.cores and each[1] >= task.memory for each in there):
+            return task
+        return replace(task, cores=min(task.cores, cores), memory=min(task.memory, memory))
 
-    def _drive(self, call: str, waiting: Waiting, worker: str) -> None:
-        """In a thread of its own: one try, from sending its inputs to the files that came back."""
-        task = waiting.task
-        began = time.monotonic() - self._began
-        place = keeping.new_place(self._folder)
-        self._places.append(place)
+    def _scattered(self, sha256: str, shared: bool) -> Any:  # noqa: ANN401, FBT001
+        """A file on the workers, sent by Dask and passed on among them: to all where several tasks need it."""
+        if sha256 not in self._sent:
+            name, content = f"file-{sha256}", keeping.read_pieces(keeping.blob_path(sha256))
+            try:
+                self._sent[sha256] = self._client.scatter({name: content}, broadcast=shared)[name]
+            except Exception as error:  # noqa: BLE001 - a worker went meanwhile, or the scheduler did: tried again
+                log.debug("%s was not sent: %s", sha256, error)
+        return self._sent.get(sha256)
+
+    def _settle(self, future: Any, result: Any) -> None:  # noqa: ANN401
+        each = self._running.pop(future.key, None)
+        if each is None or each.future is not future:
+            return
+        status, each.future = future.status, None
+        if status == "finished":
+            self._take(each, future, result)
+        elif status == "error":
+            each.tries.append(f"{type(result[1]).__name__}: {result[1]}")
+            self._finish(_failed(each.task, each.tries))
+        else:  # the scheduler went, or every worker that had its inputs: nobody's fault
+            self._waiting.append(each)
+            self._lost = True
+
+    def _take(self, each: _Try, future: Any, result: Any) -> None:  # noqa: ANN401
+        """An answer is taken with its files, each with the hash that was said."""
+        task, lied, address = each.task, False, each.on
+        with contextlib.suppress(Exception):
+            address = next(iter(self._client.who_has([future])[future.key]), each.on)
         try:
-            answer, got = self._transport.performed(call, task, worker, place)
-        except SchedulerGoneError as error:
-            self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, fault=str(error), blamed=False))
-        except FaultError as error:
-            self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, fault=str(error), aside=error.aside))
+            answer = codec.decode(result[0], Answer)
+            fault = answer.problem if answer.lacking else ""
+            place = keeping.new_place(self._folder, self._own)
+            got = {} if fault else {sent.name: _received(sent, result[1], place) for sent in answer.files}
+        except (msgspec.DecodeError, MalformedError, TypeError, LookupError) as error:
+            fault, lied = getattr(error, "message", f"its answer makes no sense: {error}"), True
         except CuwheelError as error:
-            self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, fault=error.message))
-        except Exception as error:  # noqa: BLE001 - a thread must end in words, or the loop waits for ever
-            self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, fault=f"{type(error).__name__}: {error}"))
-        else:
-            if answer.lacking:
-                self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, fault=answer.problem))
-                return
-            done = Done(
-                task=task,
-                text=answer.text,
-                files=got,
-                worker=self._roster.name(worker),
-                began=began,
-                ended=time.monotonic() - self._began,
-                problem=answer.problem,
-                hint=answer.hint,
-                tries=tuple(self._tries.get(task.id, ())),
-            )
-            self._ended.put(_Ended(call=call, waiting=waiting, worker=worker, done=done))
-
-    def _settle(self, ended: _Ended) -> None:
-        if self._running.pop(ended.call, None) is None:
-            return  # a worker that was given up has come back with an answer that nobody waits for
-        task = ended.waiting.task
-        if ended.done:
-            self._roster.praise(ended.worker)
-            if task.kept and not ended.done.problem and self._keep(ended.done):
-                kept = keeping.keep_answer(self._folder, task.key(self._roster.kind), ended.done)
-                self._finish(kept)
+            fault = error.message
+        if fault:
+            name = self.workers.name(address)
+            log.info("%s failed on %s and is tried elsewhere: %s", task.id, name, fault)
+            each.tries.append(f"{name}: {fault}")
+            each.avoid.add(address)
+            self.workers.blame(address, fault, lied=lied)
+            if len(each.tries) >= _TRIES:
+                self._finish(_failed(task, each.tries))
             else:
-                self._finish(ended.done)
+                self._waiting.append(each)
             return
-        if not ended.blamed:
-            self._waiting.append(ended.waiting)
-            return
-        name = self._roster.name(ended.worker)
-        log.info("%s failed on %s and is tried elsewhere: %s", task.id, name, ended.fault)
-        tries = self._tries.setdefault(task.id, [])
-        tries.append(f"{name}: {ended.fault}")
-        self._roster.blame(ended.worker, ended.fault, aside=ended.aside)
-        retry = replace(ended.waiting, avoid=ended.waiting.avoid | {ended.worker})
-        if len(tries) >= _TRIES:
-            self._finish(_failed(retry.task, tries))
-        else:
-            self._waiting.append(retry)
+        self.workers.praise(address)
+        now = time.monotonic()
+        done = Done(
+            task=task,
+            text=answer.text,
+            files=got,
+            worker=answer.worker,
+            began=max(0.0, now - (answer.ended - answer.began) - self._began),
+            ended=now - self._began,
+            problem=answer.problem,
+            hint=answer.hint,
+            tries=tuple(each.tries),
+        )
+        if task.kept and not done.problem and self._keep(done):
+            done = keeping.keep_answer(self._folder, task.key(self.workers.kind), done)
+        self._finish(done)
 
     def _finish(self, done: Done) -> None:
         if not done.problem and not done.cached:
@@ -251,65 +316,73 @@ class Engine:
 
     def _use_kept(self) -> None:
         """Answers of an earlier run of the same inputs, on workers of the same kind."""
-        if not self._roster.kind:
-            return
-        unseen = list(self._waiting)
+        unseen = list(self._waiting) if self.workers.kind else []
         while unseen:
             each = unseen.pop()
-            if not each.task.kept or each.task.fresh:
+            if not each.task.kept or each.task.fresh or each.tries:
                 continue
-            if found := keeping.kept_answer(self._folder, each.task.key(self._roster.kind), each.task):
+            if found := keeping.kept_answer(self._folder, each.task.key(self.workers.kind), each.task):
                 self._waiting.remove(each)
-                before = len(self._waiting)
+                before = set(map(id, self._waiting))
                 self._finish(found)
-                unseen += self._waiting[before:]  # what it made possible may be kept too
+                unseen += [new for new in self._waiting if id(new) not in before]  # what it made possible
 
-    def _end_lost(self) -> None:
-        """Tasks of workers that are gone: their threads may wait for long, and are not waited for."""
-        for call, (waiting, worker) in list(self._running.items()):
-            if why := self._roster.lost(worker):
-                self._transport.abandon(call)
-                self._settle(_Ended(call=call, waiting=waiting, worker=worker, fault=why))
+    def _hopeless(self) -> list[_Try]:
+        """What nobody who is there can do. What is left to workers that are gone is handed over again."""
+        for key, each in list(self._running.items()):
+            if each.workers and not set(each.workers) & self.workers.usable.keys():
+                self._running.pop(key).future.cancel()
+                self._waiting.append(each)
+        if self._running:
+            return []
+        return [each for each in self._waiting if not self.workers.able(self._fitted(each.task), each.avoid)]
 
-    def _give_up(self) -> None:
-        """What is left cannot be done by anybody who is there."""
-        missing, self._waiting = self._waiting, []
+    def _patience(self) -> float:
+        """With workers that could do it none of what is left would start: they are not waited for."""
+        expecting = len(self.workers.seen) < self._connection.expected
+        return self._connection.patience if expecting or not self.workers.usable else _AGAIN_S
+
+    def _give_up(self, missing: Iterable[_Try]) -> None:
         for each in missing:
-            tries = self._tries.get(each.task.id, [])
-            why = tries or [self._roster.why_none(each.task)]
-            self._finish(_failed(each.task, why))
+            self._waiting.remove(each)
+            self._finish(_failed(each.task, each.tries or [self.workers.why_none(each.task)]))
 
     def _reconnect(self) -> None:
-        """A scheduler that was started again knows nothing: what ran is run again."""
-        log.info("the scheduler is gone, waiting for it at %s", self._connection.address)
-        for call in list(self._running):
-            self._transport.abandon(call)
-        self._waiting += [waiting for waiting, _ in self._running.values()]
-        self._running.clear()
-        if self._transport.reopened(self._connection.patience):
-            self._roster.forget()
-            log.info("the scheduler is back")
-            return
-        missing, self._waiting = self._waiting, []
-        for each in missing:
-            self._finish(_failed(each.task, [f"the scheduler at {self._connection.address} is gone"]))
-
-    def _stop(self) -> None:
-        """An interrupt is meant for the tasks too."""
-        calls: dict[str, list[str]] = {}
-        for call, (_, worker) in self._running.items():
-            calls.setdefault(worker, []).append(call)
-        self._waiting, self._running = [], {}
-        self._transport.stop(calls)
+        """What a scheduler had that was started again is handed to it again."""
+        if self._client.status != "running":
+            log.info("the scheduler is gone, waiting for it at %s", self._connection.address)
+        self._waiting += self._running.values()
+        self._running = {}
+        deadline = time.monotonic() + self._connection.patience
+        while self._client.status != "running":
+            if self._client.status == "closed":
+                with contextlib.suppress(UnreadableError):
+                    self._client = self._connection.client(timeout=5.0)
+            if time.monotonic() > deadline:
+                missing, self._waiting = self._waiting, []
+                for each in missing:
+                    self._finish(_failed(each.task, [f"the scheduler at {self._connection.address} is gone"]))
+                return
+            time.sleep(_LOOK_S)
+        self._enter()
 
     def _now(self) -> str:
-        shows = self._transport.shows
-        parts = [f"{len(self._done)} done, {len(self._waiting)} waiting"]
-        running = [
-            f"{self._roster.name(worker)}: {shows.get(call) or each.task.id}"
-            for call, (each, worker) in self._running.items()
-        ]
+        begun = [each for each in self._running.values() if each.on]
+        parts = [f"{len(self._done)} done, {len(self._waiting) + len(self._running) - len(begun)} waiting"]
+        running = [f"{self.workers.name(each.on)}: {each.shows or each.task.id}" for each in begun]
         return ", ".join([*parts, *wording.first_few(running, 8, str)])
+
+
+def _priority(task: Task) -> int:
+    """The longest first."""
+    return 10**9 if task.seconds is None else int(task.seconds * _MILLISECONDS)
+
+
+def _received(sent: Any, files: Mapping[str, list[bytes]], place: Path) -> Path:  # noqa: ANN401 - a worker's word
+    astray = sent.name.startswith(".") or "/" in sent.name or strange_on_windows(sent.name)
+    if sent.size > _LARGEST or astray:
+        raise MalformedError(sent.name, "was sent, and nobody asked for such a file")
+    return keeping.receive_blob(sent.sha256, files[sent.name], place / sent.name)
 
 
 def _failed(task: Task, tries: Sequence[str]) -> Done:

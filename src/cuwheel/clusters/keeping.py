@@ -19,14 +19,14 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import codec, files, log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from cuwheel.clusters.task import Task
 
 
 # Files by the hash of their content, on either side; they travel in pieces, and count when the whole has its hash.
 
-PIECE = 4 << 20
+PIECE = 64 << 20  # Dask copies larger ones once more
 _KEPT_S = 14 * 24 * 3600.0
 
 
@@ -63,19 +63,12 @@ def add_blob(path: Path) -> str:
     return sha256
 
 
-def read_piece(sha256: str, offset: int) -> bytes:
-    with blob_path(sha256).open("rb") as file:
-        file.seek(offset)
-        return file.read(PIECE)
-
-
-def read_pieces(path: Path) -> Iterator[bytes]:
+def read_pieces(path: Path) -> list[bytes]:
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            yield piece
+        return list(iter(lambda: file.read(PIECE), b""))
 
 
-def receive_blob(sha256: str, content: Iterator[bytes], to: Path) -> Path:
+def receive_blob(sha256: str, content: Iterable[bytes], to: Path) -> Path:
     """Under the name `to`, where the whole has its hash."""
     to.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(to) as file:
@@ -112,11 +105,11 @@ class Kept(Struct, frozen=True, kw_only=True):
     ended: float
 
 
-def new_place(folder: Path) -> Path:
-    """Where files of an answer arrive."""
+def new_place(folder: Path, name: str) -> Path:
+    """Where files of an answer arrive, of those under one `name`."""
     try:
-        (folder / "arriving").mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(dir=folder / "arriving"))
+        (folder / "arriving" / name).mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=folder / "arriving" / name))
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
 

@@ -1,4 +1,4 @@
-"""What is called on a worker, by name. Everything here also runs in a plain Dask worker that can import cuwheel.
+"""What runs on a worker: a Dask plugin that says what the worker is, and the function that every task is.
 
 A task has a process of its own: it can be ended, and neither its crash nor its memory is the worker's.
 """
@@ -8,122 +8,153 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from distributed import Reschedule, WorkerPlugin, get_worker
+from distributed.core import Status
+from msgspec.structs import replace
 
 from cuwheel.clusters import child as child_process
 from cuwheel.clusters import keeping
-from cuwheel.clusters.task import Answer, Task, own_facts
-from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
-from cuwheel.support import codec, files, process, scratch, system_calls
+from cuwheel.clusters.task import Answer, Task, gpus_here, own_code, own_facts
+from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
+from cuwheel.support import codec, files, process, scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.support.process import Conversation
-
-TOPIC = "cuwheel"
+TOPIC, METRIC = "cuwheel", "cuwheel"
 _LOOK_S = 0.5
 _END_S = 10.0
 _SHOWN = 2000  # letters of what a process printed before it died
-_MEMORY = 4 << 30  # where Dask sets no limit
+MEMORY = 4 << 30  # where Dask sets no limit
 _UNWANTED = ("cancelled", "released", "forgotten")  # of Dask's states
-_running: dict[str, Conversation] = {}
-_stopped: set[str] = set()
+_stopping = threading.Event()  # replaced after each stop
 
 
-def facts(dask_worker: Any) -> bytes:  # noqa: ANN401 - distributed is not typed
-    state = dask_worker.state
-    memory = int(dask_worker.memory_manager.memory_limit or _MEMORY)
-    name = str(dask_worker.name)
-    return codec.encode(
-        own_facts(name=name, cores=state.nthreads, memory=memory, apart=child_process.can_separate_builds())
+class OnWorker(WorkerPlugin):
+    """Declares what a worker offers, also to one that somebody else started, and that joins later.
+
+    A worker without cuwheel must come up as if nothing had been asked of it: so the plugin travels as a line that
+    imports it there, if it can, and not as a class that Dask fails to find.
+    """
+
+    idempotent = True
+    _LINE = (
+        "(lambda found: __import__('importlib').import_module('cuwheel.clusters.remote').OnWorker() if found"
+        " else __import__('distributed').WorkerPlugin())(__import__('importlib.util').util.find_spec('cuwheel'))"
     )
 
+    def __init__(self) -> None:
+        self.name = f"cuwheel {own_code()}"
 
-def lacking(wanted: list[str]) -> list[str]:
-    return [each for each in wanted if not keeping.has_blob(each)]
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return eval, (self._LINE,)
 
+    async def setup(self, worker: Any) -> None:  # noqa: ANN401 - distributed is not typed
+        if METRIC in worker.metrics:  # one of ours: `cuwheel cluster worker` said all of it when it began
+            return
+        memory = int(worker.memory_manager.memory_limit or MEMORY)
+        offered, said = declare(str(worker.name), worker.state.nthreads, memory)
+        worker.metrics[METRIC] = said
+        theirs = worker.state.total_resources  # who started it may have counted otherwise
+        await worker.set_resources(**{name: each for name, each in offered.items() if name not in theirs})
+        # Dask looks again at tasks that nobody could do when a worker begins to take some, not when it offers more.
+        worker.status = Status.paused
+        worker.status = Status.running
 
-def put(sha256: str, sender: str, offset: int, piece: bytes) -> None:
-    """The next piece of a file, behind those that came before it."""
-    place = _arriving(sha256, sender)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("r+b" if offset else "wb") as file:
-        file.seek(offset)
-        file.write(piece)
-
-
-def complete(sha256: str, sender: str) -> None:
-    place = _arriving(sha256, sender)
-    if files.sha256(place) != sha256:
-        place.unlink()
-        raise MalformedError(sha256, "arrived with another hash")
-    system_calls.rename_over(place, keeping.blob_path(sha256))
-
-
-def _arriving(sha256: str, sender: str) -> Path:
-    return keeping.blob_path(sha256).with_name(f".{sha256}-{sender}.part")
+    def teardown(self, worker: Any) -> None:  # noqa: ANN401, ARG002
+        stop_all()
 
 
-def piece(sha256: str, offset: int) -> bytes:
-    return keeping.read_piece(sha256, offset)
+def declare(
+    name: str, cores: int, memory: int, tags: Sequence[str] = ()
+) -> tuple[dict[str, float], Callable[[Any], str]]:
+    """What this machine offers, and what a worker here says of itself with each heartbeat."""
+    found = own_facts(name=name, cores=cores, memory=memory, apart=child_process.can_separate_builds(), tags=tags)
+    said = codec.encode(found).decode()
+    return found.offers, lambda _: said
 
 
-def stop(ids: list[str]) -> int:
-    """End these tasks, where they run here; how many did."""
-    _stopped.update(ids)
-    found = [_running[each] for each in ids if each in _running]
-    for each in found:
-        each.interrupt()
-    return len(found)
+def stop_all() -> None:
+    """End what runs here."""
+    global _stopping  # noqa: PLW0603 - of this process, as its tasks are
+    _stopping.set()
+    _stopping = threading.Event()
 
 
-def stop_all() -> int:
-    return stop(list(_running))
+class _Room:
+    """A task that is to be alone here waits for the others, and they for it; each GPU is one task's."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: list[Task] = []
+        self._taken: set[str] = set()
+
+    @contextlib.contextmanager
+    def entered(self, task: Task) -> Iterator[str]:
+        """The word for CUDA_VISIBLE_DEVICES of the GPU that the task has; empty where it asked for none."""
+        with self._changed:
+            self._changed.wait_for(lambda: not any(task.alone or each.alone for each in self._inside))
+            its = (word for word, capability in gpus_here().items() if task.tag == f"gpu:{capability}")
+            gpu = next((word for word in its if word not in self._taken), "")
+            self._inside.append(task)
+            self._taken.add(gpu)
+        try:
+            yield gpu
+        finally:
+            with self._changed:
+                self._inside.remove(task)
+                self._taken.discard(gpu)
+                self._changed.notify_all()
 
 
-def perform(call: str, raw: bytes) -> bytes:
-    """A task, from its inputs, which are here already, to its answer. `call`: this try of it."""
-    from distributed import get_worker
+_room = _Room()
 
+
+def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, dict[str, list[bytes]]]:
+    """A task, from its inputs to its answer and the files of that. `inputs`: by hash."""
     worker = get_worker()
     key = worker.get_current_task()
+    task = codec.decode(raw, Task)
+    stopping = _stopping
 
     def show(text: str) -> None:
-        worker.log_event(TOPIC, {"call": call, "shows": text})
+        worker.log_event(TOPIC, {"key": key, "worker": worker.address, "shows": text})
 
-    def wanted() -> bool:
-        """Dask forgets, or marks, a task whose client is gone: one that was killed could not stop it."""
+    def unwanted() -> bool:
+        """Dask forgets, or marks, a task whose client is gone or has cancelled it."""
         state = worker.state.tasks.get(key)
-        return state is not None and state.state not in _UNWANTED
+        return stopping.is_set() or state is None or state.state in _UNWANTED
 
-    task = codec.decode(raw, Task)
+    show("")
     began = time.time()
+    made: dict[str, list[bytes]] = {}
     try:
-        with scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder:
-            answer = _performed(call, task, folder, show, wanted)
+        for sha256, content in inputs.items():
+            if not keeping.has_blob(sha256):
+                keeping.receive_blob(sha256, content, keeping.blob_path(sha256))
+        with _room.entered(task) as gpu, scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder:
+            answer = _performed(task, folder, gpu, show, unwanted)
+            made = {each.name: keeping.read_pieces(Path(each.path)) for each in answer.files}
     except (OSError, CuwheelError) as error:
         problem = error.message if isinstance(error, CuwheelError) else str(UnreadableError.from_os(error))
         answer = Answer(problem=problem, lacking=True)
-    finally:
-        _running.pop(call, None)
-        _stopped.discard(call)
-    return codec.encode(msgspec.structs.replace(answer, began=began, ended=time.time()))
+    return codec.encode(replace(answer, worker=str(worker.name), began=began, ended=time.time())), made
 
 
-def _performed(call: str, task: Task, folder: Path, show: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
+def _performed(task: Task, folder: Path, gpu: str, show: Callable[[str], None], unwanted: Callable[[], bool]) -> Answer:
     (folder / "task.json").write_bytes(codec.encode(task))
     command = [*process.module(sys.executable, "cuwheel.clusters.child"), str(folder)]
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})}
     with process.conversing(command, env=environ) as child:
-        _running[call] = child
         stopped_at: float | None = None
         while True:
-            if call in _stopped or not wanted():
+            if unwanted():
                 stopped_at = stopped_at or time.monotonic()
                 child.interrupt()
                 if time.monotonic() - stopped_at > _END_S:
@@ -138,7 +169,7 @@ def _performed(call: str, task: Task, folder: Path, show: Callable[[str], None],
                 show(codec.decode(line, str))
         errors = child.errors()[-_SHOWN:].strip()
     if stopped_at:
-        return Answer(problem="it was stopped")
+        raise Reschedule  # this worker goes; whoever still wants it has it done elsewhere
     try:
         return codec.decode((folder / "answer.json").read_bytes(), Answer)
     except (OSError, msgspec.DecodeError):

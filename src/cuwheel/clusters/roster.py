@@ -1,101 +1,98 @@
-"""The workers: what each is, whether it is alive, and whether it may be given anything."""
+"""The workers, as Dask's scheduler knows them: what each is, and what it may be given."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from cuwheel.clusters import access, service
-from cuwheel.clusters.task import own_code
-from cuwheel.clusters.transport import FaultError, SchedulerGoneError, Transport
+from cuwheel.clusters.task import Facts, code_tag, own_code
 from cuwheel.errors import UsageError
-from cuwheel.support import log
+from cuwheel.support import codec, log
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
-    from cuwheel.clusters.task import Facts, Task
+    from cuwheel.clusters.task import Task
 
-
-_SILENT_S = 30.0
-_LOOK_S = 1.0
-_MISSED = 2  # looks at which the scheduler does not name a worker, one after the other
+_LOOK_S = 0.5
+_QUIET_S = 20.0  # a worker says what it is as soon as the plugin has come to it
 _FAULTS = 2  # one after the other, without a success between them
+ASIDE = "it was set aside, for a wrong answer or for failing twice; restart it to have it used again"
 
 
 class Roster:
-    """By address. `kind`: that of the workers whose results are put together; it is decided once."""
+    """By address. `kind`: that of the workers whose results are put together; it is decided once.
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    Who is alive is Dask's to say. Who has another cuwheel or another kind lacks a resource that tasks ask for; so does
+    a worker that was set aside.
+    """
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401 - distributed is not typed
+        self.client = client
         self._next = 0.0
-        self._heard: dict[str, tuple[float, float]] = {}
+        self._first: dict[str, float] = {}
         self._faults: Counter[str] = Counter()
-        self._gone: dict[str, str] = {}
-        self._missed: Counter[str] = Counter()
+        self._offers: dict[str, dict[str, float]] = {}
         self.seen: dict[str, Facts] = {}
         self.refused: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self.kind: tuple[str, ...] = ()
-
-    def forget(self) -> None:
-        """After the scheduler was started again: its workers have new addresses. The kind stays."""
-        self._heard, self._faults, self._gone = {}, Counter(), {}
-        self.seen, self.refused = {}, {}
-        self._next = 0.0
 
     @property
     def usable(self) -> dict[str, Facts]:
-        return {
-            name: facts
-            for name, facts in self.seen.items()
-            if name not in self.refused and name not in self._gone and self._heard_lately(name)
-        }
+        return {address: facts for address, facts in self.seen.items() if address not in self.refused}
 
     def look(self) -> None:
-        """Who is there, a few times a minute."""
+        """Who is there, twice a second. A scheduler that is gone says nothing new."""
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _LOOK_S
-        try:
-            there = self._transport.workers()
-        except SchedulerGoneError:
-            return
-        for name, last_seen in there.items():
-            if self._heard.get(name, (None,))[0] != last_seen:
-                self._heard[name] = (last_seen, now)
-            if name not in self.seen and name not in self.refused:
-                self._greet(name)
-        for name in self.seen:
-            self._missed[name] = 0 if name in there else self._missed[name] + 1
-            if name in there:
-                self._gone.pop(name, None)  # it came back, or the scheduler was too busy to tell
-            elif self._missed[name] >= _MISSED:
-                self._gone.setdefault(name, "the worker is gone")
+        with contextlib.suppress(Exception):
+            self._read(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _read(self, there: dict[str, Any]) -> None:
+        running = {address: each for address, each in there.items() if each["status"] == "running"}
+        self.seen = {address: facts for address, facts in self.seen.items() if address in running}
+        self._offers = {address: each["resources"] for address, each in running.items()}
+        for address, each in running.items():
+            first = self._first.setdefault(address, time.monotonic())
+            if address in self.refused:
+                continue
+            said = each["metrics"].get("cuwheel")
+            if said is not None and address not in self.seen:
+                self._greet(address, said)
+            elif said is None and time.monotonic() - first > _QUIET_S:
+                self._refuse(address, "it has no cuwheel; install it there, or send it: cuwheel cluster send")
+            if self._offers[address].get(code_tag()) == 0:
+                self._refuse(address, ASIDE)
         if not self.kind and self.usable:
             self._decide()
 
-    def _greet(self, name: str) -> None:
+    def _greet(self, address: str, said: str) -> None:
         try:
-            facts = self._transport.facts(name)
-        except SchedulerGoneError:
+            facts = codec.decode(said, Facts)
+        except (msgspec.DecodeError, TypeError) as error:
+            self._refuse(address, f"what it says of itself makes no sense: {error}")
             return
-        except FaultError as error:
-            self._refuse(name, f"it does not say what it is: {error}")
+        self.names[address] = facts.name
+        if (facts.cuwheel, facts.code) == (__version__, own_code()):
+            self.seen[address] = facts
             return
-        if (facts.cuwheel, facts.code) != (__version__, own_code()):
-            same = " with other code" if facts.cuwheel == __version__ else ""
-            self._refuse(name, f"it has cuwheel {facts.cuwheel}{same}, and this is {__version__}")
-            return
-        self.seen[name] = facts
+        same = " with other code" if facts.cuwheel == __version__ else ""
+        self._refuse(address, f"it has cuwheel {facts.cuwheel}{same}, and this is {__version__}")
 
-    def _refuse(self, name: str, why: str) -> None:
-        self.refused[name] = why
-        log.warning("the worker %s is not used: %s", name, why)
+    def _refuse(self, address: str, why: str) -> None:
+        self.refused[address] = why
+        log.warning("the worker %s is not used: %s", self.name(address), why)
 
     def _decide(self) -> None:
         """The kind with the most cores."""
@@ -103,48 +100,48 @@ class Roster:
         for facts in self.usable.values():
             cores[facts.kind] += facts.cores
         self.kind = max(cores, key=lambda kind: cores[kind])
-        for facts in self.usable.values():
-            if facts.kind != self.kind:
+        for each in self.usable.values():
+            if each.kind != self.kind:
                 log.warning(
                     "%s is of another kind (%s, %s) than most workers: it builds nothing",
-                    facts.name,
-                    facts.libc,
-                    facts.machine,
+                    each.name,
+                    each.libc,
+                    each.machine,
                 )
 
-    def may_run(self, task: Task, name: str) -> bool:
-        return not task.alike or self.seen[name].kind == self.kind
+    def able(self, task: Task, avoid: Collection[str] = ()) -> list[str]:
+        """Addresses of those that could do it, now or when they have done something else."""
+        wanted = task.takes(self.kind).items()
+        return [
+            address
+            for address in self.usable
+            if address not in avoid and all(self._offers.get(address, {}).get(name, 0) >= much for name, much in wanted)
+        ]
 
-    def lost(self, name: str) -> str:
-        """Why nothing more will come from a worker; empty where something may."""
-        if name in self._gone:
-            return self._gone[name]
-        return "" if self._heard_lately(name) else f"nothing was heard of it for {_SILENT_S:.0f} s"
+    def praise(self, address: str) -> None:
+        self._faults[address] = 0
 
-    def _heard_lately(self, name: str) -> bool:
-        return name in self._heard and time.monotonic() - self._heard[name][1] < _SILENT_S
-
-    def praise(self, name: str) -> None:
-        self._faults[name] = 0
-
-    def blame(self, name: str, why: str, *, aside: bool) -> None:
-        self._faults[name] += 1
-        if aside or self._faults[name] >= _FAULTS:
-            self._refuse(name, why)
-
-    def cores(self, address: str) -> int:
-        return self.seen[address].cores if address in self.seen else 0
+    def blame(self, address: str, why: str, *, lied: bool) -> None:
+        """One that lied, or failed twice, offers cuwheel no more. Of what else it does for others nothing changes."""
+        self._faults[address] += 1
+        if (lied or self._faults[address] >= _FAULTS) and address not in self.refused:
+            self._refuse(address, why)
+            with contextlib.suppress(Exception):  # it may be gone
+                self.client.sync(self.client.scheduler.set_resources, worker=address, resources={code_tag(): 0})
 
     def name(self, address: str) -> str:
-        return self.seen[address].name if address in self.seen else address
+        return self.names.get(address, address)
 
     def why_none(self, task: Task) -> str:
         """Why nobody can run a task, of those who are there."""
         if not self.seen and not self.refused:
             return "the cluster has no workers"
-        parts = [f"{name}: {why}" for name, why in (self.refused | self._gone).items()]
-        others = [facts.name for name, facts in self.usable.items() if not self.may_run(task, name)]
-        parts += [f"{name}: it is of another kind" for name in others]
+        parts = [f"{self.name(address)}: {why}" for address, why in self.refused.items()]
+        able = self.able(task)
+        for address, facts in self.usable.items():
+            if address not in able:
+                other = task.alike and facts.kind != self.kind
+                parts.append(f"{facts.name}: it {'is of another kind' if other else f'has no {task.tag}'}")
         return "; ".join(parts) or "no worker took it"
 
 
@@ -152,7 +149,7 @@ class Roster:
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """`problem`: why it is not used. `running`: tasks."""
+    """`problem`: why it is not used. `running`: tasks. `tags`: such as `gpu:9.0`."""
 
     address: str
     name: str = ""
@@ -164,6 +161,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     cores: int = 0
     memory: int = 0
     apart: bool = False
+    tags: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
     problem: str = ""
 
@@ -182,32 +180,44 @@ class Cluster(Struct, frozen=True, kw_only=True):
         return self.stopped or any(not each.problem for each in self.workers)
 
 
-def overview(address: str, certificate: Path | None, *, stop: bool = False) -> Cluster:
-    """Who is there. `stop`: all that runs is ended then, and the workers and the scheduler with it."""
+def overview(address: str, certificate: Path | None, *, stop: bool = False, wheel: Path | None = None) -> Cluster:
+    """Who is there. `stop`: the workers and the scheduler end, and all that runs. `wheel`: of cuwheel, for each."""
     found = access.parse_address(address)
     if found.kind != "address":
         raise UsageError("only a cluster at an address goes on by itself", hint="tls://HOST:8786")
-    with service.open_connection(found, certificate) as connected:
-        transport = Transport(connected)
-        try:
-            workers = _states(transport)
-            if stop:
-                transport.stop_everything()
-        finally:
-            transport.close()
+    with service.open_connection(found, certificate) as connected, connected.client() as client:
+        if wheel:
+            service.send_wheel(client, wheel)
+        service.declare_plugin(client)
+        roster = Roster(client)
+        deadline = time.monotonic() + _QUIET_S
+        while True:
+            roster.look()
+            there = client.scheduler_info(n_workers=-1)["workers"]
+            if len(roster.seen) + len(roster.refused) >= len(there) or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_S)
+        running = {worker: tuple(shown(key) for key in keys) for worker, keys in client.processing().items()}
+        workers = tuple(_state(each, roster, running.get(each, ())) for each in there)
+        if stop:
+            client.shutdown()
     return Cluster(address=address, workers=workers, stopped=stop)
 
 
-def _states(transport: Transport) -> tuple[WorkerState, ...]:
-    roster = Roster(transport)
-    roster.look()
-    running = transport.running()
-    return tuple(
-        WorkerState(
-            address=address,
-            **{name: getattr(facts, name) for name in WorkerState.__struct_fields__ if hasattr(facts, name)},
-            running=running.get(address, ()),
-            problem="" if facts.kind == roster.kind else "of another kind than most: it builds nothing",
-        )
-        for address, facts in roster.seen.items()
-    ) + tuple(WorkerState(address=address, problem=why) for address, why in roster.refused.items())
+def _state(address: str, roster: Roster, running: tuple[str, ...]) -> WorkerState:
+    facts = roster.seen.get(address)
+    if facts is None or address in roster.refused:
+        problem = roster.refused.get(address, "it does not say what it is")
+        return WorkerState(address=address, name=roster.names.get(address, ""), problem=problem, running=running)
+    said = {name: getattr(facts, name) for name in WorkerState.__struct_fields__ if hasattr(facts, name)}
+    return WorkerState(
+        address=address,
+        **{**said, "tags": tuple(facts.tags)},
+        running=running,
+        problem="" if facts.kind == roster.kind else "of another kind than most: it builds nothing",
+    )
+
+
+def shown(key: object) -> str:
+    """A task of ours by its name; anybody else's by its key."""
+    return str(key).rpartition("-")[0] or str(key)

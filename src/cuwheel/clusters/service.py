@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.clusters import access, keeping, remote
+from cuwheel.clusters import access, keeping
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.machine import system
 from cuwheel.support import files, log, process
@@ -29,36 +29,34 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 1.0
 _INSIDE = "127.0.0.1:0"  # Dask's own pages, which have no TLS: reached from this machine alone
-_TTL_S = 60
-_WAIT_S = 20
+_LEAVE_S = 5.0
 CLIENT = "CUWHEEL_CLUSTER_CLIENT"  # of a scheduler that one run started for itself: the process to end with
 
 
-def configure_dask() -> None:
-    """Of Dask, for this process."""
+def configure_dask(*, pages: bool = False) -> None:
+    """Of Dask, for this process; `pages`: those that it serves. What a user's own settings say of the others holds."""
     access.require_extra()
     import dask
 
-    dask.config.set(
-        {
-            "distributed.admin.tick.limit": "30s",
-            "distributed.comm.timeouts.connect": f"{_WAIT_S}s",
-            "distributed.comm.timeouts.tcp": f"{_TTL_S}s",
-            "distributed.scheduler.http.routes": [],  # any user of the machine could read them
-            "distributed.worker.http.routes": [],
-            "distributed.scheduler.worker-ttl": f"{_TTL_S}s",
-            "distributed.scheduler.work-stealing": False,  # who does what is decided by the engine
-            "distributed.worker.daemon": False,
-            "logging": {"distributed": "warning"},
-            "distributed.worker.memory.pause": False,  # compilers are processes of their own
-            "distributed.worker.memory.terminate": False,
-        }
-    )
+    dask.config.set({"logging": {"distributed": "warning"}})
+    import distributed  # noqa: F401 - whose defaults are replaced
+
+    if not pages:  # any user of the machine could read them
+        dask.config.set({f"distributed.{each}.http.routes": [] for each in ("scheduler", "worker")})
+    settings = {
+        "admin": {"tick": {"limit": "30s"}},
+        "comm": {"timeouts": {"connect": "20s", "tcp": "60s"}},
+        "scheduler": {"worker-ttl": "30s", "unknown-task-duration": "60s"},
+        "worker": {"daemon": False, "memory": {"pause": False, "terminate": False}},  # compilers are not in it
+    }
+    dask.config.update_defaults({"distributed": settings})
 
 
-def run_scheduler(address: str, place: Path | None, ready: Path | None = None) -> None:
-    """Listens until it is stopped. `ready`: a file that gets the address."""
-    configure_dask()
+def run_scheduler(address: str, place: Path | None, ready: Path | None = None, dashboard: str | None = None) -> None:
+    """Listens until it is stopped. `ready`: a file that gets the address. `dashboard`: where Dask's pages are."""
+    configure_dask(pages=dashboard is not None)
+    if dashboard is not None:
+        process.require_extra("Dask's dashboard", modules=["bokeh"], extra="dashboard")
     from distributed import Scheduler
 
     # An address to listen at; port 0 takes any.
@@ -72,8 +70,16 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None) -
     security = access.tls_security("scheduler", place) if listening.secured else None
 
     async def work() -> None:
-        made = Scheduler(host=listening.address, security=security, dashboard=False, dashboard_address=_INSIDE)
+        made = Scheduler(
+            host=listening.address,
+            security=security,
+            dashboard=dashboard is not None,
+            dashboard_address=dashboard or _INSIDE,
+        )
+        access.guard(made, "scheduler")
         async with made:
+            if dashboard:
+                log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
             said = made.address if listening.secured else f"insecure+{made.address}"
             log.info("the scheduler listens at %s", said)
             if ready:
@@ -101,11 +107,16 @@ async def _ended(scheduler: Any) -> None:  # noqa: ANN401 - Dask has no types
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """`once`: end when the scheduler does; else it is waited for. `cores`, `memory`: None for what the machine has."""
+    """`once`: end when the scheduler does; else it is waited for. `cores`, `memory`: None for what the machine has.
+
+    `threads`: tasks at once, however few cores each takes; None for one a core. `tags`: what tasks may ask for.
+    """
 
     name: str = ""
     cores: int | None = None
     memory: int | None = None
+    threads: int | None = None
+    tags: tuple[str, ...] = ()
     once: bool = False
 
 
@@ -128,16 +139,23 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
 async def _worker(found: Target, security: Any, options: WorkerOptions, folder: Path) -> None:  # noqa: ANN401
     from distributed import Worker
 
-    cores, memory = system.available_resources()
+    from cuwheel.clusters import remote
+
+    all_cores, all_memory = system.available_resources()
+    cores, memory = options.cores or all_cores, options.memory or all_memory or remote.MEMORY
+    name = options.name or f"{platform.node()}-{os.getpid()}"
+    offered, said = remote.declare(name, cores, memory, options.tags)
     # One that works for this machine alone listens there alone.
     scheme, _, place = found.address.partition("://")
     host = f"{scheme}://127.0.0.1" if access.is_loopback(urlsplit(f"//{place}").hostname or "") else None
     while True:
         made = Worker(
             found.address,
-            nthreads=options.cores or cores,
-            memory_limit=options.memory or memory or "auto",
-            name=options.name or f"{platform.node()}-{os.getpid()}",
+            nthreads=options.threads or cores,
+            memory_limit=memory,
+            resources=offered,
+            metrics={remote.METRIC: said},
+            name=name,
             security=security,
             host=host,
             protocol="tls" if found.secured else None,
@@ -146,6 +164,7 @@ async def _worker(found: Target, security: Any, options: WorkerOptions, folder: 
             dashboard_address=_INSIDE,
             death_timeout=None,
         )
+        access.guard(made, "worker")
         try:
             await made
             log.info("%s works for %s", made.address, found.address)
@@ -154,17 +173,24 @@ async def _worker(found: Target, security: Any, options: WorkerOptions, folder: 
         except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
             reason = str(error)
         except asyncio.CancelledError:
-            remote.stop_all()
-            with contextlib.suppress(Exception):
-                await made.close(timeout=2, executor_wait=False)
+            with contextlib.suppress(Exception):  # what it has and does goes to others, and nobody is blamed
+                leaving = made.scheduler.retire_workers(workers=[made.address], remove=True, close_workers=False)
+                await asyncio.wait_for(leaving, _LEAVE_S)
+            await _closed(made)
             raise
-        remote.stop_all()
-        with contextlib.suppress(Exception):
-            await made.close(timeout=2, executor_wait=False)
+        await _closed(made)
         if options.once or "scheduler-close" in reason or "client" in reason:
             return
         log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
         await asyncio.sleep(_AGAIN_S)
+
+
+async def _closed(worker: Any) -> None:  # noqa: ANN401
+    from cuwheel.clusters import remote
+
+    remote.stop_all()
+    with contextlib.suppress(Exception):
+        await worker.close(timeout=2, executor_wait=False)
 
 
 def _run(work: Awaitable[None]) -> None:
@@ -188,6 +214,7 @@ _START_S = 60.0
 _SLURM_WORKERS = 4
 _LOCAL_DAYS = 30  # longer than any run; its certificates go with it
 _LOOK_S = 0.05
+_LARGEST_WHEEL = 1 << 28
 
 
 class Connection(Struct, frozen=True, kw_only=True):
@@ -209,11 +236,33 @@ class Connection(Struct, frozen=True, kw_only=True):
             ) from error
 
 
+def declare_plugin(client: Any) -> None:  # noqa: ANN401
+    """So that each worker, also one that joins later, offers what it has."""
+    from cuwheel.clusters import remote
+
+    try:
+        client.register_plugin(remote.OnWorker())
+    except Exception as error:  # noqa: BLE001 - of a worker that has another cuwheel, which is said of it then
+        log.debug("a worker does not say what it is: %s", error)
+
+
+def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
+    """cuwheel for workers without it, those that are there and those that come."""
+    from cuwheel.clusters import sent
+
+    content = files.read_limited(wheel, _LARGEST_WHEEL, "the wheel of cuwheel")
+    try:
+        client.register_plugin(sent.Install(wheel.name, content, Path(sent.__file__).read_text(encoding="utf-8")))
+    except Exception as error:
+        raise ToolError(["a worker"], "could not install cuwheel", str(error)) from error
+
+
 @contextlib.contextmanager
-def open_connection(found: Target, certificate: Path | None = None) -> Iterator[Connection]:
+def open_connection(found: Target, certificate: Path | None = None, cores: int = 1) -> Iterator[Connection]:
+    """`cores`: that each task takes, at least. Dask has as many tasks at once on a worker as it has threads."""
     configure_dask()
     if found.kind == "local":
-        with _local(found.workers) as made:
+        with _local(found.workers, cores) as made:
             yield made
     elif found.kind == "slurm":
         with _slurm(found.workers or _SLURM_WORKERS, certificate) as made:
@@ -224,7 +273,7 @@ def open_connection(found: Target, certificate: Path | None = None) -> Iterator[
 
 
 @contextlib.contextmanager
-def _local(workers: int) -> Iterator[Connection]:
+def _local(workers: int, cores_a_task: int) -> Iterator[Connection]:
     """Workers of two cores each, on loopback, ended with the block.
 
     With certificates of their own: every user of this machine reaches its loopback.
@@ -256,6 +305,8 @@ def _local(workers: int) -> Iterator[Connection]:
                 f"local-{number + 1}",
                 "--cores",
                 str(each),
+                "--threads",
+                str(max(1, each // cores_a_task)),
                 *limit,
                 "--once",
                 "--quiet",
@@ -282,6 +333,12 @@ def _slurm(workers: int, certificate: Path | None) -> Iterator[Connection]:
     """Jobs of Slurm, as Dask's configuration `jobqueue.slurm` describes them; over TLS, since they are elsewhere."""
     process.require_extra("Slurm", modules=["dask_jobqueue"], programs=["sbatch"], extra="cluster")
     from dask_jobqueue.slurm import SLURMCluster
+    from distributed import Scheduler
+
+    class Guarded(Scheduler):
+        def __init__(self, *words: Any, **named: Any) -> None:  # noqa: ANN401
+            super().__init__(*words, **named)
+            access.guard(self, "scheduler")
 
     security = access.tls_security("client", certificate)
     inside = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--no-nanny"]
@@ -290,6 +347,7 @@ def _slurm(workers: int, certificate: Path | None) -> Iterator[Connection]:
             processes=1,
             security=security,
             protocol="tls://",
+            scheduler_cls=Guarded,
             scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             worker_extra_args=inside,
         )

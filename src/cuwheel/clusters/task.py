@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from cuwheel.machine import gpu
+from cuwheel.machine.world import World
 from cuwheel.support import files
 from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
 
@@ -21,9 +29,9 @@ class Task(Struct, frozen=True, kw_only=True):
 
     `cores`, `memory`: what it takes of a worker, at most. `seconds`: how long it took before; None where nobody knows.
     `alike`: only workers of one kind may run it, since its results are put together with others. `alone`: it takes a
-    whole worker, however large. `kept`: its answer is
-    kept here and used again, unless a `fresh` one is wanted. `label`: under which the time that it takes
-    is remembered; empty: it is not.
+    whole worker, however large. `tag`: what else a worker must have, such as `gpu:9.0`. `kept`: its answer is kept here
+    and used again. `fresh`: neither such an answer nor another client's will do. `label`: under which the time that it
+    takes is remembered; empty: it is not.
     """
 
     id: str
@@ -35,6 +43,7 @@ class Task(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     alike: bool = False
     alone: bool = False
+    tag: str = ""
     kept: bool = False
     fresh: bool = False
     label: str = ""
@@ -44,23 +53,51 @@ class Task(Struct, frozen=True, kw_only=True):
         parts = [own_code(), *kind, self.function, self.parameters, *map(str, sorted(self.inputs.items()))]
         return files.sha256_of("\0".join(parts).encode())[:32]
 
+    def takes(self, kind: tuple[str, ...]) -> dict[str, float]:
+        """Of a worker, as Dask counts it. What only has to be there is offered without end, and one of it taken."""
+        found: dict[str, float] = {CORES: self.cores, MEMORY: self.memory, code_tag(): 1}
+        if self.alike:
+            found[kind_tag(kind)] = 1
+        if self.alone:
+            found[ALONE] = 1
+        if self.tag:
+            found[self.tag] = 1
+        return found
+
+
+CORES, MEMORY, ALONE = "cores", "memory", "alone"
+_ENDLESS = 1e9
+
+
+def code_tag() -> str:
+    return f"cuwheel:{__version__}:{own_code()}"
+
+
+def kind_tag(kind: tuple[str, ...]) -> str:
+    return "kind:" + files.sha256_of("\0".join(kind).encode())[:12]
+
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """A file on its way: what it is called, its hash and how large it is."""
+    """A file on its way: what it is called, its hash and how large it is. `path`: on the worker."""
 
     name: str
     sha256: str
     size: int
+    path: str = ""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a worker says of a task. `problem`: why there is no answer; `lacking`: another may have what it needs."""
+    """What a worker says of a task. `problem`: why there is no answer; `lacking`: another may have what it needs.
+
+    `began`, `ended`: seconds, of the worker's clock.
+    """
 
     text: str = ""
     files: tuple[Sent, ...] = ()
     problem: str = ""
     hint: str = ""
     lacking: bool = False
+    worker: str = ""
     began: float = 0.0
     ended: float = 0.0
 
@@ -68,7 +105,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 class Facts(Struct, frozen=True, kw_only=True):
     """What a worker is. `code`: a hash of its cuwheel. `tools`: of the compilers that its system has.
 
-    `apart`: tasks on one machine can build at the same path at the same time.
+    `apart`: tasks on one machine can build at the same path at the same time. `tags`: what else it has, and how many.
     """
 
     name: str
@@ -83,11 +120,18 @@ class Facts(Struct, frozen=True, kw_only=True):
     cores: int
     memory: int
     apart: bool = True
+    tags: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> tuple[str, ...]:
         """Whose results can be put together: the C library says where a wheel installs, and paths are in the code."""
         return (self.machine, self.libc, self.store, self.tools)
+
+    @property
+    def offers(self) -> dict[str, float]:
+        """As Dask counts it: see `Task.takes`."""
+        endless = dict.fromkeys((code_tag(), kind_tag(self.kind)), _ENDLESS)
+        return {CORES: self.cores, MEMORY: self.memory, ALONE: 1, **endless, **self.tags}
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -113,7 +157,7 @@ def own_code() -> str:
     return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
 
 
-def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
+def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Iterable[str] = ()) -> Facts:
     """Of this machine."""
     # By place and size, which packages of the same version have alike on every machine.
     found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
@@ -130,7 +174,25 @@ def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
         cores=cores,
         memory=memory,
         apart=apart,
+        tags=dict(Counter(f"gpu:{each}" for each in gpus_here().values()) + Counter(tags)),
     )
+
+
+@cache
+def gpus_here() -> dict[str, str]:
+    """By the word that CUDA_VISIBLE_DEVICES has for each: the capabilities of the GPUs that programs here see.
+
+    Of a worker of dask-cuda the first alone: it has all of them in another order than its neighbours.
+    """
+    found = {str(number): str(each.capability or "") for number, each in enumerate(gpu.probe_gpus(World.here())[0])}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    words = list(found) if visible is None else [each.strip() for each in visible.split(",")]
+    if len(set(found.values())) == 1:  # then it does not matter which of them a UUID means
+        found |= dict.fromkeys(
+            (each for each in words if each.startswith(("GPU-", "MIG-"))), next(iter(found.values()))
+        )
+    seen = [each for each in words if found.get(each)]
+    return {each: found[each] for each in (seen[:1] if "dask_cuda" in sys.modules else seen)}
 
 
 def _libc() -> str:

@@ -221,6 +221,7 @@ _ROWS = (
             "running.cluster",
             "running.cluster_init",
             "running.cluster_scheduler",
+            "running.cluster_send",
             "running.cluster_stop",
             "running.cluster_worker",
         ),

@@ -127,6 +127,8 @@ WRONG = {
     ),
     "cpus": ("x86", "x86_64,banana", ",", "h100"),
     "built": ("MISSING", "FILE", "ftp://somewhere/x", "https://", "1.0+"),
+    "tag": ("gpu", "GPU:9.0", "gpu:", "gpu:9.0 x", ":9.0"),
+    "listening": ("8787", ":8787", "127.0.0.1:0", "127.0.0.1:99999", "a b:1", "127.0.0.1:"),
     "cluster": (
         "tcp://build01:8786",
         "tcp://127.0.0.1:1",

@@ -68,6 +68,7 @@ def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
             function="cuwheel.proving.measuring.on_cluster:trial",
             parameters=codec.encode(given).decode(),
             inputs={_FILES: packed},
+            fresh=True,  # another campaign's would be no trial
             alone=True,  # another trial beside it would be a condition of its own
         )
 

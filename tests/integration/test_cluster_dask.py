@@ -1,0 +1,189 @@
+"""What Dask decides: who steals, who leaves, what is done once; and any Dask that a user has."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.clusters import access, engine
+from tests.integration.build_world import gone
+from tests.integration.cluster_world import ROOT, World, task, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.clusters.engine import Engine
+    from cuwheel.clusters.task import Done, Task
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    made = World(folder=tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def begun(folder: Path, name: str = "") -> list[Path]:
+    return sorted(folder.glob(f"{name}*.begun"))
+
+
+def usable(engine: Engine) -> int:
+    engine.workers.look()
+    return len(engine.workers.usable)
+
+
+@pytest.mark.slow
+def test_a_worker_that_joins_late_steals_what_waits(here: World, tmp_path: Path) -> None:
+    """One worker has everything, and is busy; nothing is handed over anew."""
+    here.scheduler()
+    here.worker("first")
+
+    def join() -> None:
+        wait_for(lambda: begun(tmp_path))
+        here.worker("late")
+
+    def last(done: Done) -> Iterator[Task]:
+        others.append(done)
+        if len(others) == 3:
+            (tmp_path / "go").touch()
+        yield from ()
+
+    others: list[Done] = []
+    joining = threading.Thread(target=join)
+    joining.start()
+    with here.engine() as engine:
+        engine.capacity()
+        waiting = task("wait", "wait", str(tmp_path), seconds=9.0)
+        found = {
+            each.task.id: each
+            for each in engine.run([waiting, *(task(f"echo{n}", seconds=1.0) for n in range(3))], last)
+        }
+        joining.join()
+        stolen = [each for _, each in engine._client.get_events("stealing") if each[0] == "confirm"]
+    assert found.pop("wait").worker == "first"
+    assert {each.worker for each in found.values()} == {"late"}
+    assert len(stolen) >= 3
+
+
+@pytest.mark.slow
+def test_a_worker_that_leaves_hands_over_what_it_does(here: World, tmp_path: Path) -> None:
+    """As a service manager ends it: nobody is blamed, and its processes end."""
+    here.scheduler()
+    here.worker("leaving")
+
+    def leave() -> None:
+        wait_for(lambda: begun(tmp_path))
+        here.worker("staying")
+        wait_for(lambda: "works for" in here.said("staying"))
+        here.children["leaving"].send_signal(signal.SIGTERM)
+        here.children["leaving"].wait(600)
+        (tmp_path / "go").touch()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    with here.engine() as engine:
+        (done,) = engine.run([task("wait", "wait", str(tmp_path))])
+    leaving.join()
+    assert (done.worker, done.problem, done.tries) == ("staying", "", ())
+    assert here.children["leaving"].returncode == 0
+    assert all(gone(int(each.name.split(".")[1])) for each in begun(tmp_path))
+
+
+@pytest.mark.slow
+def test_two_clients_that_want_the_same_have_it_done_once(here: World, tmp_path: Path) -> None:
+    here.scheduler()
+    for name in ("first", "second"):
+        here.worker(name, cores=2)
+
+    def build(name: str) -> Done:
+        with engine.open_engine(access.parse_address(here.address), tmp_path / name, here.certificates) as made:
+            wait_for(lambda: usable(made) == 2)
+            (done,) = made.run([task("wait", "wait", str(tmp_path), kept=True)])
+            return done
+
+    def wanted() -> int:
+        """How many clients wait for it, as the scheduler counts."""
+        with here.engine() as made:
+            counts = made._client.run_on_scheduler(
+                lambda dask_scheduler: [len(each.who_wants or ()) for each in dask_scheduler.tasks.values()]
+            )
+        return max(counts, default=0)
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(build, name) for name in ("mine", "yours")]
+        wait_for(lambda: wanted() == 2)
+        (tmp_path / "go").touch()
+        mine, yours = (each.result() for each in both)
+    assert (mine.problem, yours.problem) == ("", "")
+    assert mine.worker == yours.worker
+    assert len(begun(tmp_path)) == 1
+
+
+@pytest.mark.slow
+def test_tasks_go_where_their_tag_is_and_have_names_people_know(here: World) -> None:
+    here.scheduler()
+    here.worker("h100", "--tag", "gpu:9.0")
+    here.worker("l40", "--tag", "gpu:8.9")
+    with here.engine() as made:
+        wait_for(lambda: usable(made) == 2)
+        tagged = [task(f"bitsandbytes cu130 sm_{n}-x", tag="gpu:9.0") for n in range(4)]
+        assert {each.worker for each in made.run(tagged)} == {"h100"}
+        names = made._client.run_on_scheduler(lambda dask_scheduler: sorted(dask_scheduler.task_prefixes))
+        assert [each for each in names if each.startswith("bits")] == [f"bitsandbytes cu130 sm_{n}_x" for n in range(4)]
+        (nobody,) = made.run([task("jetson", tag="gpu:8.7")])
+        assert "h100: it has no gpu:8.7; l40: it has no gpu:8.7" in nobody.problem
+
+
+def dask(here: World, name: str, *words: str) -> None:
+    """A part of Dask's own, started by somebody who does not know cuwheel."""
+    certificate = str(here.certificates / f"{'scheduler' if name == 'scheduler' else 'worker'}.pem")
+    tls = [f"--tls-{part}={certificate}" for part in ("ca-file", "cert", "key")]
+    with (here.folder / f"{name}.log").open("ab") as out:
+        here.children[name] = subprocess.Popen(
+            [sys.executable, "-m", *words, *tls],
+            env=here.environ(),
+            stdout=out,
+            stderr=out,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+
+
+@pytest.mark.slow
+def test_a_dask_that_somebody_else_started_works_too(here: World, tmp_path: Path) -> None:
+    """Its workers offer nothing until the plugin has come to them; one joins when everything waits for it."""
+    access.make_certificates(here.certificates)
+    port = tmp_path / "scheduler.json"
+    dask(here, "scheduler", "distributed.cli.dask_scheduler", "--protocol=tls", "--host=127.0.0.1", "--port=0",
+         "--no-dashboard", f"--scheduler-file={port}")  # fmt: skip
+    wait_for(port.exists)
+    wait_for(lambda: "Scheduler at" in here.said("scheduler"))
+    here.address = here.said("scheduler").split("Scheduler at:")[1].split()[0]
+    worker = ("distributed.cli.dask_worker", here.address, "--no-nanny", "--no-dashboard", "--nthreads=2")
+    dask(here, "first", *worker, "--name=first", f"--local-directory={tmp_path}")
+    with here.engine() as made:
+        wait_for(lambda: usable(made))
+        source = tmp_path / "source.txt"
+        source.write_text("sent ")
+        done = made.run([task(f"echo{n}", parameters=str(n)) for n in range(3)])
+        assert {each.worker for each in done} == {"first"}
+        here.kill("first")
+        wait_for(lambda: not usable(made))
+        later = threading.Timer(1.0, dask, (here, "second", *worker, "--name=second", f"--local-directory={tmp_path}"))
+        later.start()
+        done = made.run([task(f"more{n}") for n in range(3)])
+        later.join()
+        assert [each.problem for each in done] == ["", "", ""]
+        assert {each.worker for each in done} == {"second"}

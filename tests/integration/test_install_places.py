@@ -233,3 +233,39 @@ def test_facts_that_the_file_contradicts_install_nothing(env: Path, tmp_path: Pa
         assert state(env) == untouched
         honest = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["h100"])
     assert honest.succeeded, "what the file has for another GPU"
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_variables_that_lead_installers_elsewhere(
+    tool: str, env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip follows these with status 0, and the environment that was asked for has nothing."""
+    if tool == "pip":
+        monkeypatch.setattr(venvs, "uv", lambda: None)
+    elsewhere = {f"PIP_{name}": str(tmp_path / "elsewhere") for name in ("TARGET", "PREFIX", "ROOT", "REPORT")}
+    flags = dict.fromkeys(
+        ("PIP_DRY_RUN", "PIP_NO_DEPS", "PIP_REQUIRE_HASHES", "UV_REQUIRE_HASHES", "PIP_ISOLATED"), "1"
+    )
+    others = {"PIP_PYTHON": "/usr/bin/python3", "PIP_PLATFORM": "win_amd64", "UV_WORKING_DIRECTORY": "/nonsense"}
+    for name, value in (elsewhere | flags | others).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    wheel(tmp_path / "dist", "subject", "1.0", requires="needed")
+    wheel(tmp_path / "dist", "needed", "1.0")
+    done = api.install("subject", env=env, find_links=[str(tmp_path / "dist")], no_index=True, on=["h100"])
+    assert done.succeeded, done
+    assert versions(env) >= {"subject-1.0", "needed-1.0"}
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_configuration_that_leads_pip_elsewhere(env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(venvs, "uv", lambda: None)
+    (tmp_path / "pip.conf").write_text(f"[install]\ntarget = {tmp_path / 'elsewhere'}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    wheel(tmp_path / "dist", "subject", "1.0")
+    before = state(env)
+    done = api.install("subject", env=env, find_links=[str(tmp_path / "dist")], no_index=True, on=["h100"])
+    assert not done.succeeded
+    assert "a setting of pip sends it elsewhere" in (done.problem or "")
+    assert state(env) == before

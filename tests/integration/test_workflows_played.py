@@ -140,6 +140,37 @@ def test_gitlab_up_to_an_index_and_its_page(tmp_path: Path, services: Services) 
     assert api.publish_check(services.pages).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("ref", "labelled"),
+    [("refs/tags/v1.0", False), ("v1.0", False), ("refs/heads/main", True), ("topic", True), ("HEAD", True)],
+)
+@pytest.mark.parametrize("upstream", ["", "ann/bare"])
+def test_what_no_tag_names_is_labelled(ref: str, labelled: bool, upstream: str, tmp_path: Path) -> None:  # noqa: FBT001
+    """A branch or commit that is named by hand too: the index may have that version already."""
+    repository = _configured(tmp_path / "repository", **({"upstream": upstream} if upstream else {}))
+    source = build_projects.in_git(_configured(tmp_path / ("upstream" if upstream else "source")), "v1.0")
+    subprocess.run(["git", "branch", "topic"], cwd=source, check=True)
+    api.ci("github", source=repository, write=True)
+    text = (repository / ".github" / "workflows" / "wheels.yml").read_text()
+    steps = problems.load_yaml(text, "wheels.yml")["jobs"]["plan"]["steps"]
+    (step,) = [each for each in steps if each.get("id") == "label"]
+    assert step["env"]["REF"] == "${{ inputs.ref || github.ref }}"
+    environ = machine(REF=ref, LABEL="42.1", GITHUB_OUTPUT=str(tmp_path / "output"))
+    where = tmp_path if upstream else source
+    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=where, env=environ, check=True)
+    assert (tmp_path / "output").read_text() == ("label=42.1\n" if labelled else "label=\n")
+    if upstream:
+        api.ci("gitlab", source=repository, write=True)
+        jobs = problems.load_yaml((repository / ".gitlab-ci.yml").read_text(), "x")
+        (build,) = [job for name, job in jobs.items() if name.startswith("build-")]
+        (line,) = [each for each in build["script"] if "--label" in each]
+        told = subprocess.run(
+            ["sh", "-c", f'set -- build\n{line}\necho "$@"'],
+            cwd=where, env=machine(REF=ref, CI_PIPELINE_IID="7"), check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        assert told.stdout.strip() == ("build --label 7" if labelled else "build")
+
+
 def _artefact(tmp_path: Path, version: str) -> Path:
     """What the build of a version left."""
     shutil.rmtree(tmp_path / "artefacts", ignore_errors=True)

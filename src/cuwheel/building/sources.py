@@ -167,6 +167,7 @@ def unpack_source(archive: Path, cache: Path) -> Path:
                 _unpack(archive, made)
                 _only_folder(made, archive)
                 system_calls.rename_over(made, place)
+        os.utime(place)  # `cuwheel cache` takes it for the time of its last use
     except archives.BROKEN as error:
         problem = f"cannot be unpacked: {str(error) or type(error).__name__}"
         raise MalformedError(archive, problem, hint="download it again") from error

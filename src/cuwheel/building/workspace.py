@@ -22,7 +22,7 @@ from cuwheel.building.values import Built
 from cuwheel.errors import UnreadableError
 from cuwheel.facts import spellings
 from cuwheel.machine.system import Share
-from cuwheel.network import venvs
+from cuwheel.network import settings, venvs
 from cuwheel.support import codec, files, log, system_calls
 from cuwheel.support.patterns import matches_any
 from cuwheel.toolchains import store as store_
@@ -57,8 +57,8 @@ _PASSED = (
 )
 # pip and uv must not be led into environments of the caller, nor told where to put things; nobody publishes here.
 _NEVER = (
-    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_PYTHON", "UV_PROJECT*"),
-    *("UV_PUBLISH_*", "CARGO_REGISTRY_TOKEN", "CARGO_REGISTRY_CREDENTIAL_PROVIDER"),
+    *settings.LEADING_ELSEWHERE,
+    *("UV_PROJECT*", "UV_PUBLISH_*", "CARGO_REGISTRY_TOKEN", "CARGO_REGISTRY_CREDENTIAL_PROVIDER"),
 )
 # What lies in the user's home and is needed, when the build has a home of its own.
 _AT_HOME = {

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cuwheel.delivery import choosing, pin_files
 from cuwheel.delivery.install_answer import Slimmed
-from cuwheel.errors import CuwheelError, ToolError
+from cuwheel.errors import CuwheelError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.settings import settings_for_uv
 from cuwheel.proving import checks, libraries
@@ -95,6 +95,7 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
             if releases:
                 install_releases(place.interpreter, releases, plan.network, scratch)
                 place.copy.must_keep_out()
+                _must_be_there(place.prefix, releases)
                 hide_origins(place.prefix, releases)
         for each in plan.pinned:
             pin_files.write_settings(each, plan.settings.variables)
@@ -110,7 +111,7 @@ def with_failure(
 ) -> Install:
     """Why it failed, by what the tool printed. `facts`: of what it was built with."""
     if not isinstance(error, ToolError):
-        return replace(answer, problem=error.message)
+        return replace(answer, problem=f"{error.message}: {error.hint}" if error.hint else error.message)
     from cuwheel.diagnosis import inquiry  # noqa: PLC0415 - where something failed alone
 
     causes = inquiry.causes(error.output or error.message, facts, building=building)
@@ -185,6 +186,16 @@ def install_releases(interpreter: Path, releases: Sequence[Release], network: Se
         environ = resolver.pip_environment()
         command = [*venvs.pip_for(interpreter), "install", *options]
     venvs.ask_installer(command, timeout=_INSTALL_S, env=environ)
+
+
+def _must_be_there(prefix: Path, releases: Iterable[Release]) -> None:
+    """pip ends with status 0 too where its configuration (`target`, `prefix`, `root`) sent it to another folder."""
+    there = {each.name for folder in site_packages(prefix) for each in distributions(folder)}
+    if missing := [each.name for each in releases if normalised(each.name) not in there]:
+        raise UnavailableError(
+            f"{', '.join(missing)}: installed, but not into {prefix}: a setting of pip sends it elsewhere",
+            hint="pip config list shows it: target, prefix, root",
+        )
 
 
 def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:

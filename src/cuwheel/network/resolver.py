@@ -171,7 +171,7 @@ def pip_environment() -> dict[str, str]:
     """As the user's, but without patience for servers that are not there."""
     asked = {"retries", "default-timeout", "timeout"} & settings.pip_options(os.environ).keys()
     quick = {} if asked else {"PIP_RETRIES": "1"}
-    return {**os.environ, **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return {**settings.for_installers(), **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Release, ...]:

@@ -377,6 +377,24 @@ class SettingsForUv(NamedTuple):
     options: list[str]
 
 
+# Where pip and uv put what, and for which Python, is said on their command lines. These would lead them elsewhere, with
+# exit status 0; how they reach their indexes, and which versions they may take, stays the user's.
+LEADING_ELSEWHERE = (
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON", "PIP_REQUIRE_VIRTUALENV", "PIP_ISOLATED"),
+    *("PIP_DRY_RUN", "PIP_REPORT", "PIP_EDITABLE", "PIP_REQUIREMENT", "PIP_NO_DEPS", "PIP_REQUIRE_HASHES"),
+    *("PIP_UPGRADE", "PIP_IGNORE_INSTALLED", "PIP_FORCE_REINSTALL"),
+    *("PIP_PLATFORM", "PIP_PYTHON_VERSION", "PIP_IMPLEMENTATION", "PIP_ABI"),
+    *("UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "UV_WORKING_DIRECTORY"),
+    *("UV_NO_DEPS", "UV_REQUIRE_HASHES"),
+)
+
+
+def for_installers(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables with which pip and uv do what their command lines say; `user = true` in pip.conf is overruled."""
+    environ = os.environ if environ is None else environ
+    return {**{name: each for name, each in environ.items() if name not in LEADING_ELSEWHERE}, "PIP_USER": "0"}
+
+
 def settings_for_uv(found: Settings) -> SettingsForUv:
     """Variables and options by which uv gets what only pip is configured with; its own settings stay as they are."""
     pip, uv = found.pip, found.uv

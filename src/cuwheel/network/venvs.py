@@ -126,7 +126,8 @@ def make(folder: Path, python: Python, *, pip: bool = False) -> Path:
     """A new environment in `folder`, in place of what was there; its interpreter."""
     if tool := uv():
         options = ["--seed"] if pip else []
-        process.run([tool, "venv", "--quiet", "--clear", *options, "--python", python.path, folder], timeout=_MAKE_S)
+        words = [tool, "venv", "--quiet", "--clear", *options, "--python", python.path, str(folder)]
+        process.run(words, timeout=_MAKE_S, env=settings.for_installers())
     else:
         options = [] if pip else ["--without-pip"]
         process.run([*process.module(python.path, "venv"), "--clear", *options, folder], timeout=_MAKE_S)
@@ -183,7 +184,7 @@ def ask_installer(
 ) -> process.Completed:
     """Run pip or uv for wheels alone; what they refuse to build is said in words of ours."""
     try:
-        return process.run(command, timeout=timeout, env=env)
+        return process.run(command, timeout=timeout, env=settings.for_installers(env))
     except ToolError as error:
         found = _UV_REFUSED.search(error.output)
         what = next(filter(None, found.groups())) if found else ""
@@ -231,7 +232,7 @@ def _pip_of_cuwheel() -> str:
 
 
 def _pip_version(program: Sequence[str]) -> str:
-    done = process.run([*program, "--version"], timeout=_ASK_S, check=False)
+    done = process.run([*program, "--version"], timeout=_ASK_S, check=False, env=settings.for_installers())
     return done.stdout if done.status == 0 else ""
 
 
@@ -248,6 +249,7 @@ def _pip_runner() -> str | None:
 
 def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """What `pip check` complains of in an environment; nothing where all requirements are met."""
+    env = settings.for_installers(env)
     if tool := uv():
         done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False, env=env)
         lines = [line for line in done.stderr.splitlines() if line.startswith(("The package", "    "))]

@@ -236,7 +236,7 @@ PLACES = (
 
 
 class Thing(Struct, frozen=True, kw_only=True):
-    """What is kept, and goes, as a whole. `used`: seconds since 1970, of its newest file."""
+    """What is kept, and goes, as a whole. `used`: seconds since 1970, of its newest file or its folder."""
 
     kind: str
     path: str
@@ -405,14 +405,15 @@ def _measured(path: Path) -> _Measured:
         return _Measured(0, 0.0, undo=False)
     if not stat.S_ISDIR(own.st_mode):
         return _Measured(own.st_size, own.st_mtime, undo=False)
-    size, newest, undo, seen = 0, 0.0, False, set()
+    # What is unpacked has its files' own times: when it came, and was last asked for, is the folder's.
+    size, newest, undo, seen = 0, own.st_mtime, False, set()
     for each, status in _walk(path):
         undo = undo or each.parent.name == journal_file.FOLDER
         if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
             size, newest = size + status.st_size, max(newest, status.st_mtime)
             if status.st_nlink > 1:
                 seen.add((status.st_dev, status.st_ino))
-    return _Measured(size, newest or own.st_mtime, undo=undo)
+    return _Measured(size, newest, undo=undo)
 
 
 def _remove(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tarfile
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import cuwheel
 from cuwheel import api
+from cuwheel.building import sources
 from cuwheel.cli import main
 from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.toolchains import store
@@ -36,7 +38,8 @@ def _made(cache: Path, name: str, *, days: float, size: int = 1000) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * size)
     then = time.time() - days * _DAY
-    os.utime(path, (then, then))
+    for each in (path, *path.parents[: len(path.relative_to(cache).parts) - 1]):
+        os.utime(each, (then, then))
     return path
 
 
@@ -155,3 +158,16 @@ def test_the_table(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "8 things removed: 8.0 kB" in shown
     assert re.search(r"toolkits +1 +1.0 kB +1 day ago", shown)
     assert Store(cache).all() == ()
+
+
+def test_an_unpacked_source_was_used_when_it_was_unpacked_and_asked_for(tmp_path: Path) -> None:
+    """Its files have the times that the archive gives them: of their release, perhaps years ago."""
+    (tmp_path / "foo-1.0").mkdir()
+    file = _made(tmp_path / "foo-1.0", "setup.py", days=900)
+    with tarfile.open(tmp_path / "foo-1.0.tar.gz", "w:gz") as archive:
+        archive.add(file, "foo-1.0/setup.py")
+    for _ in range(2):
+        sources.unpack_source(tmp_path / "foo-1.0.tar.gz", tmp_path / "cache" / "sources")
+        (thing,) = store.things(tmp_path / "cache")
+        assert time.time() - thing.used < _DAY
+        os.utime(thing.path, (1e9, 1e9))

@@ -85,8 +85,9 @@ def test_builds_without_a_tag_have_a_version_of_their_own() -> None:
     steps = _rendered()["jobs"]["build"]["steps"]
     (build,) = [each for each in steps if "cuwheel" in each.get("run", "") and "LABEL" in each.get("env", {})]
     assert '--label "$LABEL"' in build["run"]
-    assert "github.run_number" in build["env"]["LABEL"]
-    assert "github.ref_type != 'tag'" in build["env"]["LABEL"]
+    assert build["env"]["LABEL"] == "${{ needs.plan.outputs.label }}"
+    plan = _rendered()["jobs"]["plan"]
+    assert plan["outputs"]["label"] == "${{ steps.label.outputs.label }}"
     pipeline = rendering.render("gitlab", config.load_table(None, None, {"cuda": ["13.0"], "for_": ["h100"]}))
     assert 'if [ -z "$CI_COMMIT_TAG" ]; then set -- "$@" --label "$CI_PIPELINE_IID"; fi' in pipeline
 

@@ -225,7 +225,7 @@ def test_the_page_says_what_it_loads_and_keeps_what_was_asked_meanwhile(built: P
     class Slow(_Handler):
         def do_GET(self) -> None:
             if self.path.endswith(".wasm"):
-                go_on.wait(60)
+                go_on.wait(600)
             super().do_GET()
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Slow, directory=str(built)))

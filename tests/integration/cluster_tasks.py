@@ -40,7 +40,7 @@ def crash(_task: Task, _inputs: dict[str, Path], _work: Path) -> NoReturn:
 
 def after_begun(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[str, dict[str, Path]]:
     """Ends as soon as another has begun to wait."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not list(Path(task.parameters).glob("*.begun")) and time.monotonic() < deadline:
         time.sleep(0.02)
     return "", {}

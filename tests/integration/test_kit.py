@@ -457,7 +457,7 @@ def test_an_interrupted_kit_leaves_nothing(tmp_path: Path, number: signal.Signal
         stderr=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 600
     while not started.exists() and time.monotonic() < until:
         time.sleep(0.02)
     child.send_signal(number)

@@ -124,7 +124,7 @@ def test_killing_the_shim_kills_the_tool(at: Bench) -> None:
 
     record = at.run(["gcc", "args:told.json", "sleep:3600"], popen=run)
     pid = json.loads((at.folder / "told.json").read_text())["pid"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 600
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not Path(f"/proc/{pid}").exists()
@@ -292,7 +292,7 @@ def test_a_build_that_is_killed_leaves_what_it_did(at: Bench) -> None:
     def run(command: Sequence[str | bytes], environ: dict[str, str]) -> int:
         with subprocess.Popen(command, env=environ, cwd=at.folder, start_new_session=True) as child:
             assert at.session
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 600
             while not _is_running(at, "gcc late.c") and time.monotonic() < deadline:
                 time.sleep(0.02)
             outputs = at.session.folder / "output"

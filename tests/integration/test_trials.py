@@ -169,7 +169,7 @@ def begun(place: Path, text: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [CUWHEEL, "trials", "run", "TRIALS.toml"], cwd=place, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while not (place / "ran").exists() or (place / "ran").stat().st_size < 2:
         assert time.monotonic() < until
         assert process.poll() is None
@@ -193,7 +193,7 @@ def test_the_machines_death_is_a_result(place: Path, boot: str) -> None:
     process = begun(place, SLOW)
     process.send_signal(signal.SIGKILL)  # what it started dies with it, a moment later
     process.wait()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while journal.is_running(place / "cuwheel-trials"):
         assert time.monotonic() < until
         time.sleep(0.02)

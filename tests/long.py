@@ -224,7 +224,7 @@ def run_under_wine(part: str, journal: Journal, log: Path) -> None:
                 name=name,
                 digest=journal.contents.of(name),
                 passed=sum(piece.passed for piece in found),
-                skipped=collections.Counter(reason for piece in found for reason in piece.skipped),
+                skipped=dict(collections.Counter(reason for piece in found for reason in piece.skipped)),
                 failed={each: f"under Wine, {log}" for piece in found for each in piece.failed},
                 seconds=round(sum(piece.seconds for piece in found), 1),
             )

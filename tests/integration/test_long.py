@@ -11,6 +11,7 @@ import pytest
 
 from tests import long
 from tests.gpu import __main__ as gpu
+from tests.wine import __main__ as wine
 from tests.wine import windows
 
 if TYPE_CHECKING:
@@ -178,6 +179,17 @@ def test_a_part_on_a_gpu(
         found = told.pop(name)
         assert found == wanted if name == "passed" else str(wanted)[2:-2].rpartition("it: ")[2] in str(found)
     assert not any(told.values())
+
+
+def test_what_wine_skips_is_told(journal: long.Journal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    piece = wine.Piece(name="a", seconds=1.0, passed=2, skipped=("no links", "no links", "no GPU"), failed=("x",))
+    monkeypatch.setattr(wine, "prepare", lambda: None)
+    monkeypatch.setattr(wine, "pieces", lambda _: [("a",)])
+    monkeypatch.setattr(wine, "run_whole", lambda *_: [piece])
+    long.run_under_wine("under-wine", journal, tmp_path / "log")
+    row, end = journal.rows()
+    assert (row.passed, row.skipped, list(row.failed)) == (2, {"no links": 2, "no GPU": 1}, ["x"])
+    assert end.name == long.ended("under-wine")
 
 
 def test_what_wine_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
+from cuwheel.support import files
 from tests.fixtures import cargo, command, toolkits
 from tests.fixtures.cache import UnavailableError
 
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.skipif(not shutil.which("gcc", path=PLAIN["PATH"]), rea
 
 
 def cuwheel(*words: str | Path, cwd: Path, **variables: str) -> command.Told:
-    return command.call(*words, env=PLAIN | variables, cwd=cwd)
+    # What it compiles is the tests' own: a home that is not there is made where this is root, and refused elsewhere.
+    return command.call(*words, env=PLAIN | {"CUWHEEL_CACHE": str(files.cache_folder())} | variables, cwd=cwd)
 
 
 @pytest.fixture

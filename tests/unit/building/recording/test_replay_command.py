@@ -60,9 +60,9 @@ def test_the_command_to_paste(
     failed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "/usr/bin", "HOME": "/home/me"})
-    assert main(["replay", f"{failed}:2", "--print", "--here"]) == 0
+    assert main(["replay", f"{failed}:2", "--print", "--here", "--shell", "posix"]) == 0
     assert capsys.readouterr().out == "(cd /nowhere && /opt/cuda/bin/nvcc -c 'my kernels/a.cu' -o a.o)\n"
-    assert main(["replay", str(failed), "--dry-run"]) == 0  # the first that failed
+    assert main(["replay", str(failed), "--dry-run", "--shell", "posix"]) == 0  # the first that failed
     shown = capsys.readouterr().out
     assert "  NVCC_CCBIN=/usr/bin/g++-13 \\\n" in shown
     assert shown.endswith("/opt/cuda/bin/nvcc -c 'my kernels/a.cu' -o a.o)\n")

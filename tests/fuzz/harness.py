@@ -36,7 +36,7 @@ MEMORY = 1 << 30  # beyond what the interpreter has when it begins
 SECONDS = 10  # of the processor, for one input: on a busy machine the clock says nothing
 # The last resort, for what Python cannot interrupt: libFuzzer's own, by the clock.
 LIMITS = ("-timeout=180", "-rss_limit_mb=2048", f"-max_len={LONGEST}", "-print_final_stats=0")
-# Of inputs that reach the same lines the quick ones are changed more often: two to three times as many in the same time.
+# Of inputs that reach the same lines the quick ones are changed more often: about twice as many in the same time.
 SCHEDULE = ("-entropic=1", "-entropic_scale_per_exec_time=1")
 _SHRINKING = 400  # tries
 _WRITTEN_EVERY_S = 5.0

@@ -205,9 +205,14 @@ def test_wines_folder_is_of_the_programs_that_made_it(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUWHEEL_TEST_CACHE", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()
     found = []
-    for wine, mingw in (("wine-8.0", "gcc 12"), ("wine-9.0", "gcc 12"), ("wine-9.0", "gcc 13"), ("wine-8.0", "gcc 12")):
+    for version, mingw in (
+        ("wine-8.0", "gcc 12"),
+        ("wine-9.0", "gcc 12"),
+        ("wine-9.0", "gcc 13"),
+        ("wine-8.0", "gcc 12"),
+    ):
         for name in ("wine", "wineboot", "wineserver"):
-            _program(tmp_path / "bin" / name, wine)
+            _program(tmp_path / "bin" / name, version)
         _program(tmp_path / "bin" / windows.COMPILER, mingw)
         windows.prefix.cache_clear()
         found.append(windows.prefix())

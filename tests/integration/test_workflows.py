@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
+import cuwheel
 from cuwheel import api
 from cuwheel.building import config
+from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import rendering
+from tests.fixtures.small_wheel import Wheel
 
 pytestmark = pytest.mark.integration
 _BIN = Path(sys.executable).parent
@@ -26,6 +30,7 @@ _CASES: dict[str, dict[str, Any]] = {
     "address": {"upstream": "https://git.example.com/foo.git", "windows": True},
     "rebuild": {"watch": "https://git.example.com/foo", "index": "https://a.example", "rebuild": True},
     "none": {"publish": "none", "schedule": ""},
+    "repository": {"publish": "public", "install": "ci/cuwheel-1.0-py3-none-any.whl[build]", "upstream": "ann/foo"},
 }
 
 
@@ -60,6 +65,36 @@ def _identifiers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """What cibuildwheel would build; it looks at every key of its tables first."""
     asked = [str(_BIN / "cibuildwheel"), "--platform", "linux", "--archs", "x86_64", "--print-build-identifiers"]
     return subprocess.run([*asked, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_what_the_jobs_install_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A requirement of the indexes here, a wheel of the repository, or the address of one."""
+    index = tmp_path / "index"
+    cuwheel.publish(Wheel(name="cuwheel", version="1.0.1", files={"cuwheel.py": ""}).write(tmp_path / "dist"), to=index)
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+        monkeypatch.setenv(name, (index / "simple").as_uri())
+    project = tmp_path / "project"
+    (project / "ci").mkdir(parents=True)
+    (project / "kernel.cu").touch()
+
+    def found(install: str) -> list[tuple[str, str]]:
+        (project / "pyproject.toml").write_text(f'[tool.cuwheel.ci]\ninstall = "{install}"\n')
+        api.ci("github", source=project, write=True)
+        rules = api.ci_check(CiRequest("github", source=project)).findings
+        return [(each.rule, each.severity) for each in rules if each.rule.startswith("ci-install")]
+
+    missing = [("ci-install-unavailable", "error")]
+    assert found("cuwheel[build]==1.0.*") == []
+    assert found("cuwheel[build]==2.0") == missing
+    assert found("nobody-has-this") == missing
+    assert found("ci/cuwheel-1.0-py3-none-any.whl[build]") == missing
+    (project / "ci" / "cuwheel-1.0-py3-none-any.whl").touch()
+    assert found("ci/cuwheel-1.0-py3-none-any.whl[build]") == []
+    # Where nobody answers nobody can tell.
+    assert found("https://127.0.0.1:9/cuwheel-1.0-py3-none-any.whl") == [("ci-install-unavailable", "warning")]
 
 
 def test_cibuildwheel_reads_its_tables(tmp_path: Path) -> None:

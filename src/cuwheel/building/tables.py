@@ -85,6 +85,14 @@ class VerifyTable(Struct, frozen=True, kw_only=True):
     check: tuple[CheckTable, ...] = ()
 
 
+# With extras behind it, as pip takes them. Nothing in it means anything to a shell, and no path leads out.
+_EXTRAS = r"(?:\[[a-z,]+\])?"
+_WHEEL_IN_REPOSITORY = re.compile(rf"(?:\./)?(?:[\w][\w.+-]*/)*[\w][\w.+-]*\.whl{_EXTRAS}", re.ASCII)
+_WHEEL_AT_ADDRESS = re.compile(
+    rf"https://[\w.-]+(?::\d+)?/[\w./%+~-]+\.whl{_EXTRAS}(?:#sha256=[0-9a-f]{{64}})?", re.ASCII
+)
+
+
 class CiTable(Struct, frozen=True, kw_only=True):
     """`[ci]`: what `cuwheel ci` writes.
 
@@ -95,7 +103,8 @@ class CiTable(Struct, frozen=True, kw_only=True):
     (`owner/name`, or its https address) whose source is built, in place of this one's. `index`: the address that the
     index has, or is going to have. `watch`: a package, or the address of a git repository, whose new releases open an
     issue; with `rebuild` they start a build instead. `package`: what is built, where it is called otherwise than what
-    is watched. `schedule`: when to build and to watch, as cron says it. `cuwheel`: what is installed to build with.
+    is watched. `schedule`: when to build and to watch, as cron says it. `install`: what pip installs to build with: a
+    requirement, the address of a wheel, or a wheel's path in this repository (`cuwheel` is its earlier name).
     """
 
     cpus: tuple[str, ...] = ("x86_64",)
@@ -112,7 +121,17 @@ class CiTable(Struct, frozen=True, kw_only=True):
     retention_days: int = 14
     timeout_minutes: int = 350
     python: str = "3.12"  # of the jobs that build nothing
+    install: str = ""
     cuwheel: str = ""
+
+    @property
+    def installed(self) -> str:
+        return self.install or self.cuwheel
+
+    @property
+    def installed_from_repository(self) -> bool:
+        """Every job that installs it needs the repository then."""
+        return bool(_WHEEL_IN_REPOSITORY.fullmatch(self.installed))
 
 
 class Table(Struct, frozen=True, kw_only=True):
@@ -359,5 +378,6 @@ def _ci(table: CiTable) -> Iterator[str]:
     ):
         if not 0 < number <= most:
             yield f"{name}: {number} is not between 1 and {most}"
-    if table.cuwheel:
-        yield from _requirements("cuwheel", (table.cuwheel,))
+    for name, value in (("install", table.install), ("cuwheel", table.cuwheel)):
+        if value and not _WHEEL_IN_REPOSITORY.fullmatch(value) and not _WHEEL_AT_ADDRESS.fullmatch(value):
+            yield from _requirements(name, (value,))

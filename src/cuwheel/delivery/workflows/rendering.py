@@ -264,7 +264,7 @@ def render(service: Service, table: Table, config: str = "", cuda: str | None = 
         "ci": ci,
         "use": _pinned_action,
         "runners": facts.linux_runners(),
-        "cuwheel": ci.cuwheel or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}",
+        "cuwheel": installed_by_jobs(table),
         "source": f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
         "config": config_option,
         "cache": table.cache,
@@ -279,6 +279,11 @@ def render(service: Service, table: Table, config: str = "", cuda: str | None = 
     elif service == "cibuildwheel":
         known |= _of_cibuildwheel(table, config, cuda or table.cuda[0])
     return seal_blocks(_environment().get_template(_FILES[service]).render(known))
+
+
+def installed_by_jobs(table: Table) -> str:
+    """What pip installs in every job: by default the cuwheel that writes the file."""
+    return table.ci.installed or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}"
 
 
 def _of_gitlab(table: Table) -> dict[str, object]:

@@ -24,7 +24,7 @@ from cuwheel.delivery.workflows.problems import (
     wrong_references,
 )
 from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, Row, State
-from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.errors import MalformedError, NetworkError, UnknownNameError, UnreadableError, UsageError
 from cuwheel.network import client
 from cuwheel.support import codec, files, process
 from cuwheel.support.finding import Finding, finding
@@ -102,6 +102,7 @@ def write_workflow(request: CiRequest) -> Ci:
 def check_workflow(request: CiRequest) -> Ci:
     """What is there against what would be written, and traps in it. Nothing is changed."""
     path, there, wanted, further = _both(request)
+    further += _unavailable(request)
     shown = _shown(path, request.source)
     found: list[Finding] = []
     states: dict[str, State] = {}
@@ -162,6 +163,44 @@ def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
             f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
             fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write writes a file for it, for cibuildwheel to read",
         )
+
+
+def _unavailable(request: CiRequest) -> Iterator[Finding]:
+    """The first step of every job installs cuwheel: whether that can be had at all."""
+    if request.service == "cibuildwheel":
+        return
+    wanted = rendering.installed_by_jobs(config.find_configuration(request.source, request.config, {}).table)
+    try:
+        problem = why_not_available(wanted, request.source)
+    except NetworkError as error:
+        told = f"nobody can tell from here whether the jobs can install {wanted}: {error.message}"
+        yield replace(finding("ci-install-unavailable", told), severity="warning")
+    else:
+        if problem:
+            yield finding("ci-install-unavailable", f"the jobs begin by installing {wanted}, and {problem}")
+
+
+def why_not_available(wanted: str, repository: Path) -> str:
+    """Of what pip is to install: a wheel of the repository, one at an address, or a requirement of the indexes here."""
+    place = wanted.partition(".whl")[0] + ".whl"
+    if wanted.startswith("https://"):
+        try:
+            with client.request("HEAD", place):
+                return ""
+        except client.NotThereError:
+            return "nothing is at that address"
+    if ".whl" in wanted and "@" not in wanted:
+        return "" if (repository / place).is_file() else "the repository has no such file"
+    requirement = candidates.parse_requirement(wanted)
+    if requirement.url:
+        return why_not_available(requirement.url, repository) if requirement.url.startswith("https://") else ""
+    try:
+        with client.Session() as session:
+            places = candidates.configured_places(session.settings)
+            listed = candidates.list_candidates(requirement, places, session)
+    except UnknownNameError:
+        listed = ()
+    return "" if listed else "the indexes that pip is configured with here have no such release"
 
 
 def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:

@@ -99,6 +99,7 @@ def test_what_the_build_needs_is_installed() -> None:
 
     assert installed().startswith("cuwheel[build]==")
     assert installed(cache=True).startswith("cuwheel[build,cache]==")
+    assert installed(ci={"install": "ci/c-1-py3-none-any.whl[build]"}) == "ci/c-1-py3-none-any.whl[build]"
     assert installed(ci={"cuwheel": "cuwheel[build] @ https://a.example/c.whl"}).endswith("c.whl")
 
 
@@ -111,6 +112,7 @@ def test_what_the_build_needs_is_installed() -> None:
         ("package", "a b"), ("image", "a/{python}:1"),
         ("watch", "$(x)"), ("watch", "foo"), ("schedule", "hourly"),
         ("retention-days", 0), ("retention-days", 91), ("timeout-minutes", 400), ("python", "2"), ("cuwheel", "a b"),
+        ("install", "a b"), ("install", "../x.whl"), ("install", "/x.whl"), ("install", "a;b.whl"), ("install", "http://a/x.whl"),
         ("index", "http://a"), ("publish", "ftp"),
     ],
 )  # fmt: skip

@@ -43,12 +43,23 @@ def _main(words: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return _stdout_closed()
+        # `cuwheel … | head`: not an error of ours, and Python must not complain while closing stdout.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:  # a full disk, too many open files: the system refused
         _complain(UnreadableError.from_os(error))
         return UnreadableError.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence
-        _confess(error, verbose=frame.VERBOSE_FLAGS.intersection(words) != set())
+        verbose = frame.VERBOSE_FLAGS.intersection(words) != set()
+        if verbose:
+            import traceback
+
+            traceback.print_exception(error)
+        sys.stderr.write(f"error: this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}\n")
+        if not verbose:
+            sys.stderr.write("hint: run it again with --verbose and report the output\n")
         return EXIT_BUG
 
 
@@ -84,21 +95,3 @@ def _shown(text: str) -> str:
     from cuwheel.support import masking, wording
 
     return wording.printable_message(masking.known(text, os.environ))
-
-
-def _confess(error: Exception, *, verbose: bool) -> None:
-    if verbose:
-        import traceback
-
-        traceback.print_exception(error)
-    sys.stderr.write(f"error: this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}\n")
-    if not verbose:
-        sys.stderr.write("hint: run it again with --verbose and report the output\n")
-
-
-def _stdout_closed() -> int:
-    """`cuwheel … | head`: not an error of ours, and Python must not complain while closing stdout."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

@@ -80,7 +80,13 @@ def run(words: Sequence[str]) -> int:
     if {"-h", "--help"}.isdisjoint(words):  # before the options: what checks some of them imports it too
         _import_msgspec()
     command, args = understood(words)
-    _listen(args)
+    from cuwheel.cli import streams
+    from cuwheel.support import log
+
+    level = "debug" if args.verbose else "error" if args.quiet else "info"
+    show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
+    listener = streams.on_terminal if show_progress else None if args.quiet else streams.in_lines
+    log.listen(level=level, on_progress=listener)
     _end_as_interrupted()
     answer = command.run(args)
     if getattr(args, "html", None):
@@ -202,16 +208,6 @@ def _completion(words: Sequence[str]) -> str:
         for word, each_command in own.items():
             add_rows(actions.add_parser(word, help=lines[word]), rows_of(each_command))
     return str(shtab.complete(parser, shell=words[0]))
-
-
-def _listen(args: argparse.Namespace) -> None:
-    from cuwheel.cli import streams
-    from cuwheel.support import log
-
-    level = "debug" if args.verbose else "error" if args.quiet else "info"
-    show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
-    listener = streams.on_terminal if show_progress else None if args.quiet else streams.in_lines
-    log.listen(level=level, on_progress=listener)
 
 
 def _end_as_interrupted() -> None:

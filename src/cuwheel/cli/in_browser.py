@@ -54,7 +54,19 @@ def run(commands: Sequence[Sequence[str]], show: Show | None = None) -> str:
 
 def _reply(words: Sequence[str], show: Show | None) -> Reply:
     try:
-        return _answered(words, show)
+        from cuwheel.report.answer import to_json
+        from cuwheel.support import log
+
+        command, args = frame.understood(words)
+        log.listen(level="error", on_progress=_listener(show) if show else None)
+        answer = command.run(args)
+        html, details = _drawn(answer, verbose=False), _drawn(answer, verbose=True)
+        return Reply(
+            status=EXIT_OK if answer.succeeded else EXIT_NO,
+            json=to_json(answer),
+            html=html,
+            details=details if details != html else "",
+        )
     except CuwheelError as error:
         return Reply(status=error.exit_code, error=error.message, hint=error.hint)
     except OSError as error:
@@ -68,22 +80,6 @@ def _reply(words: Sequence[str], show: Show | None) -> Reply:
         )
     except Exception as error:  # noqa: BLE001 - the last resort, as in the terminal
         return Reply(status=EXIT_BUG, error=f"this is a bug in cuwheel: {type(error).__name__}: {error}")
-
-
-def _answered(words: Sequence[str], show: Show | None) -> Reply:
-    from cuwheel.report.answer import to_json
-    from cuwheel.support import log
-
-    command, args = frame.understood(words)
-    log.listen(level="error", on_progress=_listener(show) if show else None)
-    answer = command.run(args)
-    html, details = _drawn(answer, verbose=False), _drawn(answer, verbose=True)
-    return Reply(
-        status=EXIT_OK if answer.succeeded else EXIT_NO,
-        json=to_json(answer),
-        html=html,
-        details=details if details != html else "",
-    )
 
 
 def _drawn(answer: Answer, *, verbose: bool) -> str:

@@ -151,6 +151,11 @@ def read_elf(buffer: Buffer) -> Elf:
     ident, kind, machine, version, _, phoff, shoff, flags, _, phsize, phnum, shsize, shnum, names = _HEADER.unpack(raw)
     segments = _segments(buffer, phoff, phsize, phnum)
     headers = _headers(buffer, shoff, shsize, shnum, names)
+    ranges = [Range(each.address, each.offset, each.file_size) for each in segments if each.type == PT_LOAD]
+    if not ranges:  # relocatable, or its program headers are gone
+        ranges = [
+            Range(each.address, each.offset, each.size) for each in headers if each.address and each.type != SHT_NOBITS
+        ]
     return Elf(
         buffer=buffer,
         machine=machine,
@@ -161,7 +166,7 @@ def read_elf(buffer: Buffer) -> Elf:
         flags=flags,
         headers=headers,
         segments=segments,
-        addresses=_address_map(segments, headers),
+        addresses=AddressMap(ranges),
         tables_end=max(shoff + len(headers) * shsize, phoff + len(segments) * phsize),
     )
 
@@ -225,15 +230,6 @@ class NameTable:
         if self._budget < 0:
             raise MalformedError(self._owner, "its names are many times longer than the table that holds them")
         return self._known.setdefault(start, name.decode("utf-8", "replace"))
-
-
-def _address_map(segments: Sequence[Segment], headers: Sequence[Header]) -> AddressMap:
-    ranges = [Range(each.address, each.offset, each.file_size) for each in segments if each.type == PT_LOAD]
-    if not ranges:  # relocatable, or its program headers are gone
-        ranges = [
-            Range(each.address, each.offset, each.size) for each in headers if each.address and each.type != SHT_NOBITS
-        ]
-    return AddressMap(ranges)
 
 
 def _stored(header: Header, limit: int) -> int:

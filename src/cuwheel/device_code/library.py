@@ -266,6 +266,9 @@ def _register(draft: _Draft, pointers: Pointers) -> None:
 
 def _finish(draft: _Draft, detail: Detail) -> Library:
     rows = (*fatbin.with_estimated_saving(draft.walk, draft.rows), *loose.rows_of_loose(draft.loose))
+    # Every shared library that nvcc links has a wrapper for linked code; most have nothing in it.
+    linked = any(each.version == VERSION_LINKED for each in draft.registration.wrappers)
+    defined = any(each.startswith("def ") for each in draft.registration.module_ids)
     return Library(
         path=draft.buffer.name,
         format=draft.format,
@@ -286,7 +289,7 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         cudart=draft.cudart,
         toolkits=draft.toolkits,
         platform=draft.platform,
-        device_linked=_device_linked(draft.registration, rows),
+        device_linked=linked and (defined or any(not row.linked for row in rows)),
         device_code=rows,
         parts=measure_parts(draft.buffer.size, draft.sections, rows, _places(draft)),
         registration=draft.registration,
@@ -301,13 +304,6 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
 def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
     yield from ((each.offset, each.offset + each.size) for each in draft.walk.containers)
     yield from ((each.offset, each.offset + each.size) for each in draft.loose)
-
-
-def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bool:
-    """Every shared library that nvcc links has a wrapper for linked code; most have nothing in it."""
-    linked = any(each.version == VERSION_LINKED for each in registration.wrappers)
-    defined = any(each.startswith("def ") for each in registration.module_ids)
-    return linked and (defined or any(not row.linked for row in rows))
 
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:

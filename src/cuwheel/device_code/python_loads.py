@@ -163,23 +163,19 @@ class Import(Struct, frozen=True, kw_only=True):
 
 def libraries_that_import_loads(texts: Texts, distribution: str | None, libraries: Iterable[str]) -> Import:
     """Libraries in the order in which they are met; nothing where it is not clear what is imported."""
-    entry = _entry(texts.names, distribution)
-    if entry is None:
-        return Import()
-    walk = _Walk(texts, libraries)
-    walk.module(entry)
-    return Import(loaded=tuple(walk.loaded), files=frozenset(walk.files))
-
-
-def _entry(names: Sequence[str], distribution: str | None) -> str | None:
-    """The package that people import: the one that the distribution is named after, or the only one."""
-    inits = [name for name in names if name.count("/") == 1 and name.endswith("/__init__.py")]
+    # The package that people import: the one that the distribution is named after, or the only one.
+    inits = [name for name in texts.names if name.count("/") == 1 and name.endswith("/__init__.py")]
     packages = [name.partition("/")[0] for name in inits]
     if distribution:
         wanted = _plain(distribution)  # cupy-cuda12x brings cupy, cupyx and others
         named = [each for each in packages if wanted.startswith(_plain(each))]
         packages = sorted(named, key=len)[-1:] or packages
-    return packages[0] if len(packages) == 1 else None
+    entry = packages[0] if len(packages) == 1 else None
+    if entry is None:
+        return Import()
+    walk = _Walk(texts, libraries)
+    walk.module(entry)
+    return Import(loaded=tuple(walk.loaded), files=frozenset(walk.files))
 
 
 def _plain(name: str) -> str:

@@ -65,7 +65,11 @@ def symbols_by_container(
     then every one fits a GPU, or none does.
     """
     found: dict[int, Symbols] = {}
-    objects = _relocatable(walk)
+    objects = {
+        index: tuple(each.entries)
+        for index, each in enumerate(walk.containers)
+        if FATBIN_SECTIONS.get(each.section) is False
+    }
     linked = [walk.containers[index].entries for index in device_linked if walk.containers[index].entries]
     lists = {compiled_for(entries, rows) for entries in objects.values()}
     if len(lists) <= 1 and not any(_left_out(entries, linked, rows) for entries in objects.values()):
@@ -82,14 +86,6 @@ def symbols_by_container(
         if read := names_in_entry(walk, smallest, rows[smallest.row]):
             found[index] = replace(read, variables=tuple(filter(host.registers, read.variables)))
     return found
-
-
-def _relocatable(walk: Walk) -> dict[int, tuple[RawEntry, ...]]:
-    return {
-        index: tuple(each.entries)
-        for index, each in enumerate(walk.containers)
-        if FATBIN_SECTIONS.get(each.section) is False
-    }
 
 
 def _left_out(entries: Sequence[RawEntry], linked: Sequence[Sequence[RawEntry]], rows: Sequence[DeviceCode]) -> bool:

@@ -109,7 +109,15 @@ def _named(text: str) -> Gpu | None:
         shared = _read(row.name)
         if squashed(row.name) == squashed(text) or (shared.core == wanted.core and wanted.brands <= shared.brands):
             raise AmbiguousNameError(_KIND, text, row.meanings)
-    candidates = _candidates(wanted)
+    rivals = [(gpu, reading) for gpu, reading in _readings() if wanted.core and reading.core == wanted.core]
+    telling = {brand for _, reading in rivals for brand in reading.brands}
+    candidates = [
+        gpu
+        for gpu, reading in rivals
+        if wanted.brands & telling <= reading.brands
+        and wanted.lines <= reading.lines
+        and wanted.generations <= {_generation(gpu)}
+    ]
     if len({gpu.capability for gpu in candidates}) > 1:
         raise AmbiguousNameError(_KIND, text, [f"{gpu.name} ({gpu.capability})" for gpu in candidates])
     return min(candidates, key=lambda gpu: len(gpu.name), default=None)
@@ -171,18 +179,6 @@ def _by_full_name() -> dict[str, Gpu]:
     return {squashed(name): gpu for name, gpu in rows.items()} | {
         squashed(alias): rows[target] for alias, target in aliases
     }
-
-
-def _candidates(wanted: _Reading) -> list[Gpu]:
-    rivals = [(gpu, reading) for gpu, reading in _readings() if wanted.core and reading.core == wanted.core]
-    telling = {brand for _, reading in rivals for brand in reading.brands}
-    return [
-        gpu
-        for gpu, reading in rivals
-        if wanted.brands & telling <= reading.brands
-        and wanted.lines <= reading.lines
-        and wanted.generations <= {_generation(gpu)}
-    ]
 
 
 @cache

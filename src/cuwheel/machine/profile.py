@@ -246,15 +246,11 @@ def profile_and_gpu(
 def decode(text: bytes, name: str) -> MachineProfile:
     try:
         data = codec.decode(text)
-        _check_schema(data, name)
+        # Before its fields: of a newer schema one can say nothing but that it is newer.
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
+            raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", _HINT)
+        refuse_newer(data, SCHEMA, name)
         return codec.convert(each_string(data, wording.printable_line), MachineProfile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", _HINT) from error
-
-
-def _check_schema(data: object, name: str) -> None:
-    """Before its fields: of a newer schema one can say nothing but that it is newer."""
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
-        raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", _HINT)
-    refuse_newer(data, SCHEMA, name)

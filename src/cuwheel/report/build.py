@@ -475,7 +475,17 @@ SUMS, PAGE, ANSWER = "SHA256SUMS", "build.html", "build.json"
 
 def write_beside_wheels(answer: Build, folder: Path) -> Build:
     """Each beside, then renamed; `build.json` last, because it names the others. Returns what it says."""
-    sums = _sums(answer, folder)
+    # As `sha256sum --check` reads it, from within the folder: every wheel once, by name. What an earlier build
+    # wrote of wheels that are still there stays: a folder may be filled by several.
+    wheels = _earlier(folder)
+    single = [job.wheel for job in answer.jobs if job.outcome != "refused"] if not answer.merged else []
+    for wheel in (*single, *(each.wheel for each in answer.merged)):
+        if wheel and wheel.sha256:
+            wheels[_from(folder, wheel.path)] = wheel.sha256
+    for made in answer.variants:
+        wheels |= {_from(folder, each.path): each.sha256 for each in made.wheels}
+        wheels |= {_from(folder, each): files.sha256(Path(each)) for each in made.plain}
+    sums = "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
     names = [*([SUMS] if sums else []), PAGE, ANSWER]
     complete = replace(answer, written=tuple(str(folder / name) for name in names))
     try:
@@ -487,22 +497,6 @@ def write_beside_wheels(answer: Build, folder: Path) -> Build:
     html.save(complete, folder / PAGE)
     files.write(folder / ANSWER, to_json(complete))
     return complete
-
-
-def _sums(answer: Build, folder: Path) -> str:
-    """As `sha256sum --check` reads it, from within the folder: every wheel once, by name.
-
-    What an earlier build wrote of wheels that are still there stays: a folder may be filled by several.
-    """
-    wheels = _earlier(folder)
-    single = [job.wheel for job in answer.jobs if job.outcome != "refused"] if not answer.merged else []
-    for wheel in (*single, *(each.wheel for each in answer.merged)):
-        if wheel and wheel.sha256:
-            wheels[_from(folder, wheel.path)] = wheel.sha256
-    for made in answer.variants:
-        wheels |= {_from(folder, each.path): each.sha256 for each in made.wheels}
-        wheels |= {_from(folder, each): files.sha256(Path(each)) for each in made.plain}
-    return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
 
 
 def _earlier(folder: Path) -> dict[str, str]:

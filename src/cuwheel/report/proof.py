@@ -47,7 +47,13 @@ def document(answer: Proof, *, verbose: bool) -> Document:
     blocks += [Heading("The machine"), Facts(facts)]
     for wheel in sorted(answer.wheels, key=lambda each: list(_AGREEMENTS).index(each.agreement)):
         blocks += _wheel(wheel, verbose=verbose)
-    blocks.append(Paragraph(_sum(answer)))
+    outcomes = [each.outcome for wheel in answer.wheels for each in wheel.checks]
+    counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    missing = [each for wheel in answer.wheels for each in wheel.checks if each.gpu and each.outcome == "skipped"]
+    proven = "nothing failed, but what needs a GPU was not tried" if missing else "proven"
+    verdict = proven if answer.succeeded else "not proven"
+    blocks.append(Paragraph(f"{verdict}: {counted}" if counted else verdict))
     return Document(f"cuwheel verify: proof of {answer.began}", tuple(blocks))
 
 
@@ -120,13 +126,3 @@ def _checks(wheel: ProofWheel) -> Table:
         for each in wheel.checks
     )
     return Table(columns, tuple(rows))
-
-
-def _sum(answer: Proof) -> str:
-    outcomes = [each.outcome for wheel in answer.wheels for each in wheel.checks]
-    counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
-    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    missing = [each for wheel in answer.wheels for each in wheel.checks if each.gpu and each.outcome == "skipped"]
-    proven = "nothing failed, but what needs a GPU was not tried" if missing else "proven"
-    verdict = proven if answer.succeeded else "not proven"
-    return f"{verdict}: {counted}" if counted else verdict

@@ -63,24 +63,20 @@ def _failure(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Blo
     yield Facts(tuple(_failure_rows(answer, failure, verbose=verbose)))
 
 
-def _runs_of_launches(failure: Failure, *, verbose: bool) -> Iterator[tuple[str, int]]:
-    """The launches before, the latest first; of the same one after another only how many they were."""
-    places = chain(failure.last_libraries, repeat(None))
-    names = (
-        _short(name, verbose=verbose) + (f" in {file_name(place)}" if place else "")
-        for name, place in zip(failure.last, places, strict=False)
-    )
-    runs = ((name, sum(1 for _ in same)) for name, same in groupby(names))
-    return islice(runs, None if verbose else _KERNELS)
-
-
 def _failure_rows(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Row]:
     if failure.meaning:
         yield Row("means", failure.meaning)
     yield from _culprit(failure, verbose=verbose)
     if failure.reason:
         yield Row("why", failure.reason)
-    for index, (launched, times) in enumerate(_runs_of_launches(failure, verbose=verbose)):
+    # The launches before, the latest first; of the same one after another only how many they were.
+    places = chain(failure.last_libraries, repeat(None))
+    names = (
+        _short(name, verbose=verbose) + (f" in {file_name(place)}" if place else "")
+        for name, place in zip(failure.last, places, strict=False)
+    )
+    runs = ((name, sum(1 for _ in same)) for name, same in groupby(names))
+    for index, (launched, times) in enumerate(islice(runs, None if verbose else _KERNELS)):
         yield Row(
             "last launched" if index == 0 else "before that", f"{launched}, {times} times" if times > 1 else launched
         )

@@ -76,7 +76,9 @@ def _file(wheel: Verified) -> str:
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
     yield Paragraph(_environment(tried))
     if tried.outcome == "planned":
-        yield _planned(tried)
+        columns = (Column("check"), Column("kind", wrap=False), Column("where", wrap=False))
+        rows = ((each.name, each.kind, "with a GPU" if each.gpu else "anywhere") for each in tried.planned)
+        yield Table(columns, tuple(rows))
         return
     if tried.problem:
         # Of a program that failed it has the output, line by line.
@@ -120,12 +122,6 @@ def _environment(tried: Installation) -> str:
     if tried.stub:
         words.append("libcuda is a stub that answers 'no device'")
     return "; ".join(words)
-
-
-def _planned(tried: Installation) -> Table:
-    columns = (Column("check"), Column("kind", wrap=False), Column("where", wrap=False))
-    rows = ((each.name, each.kind, "with a GPU" if each.gpu else "anywhere") for each in tried.planned)
-    return Table(columns, tuple(rows))
 
 
 def _table(tried: Installation) -> Table:

@@ -220,18 +220,14 @@ def zstd_first_bytes(data: bytes, most: int) -> bytes | None:
     try:
         import zstandard  # noqa: PLC0415
     except ImportError:
-        return _by_library(data, most)
+        from compression import zstd  # noqa: PLC0415 - Python 3.14
+
+        options = {zstd.DecompressionParameter.window_log_max: _WIDEST_WINDOW}
+        try:
+            return bytes(zstd.ZstdDecompressor(options=options).decompress(data, most))
+        except (zstd.ZstdError, ValueError, OverflowError, MemoryError):
+            return None
     try:
         return zstandard.ZstdDecompressor(max_window_size=1 << _WIDEST_WINDOW).stream_reader(data).read(most)
     except (zstandard.ZstdError, ValueError, OverflowError, MemoryError):
-        return None
-
-
-def _by_library(data: bytes, most: int) -> bytes | None:
-    from compression import zstd  # noqa: PLC0415 - Python 3.14
-
-    options = {zstd.DecompressionParameter.window_log_max: _WIDEST_WINDOW}
-    try:
-        return bytes(zstd.ZstdDecompressor(options=options).decompress(data, most))
-    except (zstd.ZstdError, ValueError, OverflowError, MemoryError):
         return None

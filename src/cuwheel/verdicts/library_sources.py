@@ -82,25 +82,23 @@ def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
-        return _of_framework(soname, framework, around.required, around.machine)
+        # An environment that was looked at and has no torch has none; of another one that is not known.
+        if around.machine.torch is not None:
+            place: Place = "framework"
+        elif framework in around.required:
+            place = "required"
+        else:
+            place = "unknown" if around.machine.libraries is None else "nowhere"
+        return Needed(soname=soname, place=place, brought_by=framework)
     cuda = packages.known_library(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
         return Needed(soname=soname, place="driver")
-    needed = Needed(soname=soname, place="unknown", brought_by=_package(cuda, library))
+    # The package that brings it: of the library's own CUDA major, where one soname serves several.
+    package = cuda.package_for(drivers.cuda_major(library))
+    needed = Needed(soname=soname, place="unknown", brought_by=package.name if package else "")
     return _of_cuda(needed, cuda, library, around)
-
-
-def _of_framework(soname: str, framework: str, required: Mapping[str, str | None], machine: Machine) -> Needed:
-    """An environment that was looked at and has no torch has none; of another one that is not known."""
-    if machine.torch is not None:
-        place: Place = "framework"
-    elif framework in required:
-        place = "required"
-    else:
-        place = "unknown" if machine.libraries is None else "nowhere"
-    return Needed(soname=soname, place=place, brought_by=framework)
 
 
 def _of_cuda(needed: Needed, cuda: CudaLibrary, library: Library, around: Surroundings) -> Needed:
@@ -123,12 +121,6 @@ def _of_cuda(needed: Needed, cuda: CudaLibrary, library: Library, around: Surrou
     else:
         place = "unknown" if there is None else "nowhere"
     return replace(needed, place=place)
-
-
-def _package(cuda: CudaLibrary, library: Library) -> str:
-    """The package that brings it: of the library's own CUDA major, where one soname serves several."""
-    package = cuda.package_for(drivers.cuda_major(library))
-    return package.name if package else ""
 
 
 def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:

@@ -39,7 +39,6 @@ from cuwheel.verdicts.choice import (
 )
 from cuwheel.verdicts.modules import (
     Choosing,
-    LinkResult,
     Module,
     RelocatableObject,
     choosing,
@@ -164,7 +163,11 @@ def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, 
     made = link_objects([RelocatableObject(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
-        return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
+        runs = [_ModuleChoice(each.module, each.choice) for each in made.in_it]
+        nameless = [_failed(_ModuleChoice(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
+        result = _add_up(chooses, [*plain, *runs, *nameless])
+        outcome: Outcome = "jit" if result.outcome in GOOD else result.outcome
+        return replace(result, outcome=outcome, basis="relocatable", mixed_objects=mixed)
     # Without linked code all objects together count as one container.
     together = [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
     failed = [_failed(each, made.error) for each in linked or together]
@@ -195,14 +198,6 @@ def _choice_on(module: Module, device: Device) -> _ModuleChoice:
 
 def _failed(judged: _ModuleChoice, error: CudaError) -> _ModuleChoice:
     return _ModuleChoice(judged.module, replace(judged.choice, how="none", error=error))
-
-
-def _relinked(chooses: Choosing, plain: Sequence[_ModuleChoice], made: LinkResult) -> Prediction:
-    runs = [_ModuleChoice(each.module, each.choice) for each in made.in_it]
-    nameless = [_failed(_ModuleChoice(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
-    result = _add_up(chooses, [*plain, *runs, *nameless])
-    outcome: Outcome = "jit" if result.outcome in GOOD else result.outcome
-    return replace(result, outcome=outcome, basis="relocatable")
 
 
 def _add_up(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:

@@ -72,7 +72,7 @@ def _fit(tag: str, machine: Machine) -> Fit:
     wanted = platform_of(platform)
     reasons = (
         (_python_problem(python, abi, machine), _python_words(python, abi)),
-        (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
+        (_differs("the operating system", machine.os, wanted.os), wanted.os.capitalize() if wanted.os else None),
         (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
         (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
     )
@@ -155,10 +155,6 @@ def _python_words(python: str, abi: str) -> str | None:
     later = " or later" if abi == "abi3" or match[1] == "py" else ""
     threads = _NO_GIL if _is_without_gil(abi) else ""
     return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
-
-
-def _capital(os: str | None) -> str | None:
-    return os.capitalize() if os else None
 
 
 def conditions_in_words(fit: Fit) -> Iterator[str]:
@@ -306,7 +302,9 @@ def _promised_glibc(subject: WheelSubject) -> str | None:
 
 
 def _by_gravity(subject: WheelSubject, wanting: list[Library]) -> Iterator[tuple[list[Library], str, Severity]]:
-    ours = _for_cuda(subject)
+    # Without those of a package that are for other kinds of machine (ROCm, XPU), if it is one that we know.
+    found = loading(subject.survey, Machine(name="any", capability=None))
+    ours = {*found.always, *(path for each in found.candidates for path in each.paths)}
     kinds: tuple[tuple[list[Library], str, Severity], ...] = (
         ([each for each in wanting if each.path in ours], "it needs", "error"),
         ([each for each in wanting if each.path not in ours], "libraries in it, none for CUDA, need", "warning"),
@@ -335,12 +333,6 @@ def _newer_cxx(library: Library, policy: ManylinuxPolicy) -> Iterator[str]:
         yield f"GLIBCXX_{library.glibcxx}"
     if library.cxxabi and not versions.at_least(policy.cxxabi, library.cxxabi):
         yield f"CXXABI_{library.cxxabi}"
-
-
-def _for_cuda(subject: WheelSubject) -> set[str]:
-    """Without those of a package that are for other kinds of machine (ROCm, XPU), if it is one that we know."""
-    found = loading(subject.survey, Machine(name="any", capability=None))
-    return {*found.always, *(path for each in found.candidates for path in each.paths)}
 
 
 def plain_linux(subject: WheelSubject) -> Iterator[Finding]:

@@ -83,7 +83,17 @@ class Changes:
         if before.size == digest.size and not path.is_symlink():
             # A RECORD mostly keeps its size: only its content tells the two apart in a copied environment.
             before = replace(before, sha256=digest_of(path).sha256)
-        _make_alike(staged, path)
+        # Mode, times, extended attributes and, where we may, the owner of the file that it replaces.
+        shutil.copystat(path, staged)
+        there, here = path.stat(), staged.stat()
+        if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
+            try:
+                os.chown(staged, there.st_uid, there.st_gid)
+            except PermissionError as error:
+                raise UnreadableError(
+                    path, "belongs to another user", hint="run cuwheel as the user who owns the environment"
+                ) from error
+            staged.chmod(stat.S_IMODE(there.st_mode))  # changing the owner clears the set-user-id bits
         self._add(self._step("replace", path, staged, before, digest))
 
     def create(self, path: Path, staged: Path, digest: Digest) -> None:
@@ -130,7 +140,12 @@ class Changes:
                 _sync_folders(self.root, steps)
                 writer.state("done")
             except BaseException:
-                _take_back(self.root, self._folder, steps)
+                # Renames need no room on the disk. What cannot be taken back now is left to the next run.
+                with contextlib.suppress(OSError):
+                    Writer(self._folder).state("undoing")
+                with contextlib.suppress(OSError):
+                    if not _restore(self.root, self._folder, steps):
+                        discard(self._folder)
                 raise
 
 
@@ -238,15 +253,6 @@ def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
         _sync_folders(root, found.steps)
         Writer(folder).state("done")
         _clear(folder / "new")
-
-
-def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
-    """Renames need no room on the disk. What cannot be taken back now is left to the next run."""
-    with contextlib.suppress(OSError):
-        Writer(folder).state("undoing")
-    with contextlib.suppress(OSError):
-        if not _restore(root, folder, steps):
-            discard(folder)
 
 
 # ---- install: all that is there is kept, then an installer works ----
@@ -586,20 +592,6 @@ def _is(tree: Tree, path: str, wanted: FileState | None) -> bool:
     if wanted.sha256 is None:
         return status.st_mtime_ns == wanted.mtime_ns
     return stat.S_ISREG(status.st_mode) and digest_of(tree.root / path).sha256 == wanted.sha256
-
-
-def _make_alike(staged: Path, path: Path) -> None:
-    """Mode, times, extended attributes and, where we may, the owner of the file that it replaces."""
-    shutil.copystat(path, staged)
-    there, here = path.stat(), staged.stat()
-    if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
-        try:
-            os.chown(staged, there.st_uid, there.st_gid)
-        except PermissionError as error:
-            raise UnreadableError(
-                path, "belongs to another user", hint="run cuwheel as the user who owns the environment"
-            ) from error
-        staged.chmod(stat.S_IMODE(there.st_mode))  # changing the owner clears the set-user-id bits
 
 
 # ---- what is said ----

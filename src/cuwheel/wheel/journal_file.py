@@ -242,7 +242,13 @@ def _must_be_of(root: Path, found: Journal, path: Path) -> None:
         if not folders.intersection(_above(step.path)):
             confined.inside(root, step.path, path)
     for side in ("before", "after"):
-        _must_be_a_tree({each.path: there for each in found.steps if (there := getattr(each, side))}, path)
+        # No file is in a file, or behind a link that the journal itself would make.
+        states = {each.path: there for each in found.steps if (there := getattr(each, side))}
+        for name in states:
+            for above in _above(name):
+                if above in states and states[above].kind != "folder":
+                    what = f"has {name!r} below {above!r}, which is a {states[above].kind}; nothing was changed"
+                    raise MalformedError(path, what, hint=f"it was not written by cuwheel: look at {path.parent}")
     if found.state == "installing" and len({each.path for each in found.steps}) != len(found.steps):
         raise MalformedError(path, "keeps a file twice; nothing was changed")
 
@@ -251,15 +257,6 @@ def _above(path: str) -> list[str]:
     """The folders that a file is in, all of them."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
-
-
-def _must_be_a_tree(states: dict[str, FileState], path: Path) -> None:
-    """No file is in a file, or behind a link that the journal itself would make."""
-    for name in states:
-        for above in _above(name):
-            if above in states and states[above].kind != "folder":
-                what = f"has {name!r} below {above!r}, which is a {states[above].kind}; nothing was changed"
-                raise MalformedError(path, what, hint=f"it was not written by cuwheel: look at {path.parent}")
 
 
 def _must_be_made_here(found: Journal, path: Path) -> None:

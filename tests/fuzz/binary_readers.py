@@ -38,12 +38,12 @@ PTX = b""".version 8.7
 
 
 def _read_library(data: bytes) -> None:
-    library.read(CountingBuffer("fuzzed", data), detail="entries", search="whole")
+    library.read_library(CountingBuffer("fuzzed", data), detail="entries", search="whole")
 
 
 def _read_fatbin(data: bytes) -> None:
     buffer = CountingBuffer("fuzzed", data)
-    for entry in library.read(buffer, detail="entries").entries:
+    for entry in library.read_library(buffer, detail="entries").entries:
         stored = entry.compressed_bytes or entry.bytes
         fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
 
@@ -136,7 +136,7 @@ def _payloads() -> list[bytes]:
     """As the fixtures' fat binaries hold them."""
     made = []
     for data in (*fixtures("fatbin"), *containers()):
-        for entry in library.read(CountingBuffer("seed", data), detail="entries").entries:
+        for entry in library.read_library(CountingBuffer("seed", data), detail="entries").entries:
             stored = entry.compressed_bytes or entry.bytes
             kind = _KINDS.index(entry.compression)
             at = entry.offset + entry.header_size

@@ -63,7 +63,7 @@ def main() -> int:
 
 def examine(driver: Driver, path: Path) -> dict[str, Any]:
     buffer = FileBuffer(path)
-    read = library.read(buffer, detail="entries")
+    read = library.read_library(buffer, detail="entries")
     named = {each.container for each in read.registration.wrappers}
     report: dict[str, Any] = {"bytes": read.size, "loaded": 0, "refused": [], "right": []}
     report["compressions"] = sorted({each.compression for each in read.entries})

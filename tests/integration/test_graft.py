@@ -15,7 +15,7 @@ import pytest
 import cuwheel
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
-from cuwheel.device_code.library import read
+from cuwheel.device_code.library import read_library
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts, manifest, wheels
@@ -41,7 +41,7 @@ def entries(path: Path) -> list[list[tuple[str, str, bytes]]]:
     buffer = FileBuffer(path)
     try:
         found: list[list[tuple[str, str, bytes]]] = []
-        for each in read(buffer, detail="entries").entries:
+        for each in read_library(buffer, detail="entries").entries:
             while len(found) <= (each.container or 0):
                 found.append([])
             data = buffer.read(each.offset, each.header_size + each.bytes)

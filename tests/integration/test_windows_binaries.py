@@ -86,7 +86,7 @@ def loaded(way: str, *paths: Path) -> list[list[str]]:
 
 def sound(path: Path, original: Path) -> None:
     buffer = FileBuffer(path)
-    assert list(pe_references.broken_rules(pe.read(buffer))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(buffer))) == []
     buffer.close()
     assert set(pefile.PE(path).get_warnings()) <= set(pefile.PE(original).get_warnings())
 

@@ -176,7 +176,7 @@ def _unpacked(wheel: Path, member: str, folder: Path) -> Path:
 
 def _same_but_smaller(old: Path, new: Path) -> None:
     buffer = FileBuffer(new)
-    assert list(pe_references.broken_rules(pe.read(buffer))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(buffer))) == []
     buffer.close()
     assert warnings_of(new) <= warnings_of(old)
     if windows.missing():
@@ -253,7 +253,7 @@ def test_a_wheel_by_architecture_and_put_together_again(tmp_path: Path) -> None:
         old, new = (_unpacked(one, each, tmp_path / name) for one, name in ((source, "old"), (made, "new")))
         assert engine.contents(new) == engine.contents(old)
         buffer = FileBuffer(new)
-        assert list(pe_references.broken_rules(pe.read(buffer))) == []
+        assert list(pe_references.broken_rules(pe.read_pe(buffer))) == []
         buffer.close()
         assert warnings_of(new) <= warnings_of(old)
     if not windows.missing():

@@ -38,7 +38,7 @@ def mutated(data: bytes, patches: list[Patch], cut: float, aligned: bool) -> byt
 def test_only_our_errors_and_bounded_work(file: str, patches: list[Patch], cut: float, aligned: bool) -> None:  # noqa: FBT001
     buffer = CountingBuffer("mutated", mutated(FIXTURES[file], patches, cut, aligned))
     with contextlib.suppress(CuwheelError):
-        found = library.read(buffer, detail="entries", search="whole")
+        found = library.read_library(buffer, detail="entries", search="whole")
         assert sum(part.bytes for part in found.parts) == found.size == buffer.size
         for entry in found.entries:
             stored = entry.compressed_bytes or entry.bytes
@@ -53,4 +53,4 @@ def test_only_our_errors_and_bounded_work(file: str, patches: list[Patch], cut: 
 )
 def test_noise_behind_a_magic_number(noise: bytes, magic: bytes) -> None:
     with contextlib.suppress(CuwheelError):
-        library.read(CountingBuffer("noise", magic + noise), detail="entries", search="whole")
+        library.read_library(CountingBuffer("noise", magic + noise), detail="entries", search="whole")

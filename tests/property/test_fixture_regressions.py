@@ -39,13 +39,13 @@ NAMELESS = (
 @pytest.mark.parametrize("name", FOUND)
 def test_work_is_bounded(name: str) -> None:
     with contextlib.suppress(CuwheelError):
-        library.read(CountingBuffer("found", bytes.fromhex(FOUND[name])), detail="entries", search="whole")
+        library.read_library(CountingBuffer("found", bytes.fromhex(FOUND[name])), detail="entries", search="whole")
 
 
 def test_padding_is_skipped_to_the_next_container() -> None:
     """The cure must not lose what stands behind such a word."""
     tail = struct.pack("<II", 0, 1) + bytes.fromhex(EMPTY_CONTAINER)
-    found = library.read(CountingBuffer("found", bytes.fromhex(EMPTY_CONTAINER) + tail), detail="containers")
+    found = library.read_library(CountingBuffer("found", bytes.fromhex(EMPTY_CONTAINER) + tail), detail="containers")
     assert len(found.containers) == 2
 
 
@@ -86,7 +86,7 @@ def test_parts_add_up_where_a_hidden_cubin_claims_more_than_there_is() -> None:
     """A damaged offset in the second cubin's tables: it must not count bytes that are not its own."""
     data = (manifest.HERE / "bin" / "hidden-130.so").read_bytes()
     damaged = data[:7466] + b"\xff" * 4 + data[7470:]
-    found = library.read(CountingBuffer("found", damaged))
+    found = library.read_library(CountingBuffer("found", damaged))
     assert sum(part.bytes for part in found.parts) == len(damaged)
 
 

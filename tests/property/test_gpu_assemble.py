@@ -25,7 +25,7 @@ BARE = next(fixture for fixture in manifest.load() if fixture.file == "bare-130.
 
 
 def read(data: bytes) -> Library:
-    return library.read(MemoryBuffer("assembled", data), detail="entries")
+    return library.read_library(MemoryBuffer("assembled", data), detail="entries")
 
 
 ORIGINAL = read(BARE.path.read_bytes())
@@ -87,10 +87,10 @@ def code(data: bytes, found: Library, offset: int) -> bytes:
 def test_a_transplant_changes_nothing_else() -> None:
     fixture = next(each for each in manifest.load() if each.file == "plain-130.so")
     data = fixture.path.read_bytes()
-    (place,) = library.read(MemoryBuffer("plain", data), detail="containers").containers
+    (place,) = library.read_library(MemoryBuffer("plain", data), detail="containers").containers
     site = assemble.Site(offset=place.offset, size=place.size)
     changed = assemble.transplant(data, [(site, ENTRIES[:1])])
-    found = library.read(MemoryBuffer("changed", changed), detail="entries")
+    found = library.read_library(MemoryBuffer("changed", changed), detail="entries")
     assert len(changed) == len(data)
     assert not found.findings
     assert [entry.arch for entry in found.entries] == [ORIGINAL.entries[0].arch]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cuwheel
-from cuwheel.device_code.library import read
+from cuwheel.device_code.library import read_library
 from cuwheel.support.buffer import FileBuffer
 from tests.fixtures import cache, grafts
 from tests.fixtures.grafts import LIST, Recipe
@@ -48,7 +48,7 @@ def codes(path: Path) -> list[tuple[int | None, str, int | None]]:
     try:
         return [
             (each.container, str(each.arch), each.real_bytes if each.container else None)
-            for each in read(buffer, detail="entries").entries
+            for each in read_library(buffer, detail="entries").entries
         ]
     finally:
         buffer.close()

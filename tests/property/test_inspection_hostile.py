@@ -55,7 +55,7 @@ class Counting(MemoryBuffer):
 
 def examine(data: bytes) -> None:
     try:
-        found = library.read(Counting(data), detail="entries", search="whole")
+        found = library.read_library(Counting(data), detail="entries", search="whole")
     except CuwheelError:
         return
     assert sum(part.bytes for part in found.parts) == len(data)
@@ -141,7 +141,7 @@ def test_what_is_built_is_read(containers: list[tuple[list[tuple[int, int, bytes
             built.append(build.entry(kind, arch, payload, flags=flags))
             expected.append((index, {1: "ptx", 2: "cubin", 8: "lto-ir"}[kind], arch, debug))
         data += build.container(*built) + bytes(8 * padding)
-    found = library.read(MemoryBuffer("x", data), detail="entries")
+    found = library.read_library(MemoryBuffer("x", data), detail="entries")
     read = [(each.container, each.kind, int(each.arch.split("_")[1]), each.debug) for each in found.entries]
     assert read == expected
     assert len(found.containers) == len(containers)

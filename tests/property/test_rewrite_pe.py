@@ -66,7 +66,7 @@ def test_any_subset_of_any_make(wish: Dll, mask: int) -> None:
             assert not plan.changes
             return
         after = target.read_bytes()
-        assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
+        assert list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", after)))) == []
         assert windows.host_differences(before, after) == []
         assert len(after) <= len(before)
         assert after.rstrip(b"\0").endswith(wish.overlay)  # what is before a signature is padded
@@ -99,7 +99,7 @@ def test_damaged_ones_are_refused_or_sound(wish: Dll, seed: int, patches: list[P
         source.write_bytes(data)
         with contextlib.suppress(CuwheelError):
             if slim_library(source, target, engine.plan(source, "9.0", drop_signature=True)).written:
-                assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", target.read_bytes())))) == []
+                assert list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", target.read_bytes())))) == []
         assert source.read_bytes() == data
         assert set(Path(folder).iterdir()) <= {source, target}
 
@@ -123,9 +123,9 @@ def test_malformed_ones_are_refused_or_sound(make: str, tmp_path: Path) -> None:
                 result = slim_library(source, target, plan or engine.plan(source, "9.0"))
                 assert target.exists() == result.written, name
                 if result.written:
-                    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", target.read_bytes())))) == [], (
-                        name
-                    )
+                    assert (
+                        list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", target.read_bytes())))) == []
+                    ), name
         assert time.process_time() - began < SECONDS, name
         assert set(tmp_path.iterdir()) <= {source, target}, name
     _, most = tracemalloc.get_traced_memory()

@@ -35,7 +35,7 @@ def doctor(
     from cuwheel.report import doctor as report
     from cuwheel.verdicts import examination, prerequisites
 
-    wanted = prerequisites.parse(needs)
+    wanted = prerequisites.parse_needs(needs)
     saved = profile.profile_from(on)
     found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
     return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
@@ -143,7 +143,7 @@ def check(
     if env or not on:
         from cuwheel.machine import python_environment
 
-        torch = python_environment.torch_exports(env, python_environment.taken(found))
+        torch = python_environment.torch_exports(env, python_environment.symbols_of_torch(found))
     return Check(
         targets=targets_of(found),
         machines=machines,

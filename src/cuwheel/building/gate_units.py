@@ -384,7 +384,7 @@ class _Reader:
             )
             if row.kind == "ptx":
                 return None, cubin.ptx_symbols(data)
-            return cubin.toolkit(data), cubin.read(self._library.path, data).symbols()
+            return cubin.toolkit(data), cubin.read_cubin(self._library.path, data).symbols()
         except MalformedError:  # the survey says so
             return None, None
 

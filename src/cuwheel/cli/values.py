@@ -406,7 +406,7 @@ def need(text: str) -> str:
 
     if len(text) > _LONGEST_NEED:
         raise wrong(text, "of the form NAME or NAME>=VERSION")
-    prerequisites.parse([text])
+    prerequisites.parse_needs([text])
     return text
 
 

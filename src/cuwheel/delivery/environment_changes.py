@@ -241,14 +241,14 @@ class EnvironmentCopy:
                 f"back, and what was installed of {name} is still there",
                 hint=f"pip uninstall {name}, or make a new environment",
             )
-        found = journal.settle(self.prefix, folder, found, "undoing", self._scope())
+        found = journal.describe_changes(self.prefix, folder, found, "undoing", self._scope())
         self._begun = None
         return self._undo(folder, found)
 
     def finish(self) -> None:
         """What the install replaced is kept, for `undo`; the copies of all else go, and so does the install before."""
         folder, found = self._kept()
-        journal.settle(self.prefix, folder, found, "done", self._scope())
+        journal.describe_changes(self.prefix, folder, found, "done", self._scope())
         self._begun = None
         self._forget_older()
 

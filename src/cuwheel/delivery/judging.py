@@ -278,7 +278,7 @@ class Judge:
 
     def expect(self, surveys: Sequence[Survey]) -> None:
         """Read torch's symbols once for all of these."""
-        wanted = python_environment.taken(surveys)
+        wanted = python_environment.symbols_of_torch(surveys)
         if self._installed and not wanted <= self._asked:
             self._asked |= wanted
             found = python_environment.torch_exports(self._env, self._asked)

@@ -141,7 +141,7 @@ def arch_by_flags(flags: int, abi: int) -> Arch:
     return Arch(plain.capability, "a") if plain.capability >= toolkits.first_specific() else plain
 
 
-def read(name: str, data: bytes) -> Cubin:
+def read_cubin(name: str, data: bytes) -> Cubin:
     return open_buffer(MemoryBuffer(name, data))
 
 

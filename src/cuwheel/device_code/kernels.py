@@ -112,7 +112,9 @@ def of_container(path: str | Path, index: int) -> tuple[str, ...]:
     try:
         buffer = where.items[0].open(lambda _: None)
         try:
-            entries = [each for each in library.read(buffer, detail="entries").entries if each.container == index]
+            entries = [
+                each for each in library.read_library(buffer, detail="entries").entries if each.container == index
+            ]
             return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
         finally:
             buffer.close()
@@ -129,7 +131,7 @@ def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding]
         findings.append(source.unread(item.path, error))
         return
     try:
-        entries = library.read(buffer, detail="entries").entries
+        entries = library.read_library(buffer, detail="entries").entries
     except CuwheelError as error:
         if alone:
             raise
@@ -148,7 +150,7 @@ def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
         return ()
     stored = entry.compressed_bytes or entry.bytes
     data = fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
-    return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read(buffer.name, data).kernels()
+    return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read_cubin(buffer.name, data).kernels()
 
 
 def _answer(target: str, pattern: str | None, found: list[_Found], findings: list[Finding]) -> Kernels:

@@ -94,7 +94,7 @@ def recognise(buffer: Buffer) -> Format | None:
     return "ptx" if loose.is_ptx(buffer) else None
 
 
-def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
+def read_library(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
     """`search`: where device code outside its own sections is looked for. Raises MalformedError."""
     form = recognise(buffer)
     if form is None:
@@ -136,7 +136,7 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
 
 
 def _pe(buffer: Buffer, *, search: Search) -> _Draft:
-    file = pe.read(buffer)
+    file = pe.read_pe(buffer)
     draft = _Draft(
         buffer=buffer,
         walk=fatbin.Walk(buffer),
@@ -240,8 +240,8 @@ def _loose_cubins(draft: _Draft, hits: Sequence[Hit]) -> Iterator[Hit]:
             continue
         end = min(hit.end, starts[index]) if index < len(starts) else hit.end
         try:
-            read = loose.read_packed_cubin if hit.compressed else loose.read_loose_cubin
-            if (cubin := read(draft.buffer, hit.section, hit.offset, end)) is None:
+            read_library = loose.read_packed_cubin if hit.compressed else loose.read_loose_cubin
+            if (cubin := read_library(draft.buffer, hit.section, hit.offset, end)) is None:
                 continue
             draft.loose.append(cubin)
         except MalformedError as error:
@@ -454,7 +454,7 @@ def is_relocatable(buffer: Buffer) -> bool:
                 compression = rows[entry.row].compression
                 try:
                     data = fatbin.read_payload(buffer, entry.payload_offset, entry.stored, entry.real, compression)
-                    return not cubin.read(buffer.name, data).linked
+                    return not cubin.read_cubin(buffer.name, data).linked
                 except MalformedError:  # told where the toolkits are read
                     return False
     return False

@@ -106,7 +106,7 @@ def is_foreign(head: bytes) -> bool:
     return head[at : at + 4] == b"PE\0\0" and magic == _PE32.to_bytes(2, "little")
 
 
-def read(buffer: Buffer) -> Pe:
+def read_pe(buffer: Buffer) -> Pe:
     """Headers, sections and imports. Raises MalformedError, also for 32-bit files."""
     at = _header_at(buffer)
     signature, machine, count, _, symbols_at, symbols, optional_size, traits = COFF.unpack(buffer.read(at, COFF.size))

@@ -92,7 +92,7 @@ def calls(statement: ast.stmt) -> Iterator[str]:
             yield each.func.id
 
 
-def named(statement: ast.stmt, package: str) -> Iterator[str]:
+def imported_names(statement: ast.stmt, package: str) -> Iterator[str]:
     """The modules that an import names; of `from a import b` also a.b, which may be one."""
     if isinstance(statement, ast.Import):
         yield from (each.name for each in statement.names)
@@ -168,8 +168,8 @@ def libraries_that_import_loads(texts: Texts, distribution: str | None, librarie
     packages = [name.partition("/")[0] for name in inits]
     if distribution:
         wanted = _plain(distribution)  # cupy-cuda12x brings cupy, cupyx and others
-        named = [each for each in packages if wanted.startswith(_plain(each))]
-        packages = sorted(named, key=len)[-1:] or packages
+        imported_names = [each for each in packages if wanted.startswith(_plain(each))]
+        packages = sorted(imported_names, key=len)[-1:] or packages
     entry = packages[0] if len(packages) == 1 else None
     if entry is None:
         return Import()
@@ -226,7 +226,7 @@ class _Walk:
         except RecursionError:  # functions that call each other, thousands of them
             return []
         for statement in statements:
-            found += named(statement, here)
+            found += imported_names(statement, here)
             for file in opened(statement):
                 self.loaded.update(dict.fromkeys(each for each in self._libraries if posixpath.basename(each) == file))
         return found
@@ -314,7 +314,7 @@ def _loads(tree: ast.Module, file: str, wanted: Sequence[str], *, at_import: boo
     modules = {dotted: path for path in wanted if (dotted := dotted_name(path))}
     runs = list(_runs(tree))
     for each in runs:
-        for name in named(each.statement, package):
+        for name in imported_names(each.statement, package):
             if path := modules.get(name):
                 yield _load(path, file, each, at_import=at_import)
     for group in ([each for each in runs if not each.asked], [each for each in runs if each.asked]):

@@ -164,7 +164,7 @@ def names_in_entry(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | No
         data = fatbin.read_payload(walk.buffer, entry.payload_offset, entry.stored, entry.real, row.compression)
         if row.kind == "ptx":
             return cubin.ptx_symbols(data)
-        found = cubin.read(walk.buffer.name, data)
+        found = cubin.read_cubin(walk.buffer.name, data)
         return found.symbols() if found.has_symbols else None
     except MalformedError:  # told where the toolkits are read
         return None

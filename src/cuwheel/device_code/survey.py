@@ -158,7 +158,7 @@ class _ReadLibrary(NamedTuple):
 def _read_library(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _ReadLibrary:
     buffer = item.open(advance)
     try:
-        found = library.read(buffer, detail=detail, search=search)
+        found = library.read_library(buffer, detail=detail, search=search)
         gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
         return _ReadLibrary(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
     finally:

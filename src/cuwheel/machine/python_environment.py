@@ -188,7 +188,7 @@ FRAMEWORKS: tuple[Callable[[Path, Mapping[str, str]], Framework | None], ...] = 
 # The torch in a Python environment: its version, and its symbols for the extensions that are to use it.
 
 
-def taken(surveys: Iterable[Survey]) -> frozenset[str]:
+def symbols_of_torch(surveys: Iterable[Survey]) -> frozenset[str]:
     """What targets need of torch."""
     return frozenset(name for survey in surveys for name in survey.torch_symbols)
 

@@ -123,7 +123,7 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 def _linked_with(buffer: Buffer) -> tuple[str, ...]:
     if pe.is_pe(buffer):
-        return tuple(pe.imported(pe.read(buffer), DRIVER_DLL))
+        return tuple(pe.imported(pe.read_pe(buffer), DRIVER_DLL))
     file = elf.read_elf(buffer)
     if DRIVER_LIBRARY not in dynamic.read_dynamic(file).needed:
         return ()

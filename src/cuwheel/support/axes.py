@@ -19,7 +19,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(r"\w[\w.+-]*")
 
 
-def read(
+def read_axes(
     data: Mapping[str, Any],
     where: str,
     problems: list[str],

@@ -176,7 +176,7 @@ def has_device_code(path: Path) -> bool:
         return False
     try:
         start = buffer.read(0, min(buffer.size, 4))
-        sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read(buffer).sections
+        sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read_pe(buffer).sections
     except CuwheelError:
         return False
     finally:

@@ -32,7 +32,7 @@ class Need(Struct, frozen=True, kw_only=True):
     versions: str
 
 
-def parse(texts: Sequence[str]) -> tuple[Need, ...]:
+def parse_needs(texts: Sequence[str]) -> tuple[Need, ...]:
     """All of them, or one error that names everything wrong with them."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
 

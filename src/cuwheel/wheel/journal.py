@@ -337,7 +337,7 @@ def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
     tree.set_times(to, status.st_mtime_ns)
 
 
-def settle(root: Path, folder: Path, kept: Journal, state: State, scope: Sequence[str]) -> Journal:
+def describe_changes(root: Path, folder: Path, kept: Journal, state: State, scope: Sequence[str]) -> Journal:
     """What became of the files that were kept, as steps; originals of all others go."""
     now = all_there(root, scope, folder)
     steps: list[Step] = []

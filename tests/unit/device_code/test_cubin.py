@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_kernels_and_what_they_need() -> None:
-    found = cubin.read("x", build.cubin({"first": (32, 16, 1024), "second": (255, 0, 0)}, sm=100))
+    found = cubin.read_cubin("x", build.cubin({"first": (32, 16, 1024), "second": (255, 0, 0)}, sm=100))
     assert [(each.name, each.registers, each.stack_bytes, each.shared_bytes) for each in found.kernels()] == [
         ("first", 32, 16, 1024),
         ("second", 255, 0, 0),
@@ -30,7 +30,7 @@ def test_kernels_of_anonymous_namespaces_are_kernels() -> None:
     whole = build.cubin({"seen": (8, 0, 0), "hidden": (9, 0, 0)})
     (at,) = [each.start() for each in re.finditer(re.escape(struct.pack("<IBBH", 6, 0x12, 0x10, 7)), whole)]
     local = whole[: at + 4] + b"\x02" + whole[at + 5 :]
-    found = cubin.read("x", local)
+    found = cubin.read_cubin("x", local)
     assert [(each.name, each.registers) for each in found.kernels()] == [("seen", 8), ("hidden", 9)]
     assert found.symbols().kernels == ("seen", "hidden")
 
@@ -44,12 +44,12 @@ def test_the_toolkit_that_wrote_it() -> None:
 
 def test_the_suffix_comes_from_the_options() -> None:
     data = build.cubin({}, sm=90).replace(b"-arch sm_90\0", b"-arch sm_90a")
-    assert str(cubin.read("x", data).arch) == "sm_90a"
+    assert str(cubin.read_cubin("x", data).arch) == "sm_90a"
 
 
 def test_a_library_of_the_host_is_no_cubin() -> None:
     with pytest.raises(MalformedError, match="x86_64"):
-        cubin.read("x", build.Elf().build())
+        cubin.read_cubin("x", build.Elf().build())
 
 
 def test_kernels_of_ptx() -> None:

@@ -27,7 +27,7 @@ def _found(*containers: bytes, strings: bytes = b"nothing of the device\0") -> l
     """`strings`: what the host's read-only data holds."""
     made = build.library(*containers)
     made.sections.append(build.Section(name=".rodata", data=strings))
-    read = library.read(MemoryBuffer("x.so", made.build()), detail="containers")
+    read = library.read_library(MemoryBuffer("x.so", made.build()), detail="containers")
     return [each.without_kernels for each in read.containers]
 
 

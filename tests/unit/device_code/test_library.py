@@ -19,7 +19,7 @@ TWO = build.container(build.entry(build.CUBIN, 80, CODE, flags=0x11 | build.ZSTD
 
 
 def read(data: bytes, *, whole: bool = False) -> Library:
-    found = library.read(MemoryBuffer("x", data), detail="entries", search="whole" if whole else "data")
+    found = library.read_library(MemoryBuffer("x", data), detail="entries", search="whole" if whole else "data")
     assert sum(part.bytes for part in found.parts) == len(data)
     return found
 
@@ -67,8 +67,8 @@ def test_a_shared_object() -> None:
 
 def test_detail_is_given_when_asked_for() -> None:
     buffer = MemoryBuffer("x", build.library(ONE).build())
-    assert (library.read(buffer).containers, library.read(buffer).entries) == ((), ())
-    assert library.read(buffer, detail="containers").containers != ()
+    assert (library.read_library(buffer).containers, library.read_library(buffer).entries) == ((), ())
+    assert library.read_library(buffer, detail="containers").containers != ()
 
 
 def test_relocatable_code_is_not_linked() -> None:

@@ -18,7 +18,7 @@ SMALL = build.container(build.entry(build.PTX, 75, b".version 8.4\n", isa=(8, 4)
 
 
 def read(file: build.Elf) -> Library:
-    return library.read(MemoryBuffer("x", file.build()), detail="containers")
+    return library.read_library(MemoryBuffer("x", file.build()), detail="containers")
 
 
 def limits_told(found: Library) -> list[str]:
@@ -117,5 +117,5 @@ def test_a_limit_that_is_met_is_told(
 def test_the_bit_for_specific_code_means_that_only_where_there_is_such_code(sm: int, arch: str) -> None:
     data = bytearray(build.cubin({"kernel": (32, 0, 0)}, sm=sm, abi=7, version=80))
     struct.pack_into("<I", data, 0x30, sm << 16 | 0x0D00 | sm)  # as CUDA 8 wrote it for sm_60
-    (row,) = library.read(MemoryBuffer("x", bytes(data))).device_code
+    (row,) = library.read_library(MemoryBuffer("x", bytes(data))).device_code
     assert row.arch == arch

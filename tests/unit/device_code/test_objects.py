@@ -56,12 +56,12 @@ def test_names_in_machine_code() -> None:
         build.Section(name=".text", data=bytes(16)),
     ]
     made = build.Elf(machine=build.CUDA, type=1, abi=8, flags=90 << 8, sections=tables).build()
-    assert cubin.read("x", made).symbols() == Symbols(kernels=("mark",), functions=("value",), wanted=("helper",))
+    assert cubin.read_cubin("x", made).symbols() == Symbols(kernels=("mark",), functions=("value",), wanted=("helper",))
 
 
 def _containers(*objects: bytes) -> list[Container]:
     data = build.library(build.container(), relocatable=b"".join(objects)).build()
-    found = library.read(MemoryBuffer("x", data), detail="containers").containers
+    found = library.read_library(MemoryBuffer("x", data), detail="containers").containers
     return [each for each in found if each.section == "__nv_relfatbin"]
 
 

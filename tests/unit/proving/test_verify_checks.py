@@ -258,7 +258,7 @@ def test_the_stub_of_windows_exports_these_functions(tmp_path: Path, cpu: str, m
     assert read.DIRECTORY_ENTRY_EXPORT.name == b"nvcuda.dll"
     read.close()
     buffer = FileBuffer(path)
-    assert list(pe_references.broken_rules(pe.read(buffer))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(buffer))) == []
     buffer.close()
 
 

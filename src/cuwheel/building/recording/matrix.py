@@ -101,7 +101,7 @@ def load_matrix(path: Path) -> Plan:
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
-        named_axes.read(
+        named_axes.read_axes(
             file.axes, "matrix", problems, lambda axis, given, where: _read_value(axis, given, where, problems)
         )
     )

@@ -373,7 +373,7 @@ class Draft(NamedTuple):
 
 def open_library(buffer: Buffer) -> Elf | Pe:
     """Raises MalformedError where it is neither."""
-    return pe.read(buffer) if pe.is_pe(buffer) else elf.read_elf(buffer)
+    return pe.read_pe(buffer) if pe.is_pe(buffer) else elf.read_elf(buffer)
 
 
 def walk_containers(file: Elf | Pe) -> tuple[fatbin.Walk, Registration]:

@@ -144,7 +144,7 @@ class Subject:
         if known is None:
             data = self.payload(entry)
             if entry.kind == "cubin":
-                known = cubin.read(self.name, data).interface()
+                known = cubin.read_cubin(self.name, data).interface()
             elif entry.kind == "ptx":
                 known = Interface({each.name: None for each in cubin.ptx_kernels(data)}, {})
             else:
@@ -201,7 +201,7 @@ _TEXT = ".text."
 
 def _sections(name: str, data: bytes) -> list[tuple[object, ...]]:
     """Each section with its content; offsets apart, which follow from the sizes."""
-    file = cubin.read(name, data).elf
+    file = cubin.read_cubin(name, data).elf
     rows: list[tuple[object, ...]] = [(file.machine, file.osabi, file.abi_version, file.type, file.flags)]
     for each in file.headers:
         if each.name != _TOOL_NOTE:

@@ -168,7 +168,7 @@ def _elf(buffer: Buffer) -> Binary | None:
     file = elf.read_elf(buffer)
     if file.file_type not in _LOADED:
         return None
-    facts = library.read(buffer)
+    facts = library.read_library(buffer)
     undefined = frozenset(each.name for each in dynamic.symbols(file) if not each.defined and each.bind != _WEAK)
     return replace(
         _of_elf(buffer.name, file),
@@ -183,10 +183,10 @@ def _pe(buffer: Buffer, *, code: bool = True) -> Binary | None:
     """`code`: look into its device code. Programs are not repaired: nothing adds folders for them."""
     if library.recognise(buffer) != "pe":
         return None
-    file = pe.read(buffer)
+    file = pe.read_pe(buffer)
     if file.file_type != "shared":
         return None
-    facts = library.read(buffer) if code else None
+    facts = library.read_library(buffer) if code else None
     return Binary(
         path=buffer.name.replace("\\", "/"),
         machine=file.machine,

@@ -154,7 +154,9 @@ def load_trials(path: Path) -> Plan:
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
-        named_axes.read(file.axes, _WHERE, problems, lambda axis, given, where: _value(axis, given, where, problems))
+        named_axes.read_axes(
+            file.axes, _WHERE, problems, lambda axis, given, where: _value(axis, given, where, problems)
+        )
     )
     problems += _problems(file, axes, path.parent)
     conditions = _conditions(file, axes, path.parent.absolute(), problems) if not problems else []

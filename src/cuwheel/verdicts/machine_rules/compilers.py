@@ -187,7 +187,7 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Finding]:
         span = toolkits.span(fitting) if fitting else "no known toolkit"
         yield finding(
             "toolkit-cannot-target-gpu",
-            f"the toolkit here, {toolkit.version}, does not compile for the {view.named(gpu)}",
+            f"the toolkit here, {toolkit.version}, does not compile for the {view.gpu_in_words(gpu)}",
             evidence=(f"nvcc at {toolkit.root}", f"{span} compiles for {capability}"),
             fix=f"install a toolkit of {span}",
         )

@@ -47,7 +47,7 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Finding]:
             span = toolkits.span(fitting) if fitting else "another CUDA"
             yield finding(
                 "framework-misses-gpu",
-                f"{framework.name} {framework.version} has no code for the {view.named(gpu)}: "
+                f"{framework.name} {framework.version} has no code for the {view.gpu_in_words(gpu)}: "
                 f"CUDA {known.version} {reason} for it",
                 evidence=(
                     f"{framework.found_via} says CUDA {framework.cuda}",
@@ -200,7 +200,7 @@ def architecture_misses_gpu(machine: MachineProfile) -> Iterator[Finding]:
                 wanted = str(capability) if variable.name == "TORCH_CUDA_ARCH_LIST" else str(capability.number)
                 yield finding(
                     "architecture-misses-gpu",
-                    f"{variable.name}={variable.value} compiles nothing that runs on the {view.named(gpu)}",
+                    f"{variable.name}={variable.value} compiles nothing that runs on the {view.gpu_in_words(gpu)}",
                     evidence=(
                         f"set in {variable.found_via}",
                         f"{gpu.found_via} says capability {capability}",

@@ -78,7 +78,7 @@ def row(version: str) -> ToolkitRow | None:
         return None
 
 
-def named(gpu: Gpu) -> str:
+def gpu_in_words(gpu: Gpu) -> str:
     return f"{gpu.name} ({gpu.capability})" if gpu.capability else gpu.name
 
 

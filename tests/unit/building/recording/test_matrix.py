@@ -149,7 +149,7 @@ def test_paths_of_windows_keep_their_backslashes(monkeypatch: pytest.MonkeyPatch
     filled = axes.filled(r"C:\src\build.bat {x} --out D:\out", {"x": r"'C:\Program Files\x' Y=a\b"})
     assert filled == (r"C:\src\build.bat", r"C:\Program Files\x", r"Y=a\b", "--out", r"D:\out")
     folders = ["C:\\CUDA\\v12.8\\", "D:\\CUDA\\v13.0"]
-    ((_, named),) = axes.read({"toolkit": folders}, "matrix", [], lambda _axis, given, _where: str(given))
+    ((_, named),) = axes.read_axes({"toolkit": folders}, "matrix", [], lambda _axis, given, _where: str(given))
     assert named == {"v12.8": folders[0], "v13.0": folders[1]}
 
 

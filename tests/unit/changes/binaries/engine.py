@@ -55,7 +55,7 @@ def noise(seed: int, size: int) -> bytes:
 def read(path: Path) -> Library:
     buffer = FileBuffer(path)
     try:
-        return reader.read(buffer, detail="entries")
+        return reader.read_library(buffer, detail="entries")
     finally:
         buffer.close()
 

@@ -33,7 +33,7 @@ def slimmed(data: bytes, folder: Path, *gpus: str, **options: Any) -> tuple[Rewr
 
 
 def must_be_sound(before: bytes, after: bytes, *, also: tuple[tuple[int, int], ...] = ()) -> None:
-    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", after)))) == []
     assert windows.host_differences(before, after, also=also) == []
     new = {each for each in pefile.PE(data=after).get_warnings() if "% of the file" not in each}
     assert new <= set(pefile.PE(data=before).get_warnings())
@@ -62,7 +62,7 @@ def test_what_is_kept_is_the_same_and_the_file_is_sound(wish: Dll, tmp_path: Pat
     kept = [inside[1:2] for inside in engine.contents(tmp_path / "source.dll")]
     assert engine.contents(tmp_path / "target.dll") == kept
     assert result.change.bytes_after == len(after) < len(before) / 2
-    found = reader.read(MemoryBuffer("new", after), detail="entries")
+    found = reader.read_library(MemoryBuffer("new", after), detail="entries")
     assert [each.container for each in found.registration.wrappers] == [0, 1, 2, 3]
     for old, new in zip(windows.rows(before), windows.rows(after), strict=True):
         assert old[:3] == new[:3], "names, sizes in memory and addresses stay"
@@ -103,7 +103,7 @@ def test_debug_data_and_symbols_are_where_the_tables_say(tmp_path: Path) -> None
     assert entry.AddressOfRawData == old.DIRECTORY_ENTRY_DEBUG[0].struct.AddressOfRawData
     at = new.FILE_HEADER.PointerToSymbolTable
     symbols = [struct.unpack_from("<8sIhHBB", after, at + 18 * index) for index in range(4)]
-    found = reader.read(MemoryBuffer("new", after), detail="containers")
+    found = reader.read_library(MemoryBuffer("new", after), detail="containers")
     last = found.containers[-1].offset - next(r[4] for r in windows.rows(after) if r[0] == ".nv_fatb")
     assert symbols[0][:3] == (b"last".ljust(8, b"\0"), last, 4)
     assert symbols[1][1:3] == (0, 6)
@@ -118,7 +118,7 @@ def test_a_signed_file_is_left_unless_asked(tmp_path: Path) -> None:
     result, after = slimmed(before, tmp_path, drop_signature=True)
     assert result.written
     must_be_sound(before, after)
-    assert not pe.read(MemoryBuffer("new", after)).signed
+    assert not pe.read_pe(MemoryBuffer("new", after)).signed
     assert b"certificate" not in after
     assert windows.stored_checksum(after) == windows.checksum(after)
 
@@ -262,17 +262,17 @@ TABLE = OPTIONAL + 240
     ],
 )
 def test_every_rule_of_the_loader(data: bytes, words: str) -> None:
-    found = list(pe_references.broken_rules(pe.read(MemoryBuffer("broken", data))))
+    found = list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("broken", data))))
     assert any(words in each for each in found), found
 
 
 def test_padded_wrappers_are_all_read() -> None:
     """Incremental linking rounds each up to 32 bytes; bytes that are neither wrapper nor zero are damage."""
-    found = reader.read(MemoryBuffer("padded", Dll(padding=8).build()), detail="containers")
+    found = reader.read_library(MemoryBuffer("padded", Dll(padding=8).build()), detail="containers")
     assert [each.container for each in found.registration.wrappers] == [0, 1, 2, 3]
     assert found.registration.unnamed == ()
     data = bytearray(Dll(padding=8).build())
     at = next(r[4] for r in windows.rows(bytes(data)) if r[0] == ".nvFatBi")
     data[at + 24] = 1
-    found = reader.read(MemoryBuffer("damaged", bytes(data)), detail="containers")
+    found = reader.read_library(MemoryBuffer("damaged", bytes(data)), detail="containers")
     assert [each.rule for each in found.findings] == ["registration-damaged"]

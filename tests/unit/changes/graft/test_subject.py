@@ -18,12 +18,12 @@ SHARED_MEMORY = 0x7000000A  # a type of section that has no bytes in the file, a
 
 def held(data: bytes) -> Any:
     entry = SimpleNamespace(kind="cubin")
-    interface = cubin.read("x", data).interface()
+    interface = cubin.read_cubin("x", data).interface()
     return SimpleNamespace(data=data, subject=SimpleNamespace(name="x"), entry=entry, interface=interface)
 
 
 def section(name: str) -> Any:
-    return next(each for each in cubin.read("x", CUBIN).elf.headers if each.name.startswith(name))
+    return next(each for each in cubin.read_cubin("x", CUBIN).elf.headers if each.name.startswith(name))
 
 
 def changed(at: int) -> bytes:
@@ -64,7 +64,7 @@ def test_shared_memory_has_no_bytes_in_the_file() -> None:
     row = list(struct.unpack_from("<IIQQQQIIQQ", CUBIN, at))
     row[1], row[5] = SHARED_MEMORY, 10 * len(CUBIN)
     data = CUBIN[:at] + struct.pack("<IIQQQQIIQQ", *row) + CUBIN[at + 64 :]
-    file = cubin.read("x", data).elf
+    file = cubin.read_cubin("x", data).elf
     assert file.data(file.headers[section(".text.").number], 1 << 30) == b""
 
 

@@ -69,7 +69,7 @@ def grown(folder: Path, base: Dll, *, drop_signature: bool = False) -> bytes:
 def test_further_code_goes_into_a_section_of_its_own(tmp_path: Path, rest: dict[str, Any]) -> None:
     base = dll("sm_80", "sm_90", **rest)
     before, after = base.build(), grown(tmp_path, base)
-    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", after)))) == []
     assert windows.host_differences(before, after) == []
     archs = [[str(each.arch) for each in held] for held in _held(tmp_path / "new.dll")]
     assert archs == [["sm_80", "sm_90", "sm_100", "sm_120"]] * 4
@@ -109,7 +109,7 @@ def test_what_forbids_it(tmp_path: Path, rest: dict[str, Any], words: str) -> No
 
 def test_a_signature_goes_if_that_was_asked_for(tmp_path: Path) -> None:
     after = grown(tmp_path, dll("sm_80", signature=b"certificate".ljust(64, b"\0"), checksum=True), drop_signature=True)
-    assert list(pe_references.broken_rules(pe.read(MemoryBuffer("new", after)))) == []
+    assert list(pe_references.broken_rules(pe.read_pe(MemoryBuffer("new", after)))) == []
     assert b"certificate" not in after
     assert windows.stored_checksum(after) == windows.checksum(after)
 

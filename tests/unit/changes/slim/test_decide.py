@@ -234,7 +234,7 @@ def test_damaged_files_are_left() -> None:
     from cuwheel.device_code import library as reader
     from cuwheel.support.buffer import MemoryBuffer
 
-    plan = slim(reader.read(MemoryBuffer("damaged", bytes(data)), detail="entries"), "9.0")
+    plan = slim(reader.read_library(MemoryBuffer("damaged", bytes(data)), detail="entries"), "9.0")
     assert not plan.changes
     assert [each.rule for each in plan.untouched] == ["damaged"]
 

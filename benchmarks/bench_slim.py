@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from tests.oracle import packages
 
 from cuwheel.changes.binaries.rewrite import slim_library
-from cuwheel.changes.slim.decide import decide
+from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimTask
 from cuwheel.device_code.survey import survey
 from cuwheel.machine.fleet import from_gpu
@@ -33,7 +33,7 @@ _ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 def slim(source: Path, target: Path) -> None:
     """All of it: read, decide, write, read again."""
     found = survey(source, detail="entries").libraries[0]
-    slim_library(source, target, decide(found, SlimTask(targets=(from_gpu("H200"),))))
+    slim_library(source, target, decide_library(found, SlimTask(machines=(from_gpu("H200"),))))
 
 
 def measure(path: Path, folder: Path) -> list[Measure]:

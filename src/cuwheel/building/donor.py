@@ -109,8 +109,8 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
         *({row.arch for row in each.device_code if row.kind == "cubin" and row.linked} for each in growing)
     )
     wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
-    if there := [each for each in wanted if each in common]:
-        raise UsageError(f"{base.name} already has {', '.join(there)}")
+    if common_names := [each for each in wanted if each in common]:
+        raise UsageError(f"{base.name} already has {', '.join(common_names)}")
     if not common:
         raise UsageError(f"no architecture is in all libraries of {base.name} for CUDA {chosen}: none can be a witness")
     listed = tuple(sorted(common, key=lambda each: (each.capability, each.suffix)))

@@ -193,9 +193,9 @@ class Installer(Struct, kw_only=True):
             raise ToolError(error.command, f"could not install {named}", error.output, hint) from error
 
 
-def unmet(requirements: Iterable[str], there: Collection[Archive], python: str) -> set[str]:
+def unmet(requirements: Iterable[str], installed: Collection[Archive], python: str) -> set[str]:
     """Those that none of the files fulfils."""
-    versions = {canonicalize_name(each.name): each.version for each in there}
+    versions = {canonicalize_name(each.name): each.version for each in installed}
     around = default_environment() | {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     found = set()
     for text in requirements:
@@ -280,12 +280,12 @@ def build_wheel(made: ProjectBuilder, job: DecidedJob) -> Path:
     """The one wheel that the backend wrote."""
     out = job.folder / "out"
     path = Path(_through(lambda: made.build("wheel", out, job.config_settings)))
-    there = sorted(out.glob("*.whl"))
-    if len(there) != 1 or path.name != there[0].name:
-        written = ", ".join(each.name for each in there) or "none"
+    wheels = sorted(out.glob("*.whl"))
+    if len(wheels) != 1 or path.name != wheels[0].name:
+        written = ", ".join(each.name for each in wheels) or "none"
         raise MalformedError(
             path.name or "the backend",
-            f"the backend reported this wheel, but wrote {len(there)}: {written}",
+            f"the backend reported this wheel, but wrote {len(wheels)}: {written}",
             hint="it must write one wheel and return its name (PEP 517)",
         )
     try:

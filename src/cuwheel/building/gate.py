@@ -171,14 +171,14 @@ def _lies_in(entry: str, place: str) -> bool:
 
 
 def allow_without_effect(case: Case) -> Iterator[Finding]:
-    there = {(unit.library, arch) for unit in case.units for arch in unit.archs - case.planned}
-    there |= {
+    unplanned = {(unit.library, arch) for unit in case.units for arch in unit.archs - case.planned}
+    unplanned |= {
         (library.path, arch)
         for library in case.libraries
         for row in library.device_code
         for arch in ({row.arch} - case.planned | ({DEBUG} if row.debug_count else set()))
     }
-    used = {case.allowance.word(library, arch) for library, arch in there}
+    used = {case.allowance.word(library, arch) for library, arch in unplanned}
     used |= {case.allowance.whole(library.path) for library in case.survey.libraries if library.device_code}
     if unused := [word for word in case.wanted.table.allow if word not in used]:
         yield finding(

@@ -74,7 +74,7 @@ def _is_own(program: str, wanted: GateRequest) -> bool:
 def for_unplanned(wanted: GateRequest, archs: Iterable[str]) -> Reason:
     """Which calls asked for unplanned code."""
     extra = set(archs)
-    asking = [(call, there) for call, there in _lists(wanted) if extra & there]
+    asking = [(call, asked) for call, asked in _lists(wanted) if extra & asked]
     if asking:
         return Reason(
             "the build system passed it to nvcc itself",
@@ -87,7 +87,7 @@ def for_unplanned(wanted: GateRequest, archs: Iterable[str]) -> Reason:
 def for_missing(wanted: GateRequest, archs: Iterable[str]) -> Reason:
     """Which calls did not ask for what was planned."""
     lacking = set(archs)
-    short = [(call, there) for call, there in _lists(wanted) if there and lacking - there]
+    short = [(call, asked) for call, asked in _lists(wanted) if asked and lacking - asked]
     if short:
         return Reason(
             "the build system passed nvcc a list of its own",
@@ -99,7 +99,7 @@ def for_missing(wanted: GateRequest, archs: Iterable[str]) -> Reason:
 
 def _silent(wanted: GateRequest) -> Reason:
     """Calls that name no architecture: nvcc then takes its own default."""
-    silent = [call for call, there in _lists(wanted) if not there]
+    silent = [call for call, archs in _lists(wanted) if not archs]
     if silent:
         return Reason(
             "nvcc got no architecture and used its default: the list never reached it",
@@ -146,17 +146,17 @@ _ALLOWED = 3
 
 
 def built_without_device_code(case: Case) -> Iterator[Finding]:
-    there = [library.path for library in case.libraries if library.device_code]
+    with_code = [library.path for library in case.libraries if library.device_code]
     if not case.wanted.table.device_code:
-        if there:
+        if with_code:
             yield finding(
                 "built-without-device-code",
                 "it contains CUDA device code, but [gate] device-code = false says it has none",
-                evidence=first_few(there),
+                evidence=first_few(with_code),
                 fix="remove that line from the configuration",
                 severity="warning",
             )
-    elif not there:
+    elif not with_code:
         count = len(case.libraries)
         evidence = f"{count} {'library was' if count == 1 else 'libraries were'} read" if count else "it has no library"
         yield finding("built-without-device-code", "it contains no CUDA device code", evidence=(evidence,))

@@ -168,10 +168,10 @@ def _named_by(record: Record | None, of_toolkit: Sequence[str]) -> Iterator[str]
 
 
 def _of_call(call: Call, known: dict[str, str]) -> Iterator[str]:
-    given = options.parse_options(words_of(call), call.tool)
-    folders = [_within(call, each) for each in _values(given, "--library-path", "-L")]
-    yield from (_within(call, each) for each in _values(given, options.INPUT) if each.endswith(".a"))
-    for name in _values(given, "--library", "-l"):
+    options_of_call = options.parse_options(words_of(call), call.tool)
+    folders = [_within(call, each) for each in _values(options_of_call, "--library-path", "-L")]
+    yield from (_within(call, each) for each in _values(options_of_call, options.INPUT) if each.endswith(".a"))
+    for name in _values(options_of_call, "--library", "-l"):
         file = name[1:] if name.startswith(":") else f"lib{name}.a"
         yield from (f"{folder}/{file}" for folder in folders)
         if file in known:
@@ -288,8 +288,8 @@ def lto_of(arch: Arch) -> Arch:
 
 def missing_archs(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
     """Planned machine code that is not in it; objects for link-time optimisation have LTO-IR instead."""
-    there = unit.archs
-    return tuple(arch for arch in wanted.archs if arch not in there and (unit.linked or lto_of(arch) not in there))
+    present = unit.archs
+    return tuple(arch for arch in wanted.archs if arch not in present and (unit.linked or lto_of(arch) not in present))
 
 
 def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:

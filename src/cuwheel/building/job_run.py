@@ -68,10 +68,10 @@ def execute_job(
     """
     with workspace.hold_folder(job.folder):
         job = replace(job, key=_key_with_lock(job, requirements))
-        there = None if context.request.rebuild else workspace.earlier_result(job.folder, job.key)
-        if there and (there.requirements or not requirements.kept):
+        earlier = None if context.request.rebuild else workspace.earlier_result(job.folder, job.key)
+        if earlier and (earlier.requirements or not requirements.kept):
             log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
-            yield replace(there, resumed=True)
+            yield replace(earlier, resumed=True)
             return
         workspace.forget_result(job.folder)
         built = build(job, context, requirements)

@@ -123,7 +123,7 @@ def make_job(
     folder = workspace.job_folder(context.store, name=context.project.name, cuda=plan.cuda, archs=listed, python=python)
     chosen = workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
-    given = workspace.VariableInputs(
+    inputs = workspace.VariableInputs(
         table=context.table,
         plan=plan,
         toolchain=toolchain,
@@ -136,7 +136,7 @@ def make_job(
         build_dir=context.project.build_dir,
         path=context.images.get(toolchain.identity, workspace.system_path(links)),
     )
-    values = workspace.placeholders(given)
+    values = workspace.placeholders(inputs)
     fit = context.request.fit or Fit(archs=())
     only = tuple(map(Arch.parse, fit.archs))
     origin = subject.match_module_ids(fit.module_ids, context.tree.files)
@@ -146,9 +146,9 @@ def make_job(
         forced = (*gencode(only), *arch_list(plan.archs))
     elif context.table.force_archs:
         forced = tuple(shlex.split(plan.flags.nvcc or ""))
-    there = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
+    installed = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
     minimum = minimum_cmake(*below(context.tree, context.table.subdirectory))
-    tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, there)
+    tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, installed)
     job = DecidedJob(
         id=job_name(plan.cuda, python),
         cuda=plan.cuda,
@@ -158,7 +158,7 @@ def make_job(
         backend=context.project.backend,
         toolchain=toolchain,
         folder=folder,
-        settings=workspace.job_settings(given),
+        settings=workspace.job_settings(inputs),
         before=tuple(tables.fill_placeholders(each, values) for each in context.table.before),
         requires=(*context.table.requires, *tools),
         subdirectory=context.table.subdirectory,
@@ -370,18 +370,18 @@ _WITH_NINJA = (*_WITH_CMAKE, "torch")
 
 
 def build_tool_requirements(
-    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, there: Mapping[str, str]
+    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, installed: Mapping[str, str]
 ) -> Iterator[str]:
-    """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
+    """`installed`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
     uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
     if uses_cmake:
-        found = there.get("cmake")
+        found = installed.get("cmake")
         least = _least(archs, minimum, found)
         if found is None:
             yield f"cmake>={least}" if least else "cmake"
         elif least:
             yield f"cmake>={least}"
-    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in there:
+    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in installed:
         yield "ninja"
 
 

@@ -167,19 +167,19 @@ class OnCluster:
             made = None if done.problem else codec.decode(done.text, MadeShare)
             failed = made is None or made.problem is not None
             self._add_span(done, failed=failed)
-            there = self._shares.setdefault(name, {})
-            there[parameters.share or ""] = done
-            if len(there) == len(shares.shares_of_plan(parameters.plan)):
-                yield from self._join(name, parameters, there)
+            arrived = self._shares.setdefault(name, {})
+            arrived[parameters.share or ""] = done
+            if len(arrived) == len(shares.shares_of_plan(parameters.plan)):
+                yield from self._join(name, parameters, arrived)
             return
         result = self._result(name, parameters, done)
         self._add_span(done, failed=result.answer.outcome in ("failed", "refused"))
         yield from self._ended(parameters, result)
 
-    def _join(self, name: str, parameters: JobParameters, there: dict[str, Done]) -> Iterator[Task]:
+    def _join(self, name: str, parameters: JobParameters, arrived: dict[str, Done]) -> Iterator[Task]:
         made = []
         for part in shares.shares_of_plan(parameters.plan):
-            done = there[part.name]
+            done = arrived[part.name]
             if done.problem:
                 problem = Problem(phase="cluster", what=done.problem, hint=done.hint)
                 yield from self._ended(parameters, self._failed(name, parameters, problem))
@@ -193,7 +193,7 @@ class OnCluster:
                 yield from self._ended(parameters, failed)
                 return
             made.append(found)
-        wheels = {f"{part}.whl": keeping.add_blob(done.files[f"{part}.whl"]) for part, done in there.items()}
+        wheels = {f"{part}.whl": keeping.add_blob(done.files[f"{part}.whl"]) for part, done in arrived.items()}
         whole = replace(parameters, share=None, made=tuple(made))
         yield replace(self._task(name, "job", whole, wheels), cores=1, memory=0)
 

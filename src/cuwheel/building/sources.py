@@ -67,8 +67,8 @@ _OTHER_PYTHON = re.compile(r"does not satisfy Python[<>=~]=?\s*(\d+\.\d+)", re.A
 def download_release(pinned: str, cache: Path, *, offline: bool) -> Path:
     """Kept, and checked against the index's hash where it tells one."""
     kept = cache / "sdists" / pinned.replace("==", "-").lower()
-    if there := [each for each in sorted(kept.glob("*")) if not each.name.endswith(".part")]:
-        return there[0]
+    if kept_files := [each for each in sorted(kept.glob("*")) if not each.name.endswith(".part")]:
+        return kept_files[0]
     if offline:
         raise NetworkError(
             pinned,

@@ -248,8 +248,8 @@ class Steps:
         request, toolkit = self.context.request, job.toolchain.toolkit
         supply = Supply(store=self.context.store, offline=request.offline, base=request.fetched)
         if request.locked or request.fetched:
-            there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
-            return PackageSource(supply=supply, locked=there)
+            found = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
+            return PackageSource(supply=supply, locked=found)
         return PackageSource(supply=supply, kept=request.lock is not None)
 
     def one(self, job: DecidedJob) -> JobResult:
@@ -268,8 +268,8 @@ class Steps:
 
 def _refuse_unwritable(folder: Path) -> None:
     """Before an hour of compiling, not after it."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir():
-        raise UnreadableError(there, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UnreadableError(there, "is not writable, so wheels cannot be written there", hint="--output FOLDER")
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if not existing.is_dir():
+        raise UnreadableError(existing, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UnreadableError(existing, "is not writable, so wheels cannot be written there", hint="--output FOLDER")

@@ -98,45 +98,45 @@ class VariableInputs(Struct, frozen=True, kw_only=True):
     build_dir: bool = False  # the project leaves the place of its build folder to scikit-build-core
 
 
-def job_settings(given: VariableInputs) -> tuple[Setting, ...]:
+def job_settings(inputs: VariableInputs) -> tuple[Setting, ...]:
     """By name, each once."""
-    merged = _base(given) | _architectures(given.plan, given.backend)
-    if given.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
-        merged["SKBUILD_BUILD_DIR"] = str(given.folder / "work")
-    values = placeholders(given)
-    for name, text in given.table.environment.items():
+    merged = _base(inputs) | _architectures(inputs.plan, inputs.backend)
+    if inputs.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
+        merged["SKBUILD_BUILD_DIR"] = str(inputs.folder / "work")
+    values = placeholders(inputs)
+    for name, text in inputs.table.environment.items():
         value = tables.fill_placeholders(text, values)
         # A person adds to CMake's arguments; the last of two definitions wins there.
         merged[name] = f"{merged[name]} {value}" if name == "CMAKE_ARGS" and merged.get(name) else value
     return tuple(Setting(name=name, value=merged[name]) for name in sorted(merged))
 
 
-def _base(given: VariableInputs) -> dict[str, str]:
-    folder, toolchain = given.folder, given.toolchain
+def _base(inputs: VariableInputs) -> dict[str, str]:
+    folder, toolchain = inputs.folder, inputs.toolchain
     kept = {}
-    for name, value in given.caller.items():
-        asked = matches_any(name, given.table.pass_through)
+    for name, value in inputs.caller.items():
+        asked = matches_any(name, inputs.table.pass_through)
         usual = matches_any(name, _PASSED)
         if asked or (usual and not matches_any(name, _NEVER)):
             kept[name] = value
     made = kept | _FIXED
     if not toolchain.prefix:  # an image has no part in the user's home
-        home = given.caller.get("HOME")
+        home = inputs.caller.get("HOME")
         places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
         made = {name: str(place) for name, place in places.items() if place.exists()} | made
-    made.setdefault("SOURCE_DATE_EPOCH", str(given.epoch))
+    made.setdefault("SOURCE_DATE_EPOCH", str(inputs.epoch))
     made |= {
         MARK: str(folder),
         **system_calls.home_variables(folder / "home", folder / "tmp"),
         "VIRTUAL_ENV": str(folder / "venv"),
         "CUDA_ROOT": toolchain.root,
         "CUDA_TOOLKIT_ROOT_DIR": toolchain.root,  # as FindCUDA and scripts of its time call it
-        "MAX_JOBS": str(given.share.jobs),
-        "NVCC_THREADS": str(given.share.threads),
-        "CMAKE_BUILD_PARALLEL_LEVEL": str(given.share.jobs),
-        "CARGO_BUILD_JOBS": str(given.share.jobs),
+        "MAX_JOBS": str(inputs.share.jobs),
+        "NVCC_THREADS": str(inputs.share.threads),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(inputs.share.jobs),
+        "CARGO_BUILD_JOBS": str(inputs.share.jobs),
     }
-    made["PATH"] = os.pathsep.join((str(folder / "bin"), *given.path))
+    made["PATH"] = os.pathsep.join((str(folder / "bin"), *inputs.path))
     made |= {
         name: toolchain.root for part, names in _PARTS.items() if part in toolchain.toolkit.components for name in names
     }
@@ -187,20 +187,20 @@ def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
     return made
 
 
-def placeholders(given: VariableInputs) -> dict[str, str | None]:
-    toolchain = given.toolchain
+def placeholders(inputs: VariableInputs) -> dict[str, str | None]:
+    toolchain = inputs.toolchain
     made: dict[str, str | None] = {
-        f"archs.{name}": getattr(given.plan.spellings, name).exact_or_near for name in spellings.NAMES
+        f"archs.{name}": getattr(inputs.plan.spellings, name).exact_or_near for name in spellings.NAMES
     }
     return made | {
-        "cuda": given.plan.cuda,
-        "cuda_digits": given.plan.cuda.replace(".", ""),
+        "cuda": inputs.plan.cuda,
+        "cuda_digits": inputs.plan.cuda.replace(".", ""),
         "toolkit": toolchain.root,
         "nvcc": toolchain_settings.nvcc_of(toolchain.toolkit),
         "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
-        "python": given.python,
-        "source": str(given.folder / "src" / given.table.subdirectory),
-        "jobs": str(given.share.jobs),
+        "python": inputs.python,
+        "source": str(inputs.folder / "src" / inputs.table.subdirectory),
+        "jobs": str(inputs.share.jobs),
     }
 
 

@@ -68,11 +68,11 @@ def restored_on_failure(
         place.copy.restore()
         raise
     place.copy.finish()
-    if news := set(venvs.conflicts(place.interpreter)) - broken:
+    if newly_broken := set(venvs.conflicts(place.interpreter)) - broken:
         found = finding(
             "requirements-broken",
             "requirements of installed packages are no longer met",
-            evidence=tuple(sorted(news)),
+            evidence=tuple(sorted(newly_broken)),
             fix="cuwheel install --undo, or install what they require",
             severity="warning",
         )
@@ -201,8 +201,8 @@ def _must_be_there(prefix: Path, releases: Iterable[Release]) -> None:
 def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:
     """An installer writes where a wheel came from into direct_url.json: a login, and the signature of an address."""
     names = {normalised(each.name) for each in releases}
-    there = (each for folder in site_packages(prefix) for each in distributions(folder))
-    for info in (each.info for each in there if each.name in names):
+    installed = (each for folder in site_packages(prefix) for each in distributions(folder))
+    for info in (each.info for each in installed if each.name in names):
         before = metadata.read_info_file(info, "direct_url.json")
         if (hidden := masking.text(before, random=False)) == before:
             continue

@@ -183,10 +183,10 @@ def _paths_of(wheel: str | Path, platform: str | None) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    there = sorted(path.glob("*.whl"))
-    if not there:
+    wheels = sorted(path.glob("*.whl"))
+    if not wheels:
         raise UnreadableError(path, "there is no wheel in this folder", hint="cuwheel publish dist/*.whl --to index")
-    yield from there
+    yield from wheels
 
 
 def read_arrival(path: Path) -> Arrival:

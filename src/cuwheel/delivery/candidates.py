@@ -151,13 +151,13 @@ class _Links(HTMLParser):
         self.links: list[dict[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "base" and not self.base:
-            self.base = given.get("href", "")
-        elif tag == "a" and given.get("href"):
+            self.base = attributes.get("href", "")
+        elif tag == "a" and attributes.get("href"):
             if len(self.links) == _MOST_FILES:
                 raise _TooManyError(self.url)
-            self.links.append(given)
+            self.links.append(attributes)
 
 
 def _listed_file(

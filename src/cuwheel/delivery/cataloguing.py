@@ -305,10 +305,10 @@ def _task(candidate: Candidate, left: int | None) -> Task:
 
 def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[str, dict[str, Path]]:
     """On a worker."""
-    given = codec.decode(task.parameters, ReadInputs)
-    wheel = WheelName.parse(given.listing.file)
-    candidate = Candidate(listing=given.listing, version=Version(given.version), wheel=wheel, index=given.index)
-    budget = Budget(given.left)
+    inputs = codec.decode(task.parameters, ReadInputs)
+    wheel = WheelName.parse(inputs.listing.file)
+    candidate = Candidate(listing=inputs.listing, version=Version(inputs.version), wheel=wheel, index=inputs.index)
+    budget = Budget(inputs.left)
     with client.Session() as session:
         try:
             found = judging.facts_of(candidate, session, budget)

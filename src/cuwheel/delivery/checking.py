@@ -154,12 +154,12 @@ class PageChecks:
 def differences(expected: Project | ProjectList, found: Sequence[PublishedFile | ListedProject]) -> Iterator[str]:
     """In words, a line for each file or project. Channels are the flat index's own, and are not compared."""
     wanted = {_name(each): replace(each, channels=()) for each in _rows(expected)}
-    there = {_name(each): replace(each, channels=()) for each in found}
-    yield from (f"it lacks {name}" for name in sorted(wanted.keys() - there.keys()))
-    yield from (f"it has {name}, which should not be there" for name in sorted(there.keys() - wanted.keys()))
-    for name in sorted(wanted.keys() & there.keys()):
+    listed = {_name(each): replace(each, channels=()) for each in found}
+    yield from (f"it lacks {name}" for name in sorted(wanted.keys() - listed.keys()))
+    yield from (f"it has {name}, which should not be there" for name in sorted(listed.keys() - wanted.keys()))
+    for name in sorted(wanted.keys() & listed.keys()):
         for field in fields(wanted[name]):
-            one, other = getattr(wanted[name], field.name), getattr(there[name], field.name)
+            one, other = getattr(wanted[name], field.name), getattr(listed[name], field.name)
             if one != other:
                 yield f"{name}: {field.encode_name} is {other!r} and should be {one!r}"
 
@@ -240,8 +240,8 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         message = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
         yield _file_finding("index-metadata", message, fix=_RENEW_BESIDE)
     # Which plain wheels stand beside variants is the page's to know.
-    there = tuple(each for each in file.channels if facts.variant or each != arrivals.VARIANTS)
-    if (wanted := arrivals.channels_of_wheel(facts).names) != there:
+    channels = tuple(each for each in file.channels if facts.variant or each != arrivals.VARIANTS)
+    if (wanted := arrivals.channels_of_wheel(facts).names) != channels:
         message = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
         yield _file_finding("index-channel", message, fix=_RENEW_BESIDE)
 
@@ -392,13 +392,13 @@ def _sums(found: Site, projects: Mapping[str, Project]) -> Iterator[Finding]:
     wanted = {
         path: digest for page in projects.values() for each in page.files for path, digest in transaction.sums_of(each)
     }
-    there = index_folder.parse_sums(data or b"")
-    problems = [f"it lacks {path}" for path in sorted(wanted.keys() - there.keys())]
-    problems += [f"it has {path}, which no page links to" for path in sorted(there.keys() - wanted.keys())]
+    listed = index_folder.parse_sums(data or b"")
+    problems = [f"it lacks {path}" for path in sorted(wanted.keys() - listed.keys())]
+    problems += [f"it has {path}, which no page links to" for path in sorted(listed.keys() - wanted.keys())]
     problems += [
-        f"{path}: it says {there[path]}, and the page {wanted[path]}"
-        for path in sorted(wanted.keys() & there.keys())
-        if wanted[path] != there[path]
+        f"{path}: it says {listed[path]}, and the page {wanted[path]}"
+        for path in sorted(wanted.keys() & listed.keys())
+        if wanted[path] != listed[path]
     ]
     if not problems and index_folder.serial(data or b"")[1] != index_folder.sums_text(wanted):
         problems = ["it has lines that are not sums"]
@@ -430,8 +430,8 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
     linked = {
         path for page in projects.values() for each in page.files for path in index_folder.paths_beside(each.filename)
     }
-    there = {index_folder.file_path(each.name) for each in index.path(index_folder.FILES).glob("*")}
-    if extra := sorted(there - linked):
+    present = {index_folder.file_path(each.name) for each in index.path(index_folder.FILES).glob("*")}
+    if extra := sorted(present - linked):
         yield (
             extra[0],
             finding(

@@ -207,24 +207,24 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     Facts spare the download of every candidate. Whoever can change them can make any wheel the best one, so what is
     installed is read once more, before it is.
     """
-    told = choice.ruling
-    if told is None or told.origin == "wheel" or choice.fallback == "source build":
+    by_facts = choice.ruling
+    if by_facts is None or by_facts.origin == "wheel" or choice.fallback == "source build":
         return None
     with WheelFile(wheel) as opened:
-        facts = wheel_facts.of_wheel(opened, sha256=told.candidate.listing.sha256)
-    judging.keep_facts(told.candidate, facts)  # in place of what may be wrong there
+        facts = wheel_facts.of_wheel(opened, sha256=by_facts.candidate.listing.sha256)
+    judging.keep_facts(by_facts.candidate, facts)  # in place of what may be wrong there
     judge = Judge(choice.found.machines, prefix, installed=True)
-    read = judge.rule(Ruling(candidate=told.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
+    read = judge.rule(Ruling(candidate=by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
-    if all(getattr(read, name) == getattr(told, name) for name in compared):
+    if all(getattr(read, name) == getattr(by_facts, name) for name in compared):
         return None
     seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
-    said = {each: "; ".join(getattr(told, each)) for each in ("reasons", "requires")}
-    differing = [f"{each}: {said[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
+    listed = {each: "; ".join(getattr(by_facts, each)) for each in ("reasons", "requires")}
+    differing = [f"{each}: {listed[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
     return finding(
         "facts-contradict-file",
-        f"{told.candidate.file} is {read.outcome} here, and its {told.origin} says {told.outcome}",
-        evidence=(f"listed by {told.candidate.index}", *differing),
+        f"{by_facts.candidate.file} is {read.outcome} here, and its {by_facts.origin} says {by_facts.outcome}",
+        evidence=(f"listed by {by_facts.candidate.index}", *differing),
     )
 
 

@@ -151,8 +151,8 @@ def _plan(steps: Steps, job: DecidedJob, place: Place, source: Path, environ: Ma
 
 
 def _options(job: DecidedJob) -> list[str]:
-    given = [f"{name}={value}" for name, value in job.config_settings.items()]
-    return ["--no-build-isolation", *(word for each in given for word in ("--config-settings", each))]
+    settings = [f"{name}={value}" for name, value in job.config_settings.items()]
+    return ["--no-build-isolation", *(word for each in settings for word in ("--config-settings", each))]
 
 
 def _apply(
@@ -166,8 +166,8 @@ def _apply(
             what = ", ".join(f"{each.name} {each.from_} by {each.to}" for each in replaced)
             return replace(start, changes=changes, problem=f"what it is built with would replace {what}")
         log.info("compiling %s for %s", start.name, ", ".join(start.editable.archs if start.editable else ()))
-        again = ["--reinstall-package", start.name] if venvs.uv() else []  # which takes what it built before
-        venvs.install(place.interpreter, [*again, *_options(job), "--editable", source], env=environ)
+        reinstall = ["--reinstall-package", start.name] if venvs.uv() else []  # which takes what it built before
+        venvs.install(place.interpreter, [*reinstall, *_options(job), "--editable", source], env=environ)
         place.copy.must_keep_out()
     except CuwheelError as error:
         facts = failures.facts(job.toolchain, source) if isinstance(error, ToolError) else None
@@ -176,8 +176,8 @@ def _apply(
     # Its files are elsewhere, so the environment's Python is asked: what top_level.txt names, else the module that is
     # called like the distribution.
     name = normalised(start.name)
-    there = (each for folder in site_packages(place.prefix) for each in distributions(folder) if each.name == name)
-    listed = next((metadata.read_info_file(each.info, "top_level.txt").split() for each in there), [])
+    installed = (each for folder in site_packages(place.prefix) for each in distributions(folder) if each.name == name)
+    listed = next((metadata.read_info_file(each.info, "top_level.txt").split() for each in installed), [])
     question = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
     words = [str(place.interpreter), "-I", "-c", question, *(listed or [name.replace("-", "_")])]
     modules = process.run(words, timeout=_ASK_S, check=False).stdout.split()

@@ -85,7 +85,7 @@ def plan_releases(
     interpreter: Path,
     choices: Sequence[Choice],
     search: Search,
-    there: Mapping[str, str],
+    installed: Mapping[str, str],
     listed: RequirementsFile | None = None,
 ) -> tuple[Release, ...]:
     """The files that have to be installed: the chosen ones, and of what they require whatever is not there yet.
@@ -94,11 +94,11 @@ def plan_releases(
     """
     own: dict[str, Release] = {}
     asked: list[str] = []
-    given = {each.name for each in choices} | (listed.addressed if listed else set())
+    chosen = {each.name for each in choices} | (listed.addressed if listed else set())
     for choice in choices:
         release, requires = _own(choice)
         own[release.name] = release
-        asked += _required(release.file, requires, choice.requirement.extras, given)
+        asked += _required(release.file, requires, choice.requirement.extras, chosen)
     if listed is None:  # what one of them requires of another is what was chosen
         asked += [_exactly(own[each.name]) for each in choices[1:]]
     asked = list(dict.fromkeys(asked))
@@ -117,7 +117,7 @@ def plan_releases(
     new = (
         own[each.name]
         for each in choices
-        if there.get(each.name) != own[each.name].version or each.fallback == "source build"
+        if installed.get(each.name) != own[each.name].version or each.fallback == "source build"
     )
     return (*new, *(each for each in others if normalised(each.name) not in own))
 
@@ -157,15 +157,15 @@ def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
     return own, choice.ruling.requires
 
 
-def _required(file: str, texts: Iterable[str], extras: Iterable[str], given: Collection[str]) -> list[str]:
+def _required(file: str, texts: Iterable[str], extras: Iterable[str], chosen: Collection[str]) -> list[str]:
     """Conditions stay, for pip to decide where it installs; those of an extra hold if it was asked for.
 
-    One with an address is refused, unless the package is `given`: that a wheel names a place is not asking for it.
+    One with an address is refused, unless the package is `chosen`: that a wheel names a place is not asking for it.
     """
     wanted = {normalised(each) for each in extras}
     found = []
     for each in filter(None, map(requirements.parse, texts)):
-        if each.url and normalised(each.name) in given:
+        if each.url and normalised(each.name) in chosen:
             continue
         if each.url and requirements.holds(each, wanted):
             raise venvs.SourceRefusedError(f"{file} requires {each.name} @ {addresses.plain(each.url)}")

@@ -287,8 +287,8 @@ def changed_sums(data: bytes, changes: Mapping[str, str | None], *, sound: bool)
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     for path, digest in changes.items():
         at = bisect.bisect_left(lines, f"{path}\n", key=lambda line: line[_PATH_AT:])
-        there = at < len(lines) and lines[at][_PATH_AT:] == f"{path}\n"
-        lines[at : at + there] = [f"{digest}  {path}\n"] if digest else []
+        listed = at < len(lines) and lines[at][_PATH_AT:] == f"{path}\n"
+        lines[at : at + listed] = [f"{digest}  {path}\n"] if digest else []
     return "".join(lines).encode()
 
 

@@ -81,10 +81,10 @@ def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
     lock = lock_files.read_lock(request.locked or Path())
     machines = fleet.machines_asked_for(request.on, request.refine, env=place.prefix, gpus=request.gpus)
     part = lock_files.part_for(lock, machines)
-    there = environment_changes.installed_versions(place.prefix)
+    installed = environment_changes.installed_versions(place.prefix)
     releases, missing = [], []
     for each in part.files:
-        if there.get(each.name) != each.version:
+        if installed.get(each.name) != each.version:
             found = fleet_install.found_in(each, request.find_links)
             releases.append(replace(each, url=found.as_uri()) if found else each)
             local = addresses.local_path(releases[-1].url)
@@ -105,7 +105,7 @@ def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
         releases=tuple(releases),
         settings=PackageSettings(pins=pins, variables=dict(part.pins)),
     )
-    return _if_allowed(request, place, plan, there, None)
+    return _if_allowed(request, place, plan, installed, None)
 
 
 def _from_indexes(request: InstallRequest, place: Place) -> Install | InstallPlan:
@@ -140,13 +140,13 @@ def _from_choices(
     name = Path(listed.path).name if listed else choices[0].name
     if not all(each.is_made for each in choices):
         return answer_of_choices(name, place.prefix, choices)
-    there = environment_changes.installed_versions(place.prefix)
-    releases = environment_changes.plan_releases(place.interpreter, choices, search, there, listed)
-    new = {normalised(each.name) for each in releases} - there.keys()
+    installed = environment_changes.installed_versions(place.prefix)
+    releases = environment_changes.plan_releases(place.interpreter, choices, search, installed, listed)
+    new = {normalised(each.name) for each in releases} - installed.keys()
     with_torch = choosing.with_required_torch(search, request, choices, new)
     if with_torch != choices:
         choices = with_torch
-        releases = environment_changes.plan_releases(place.interpreter, choices, search, there)
+        releases = environment_changes.plan_releases(place.interpreter, choices, search, installed)
     settings = choosing.settings_for(choices, releases)
     if settings.problems:
         choices = tuple(
@@ -165,11 +165,11 @@ def _from_choices(
         releases=releases,
         settings=settings,
     )
-    return _if_allowed(request, place, plan, there, search)
+    return _if_allowed(request, place, plan, installed, search)
 
 
 def _if_allowed(
-    request: InstallRequest, place: Place, plan: InstallPlan, there: Mapping[str, str], search: Search | None
+    request: InstallRequest, place: Place, plan: InstallPlan, installed: Mapping[str, str], search: Search | None
 ) -> Install | InstallPlan:
     """The plan with all that would change, where nothing speaks against it; else the answer that says what does.
 
@@ -180,10 +180,9 @@ def _if_allowed(
     # `find` keeps the rule of one index for a name; installers may not.
     others = [each for each in releases if search and normalised(each.name) not in own]
     origins = own | (candidates.origins(others, search.places, search.session) if search and others else {})
-    after = {**there, **{normalised(each.name): each.version for each in releases}}
-    changes = tuple(
-        replace(each, index=origins.get(each.name, "")) for each in environment_changes.changes_between(there, after)
-    )
+    after = {**installed, **{normalised(each.name): each.version for each in releases}}
+    changing = environment_changes.changes_between(installed, after)
+    changes = tuple(replace(each, index=origins.get(each.name, "")) for each in changing)
     allowed = {*plan.names, *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     if request.slim and (unknown := [each.name for each in plan.machines if each.capability is None]):

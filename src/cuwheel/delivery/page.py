@@ -345,11 +345,11 @@ def _is_made(index: IndexFolder, facts: WheelFacts) -> bool:
 
 def _arrived(index: IndexFolder, wanted: Update) -> Iterator[WheelFacts]:
     """The wheels that were given, and those that an interrupted run was about to add."""
-    given = {each.name: each.facts for each in wanted.arrivals}
-    there = {file.filename for page in wanted.projects.values() for file in page.files}
-    interrupted = [each for each in (wanted.repairs.files if wanted.repairs else ()) if each in there]
-    for file in dict.fromkeys((*given, *interrupted)):
-        data = given.get(file) or index.read(index_folder.file_path(file + FACTS))
+    facts = {each.name: each.facts for each in wanted.arrivals}
+    listed = {file.filename for page in wanted.projects.values() for file in page.files}
+    interrupted = [each for each in (wanted.repairs.files if wanted.repairs else ()) if each in listed]
+    for file in dict.fromkeys((*facts, *interrupted)):
+        data = facts.get(file) or index.read(index_folder.file_path(file + FACTS))
         if data and is_shown(file):
             yield wheel_facts.parse(data, file + FACTS)
 

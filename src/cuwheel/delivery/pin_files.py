@@ -79,21 +79,21 @@ def pending_settings(places: tuple[Place, ...], prefix: Path, settings: Mapping[
     return tuple(found)
 
 
-def _targets(given: Place, prefix: Path) -> Iterator[Place]:
+def _targets(places: Place, prefix: Path) -> Iterator[Place]:
     """Of an environment: the script of every shell that it has; conda reads a folder."""
-    if given.kind != "activate":
-        yield Place(kind=given.kind, path=str(Path(given.path).expanduser().absolute()))
+    if places.kind != "activate":
+        yield Place(kind=places.kind, path=str(Path(places.path).expanduser().absolute()))
         return
     if (prefix / "conda-meta").is_dir():
         yield Place(kind="activate", path=str(prefix / "etc/conda/activate.d/cuwheel.sh"))
         return
     scripts: tuple[Kind, ...] = ("activate", "activate.fish", "activate.csh")
-    there = [each for each in scripts if (prefix / "bin" / each).is_file()]
-    if not there:
+    existing = [each for each in scripts if (prefix / "bin" / each).is_file()]
+    if not existing:
         raise UnreadableError(
             prefix, "has no activation script", hint="another place for the settings: --pin env-file=.env"
         )
-    yield from (Place(kind=each, path=str(prefix / "bin" / each)) for each in there)
+    yield from (Place(kind=each, path=str(prefix / "bin" / each)) for each in existing)
 
 
 def write_settings(pinned: Pinned, settings: Mapping[str, str | None]) -> None:
@@ -104,10 +104,10 @@ def must_be_ours(pinned: Pinned, journal: Path) -> None:
     """A journal names any file: it may put back what cuwheel itself sets there, and no more."""
     path = Path(pinned.path)
     text = _read(path)
-    there = (_settings(text, pinned.kind, path) or {}) if text is not None else None
+    settings = (_settings(text, pinned.kind, path) or {}) if text is not None else None
     for name, value in (pinned.before or {}).items():
         own = name in packages.choosing_variables() and _OWN_VALUE.fullmatch(value)
-        if not own and there is not None and there.get(name) != value:
+        if not own and settings is not None and settings.get(name) != value:
             raise MalformedError(
                 journal,
                 f"would set {name[:60]} in {path}, which cuwheel does not set; nothing was changed",

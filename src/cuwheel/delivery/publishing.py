@@ -95,21 +95,21 @@ def publish(request: PublishRequest) -> Publish:
         if request.attest
         else ()
     )
-    given = arrivals.read_arrivals(request.named, request.platform)
+    arrived = arrivals.read_arrivals(request.named, request.platform)
     index = IndexFolder(request.to)
     index.must_be_ours()
     made = variants.MadeVariants(arrivals=(), variants=(), findings=())
     brought = False
     with contextlib.ExitStack() as stack:
-        if request.variants and not any(each.refused for each in given):
-            made = stack.enter_context(variants.made_variants(given, index))
-            given += made.arrivals
-        if not request.dry_run and not any(each.refused for each in given):
+        if request.variants and not any(each.refused for each in arrived):
+            made = stack.enter_context(variants.made_variants(arrived, index))
+            arrived += made.arrivals
+        if not request.dry_run and not any(each.refused for each in arrived):
             stack.enter_context(index.locked())
             if request.existing:
                 brought = bring_existing(request.existing, index)
-        wanted = update.decide(index, [each for each in given if not each.refused], request)
-        refused = {each.name for each in given if each.refused} | wanted.refused.keys()
+        wanted = update.decide(index, [each for each in arrived if not each.refused], request)
+        refused = {each.name for each in arrived if each.refused} | wanted.refused.keys()
         todo: list[Step] = []
         if not refused:
             signer = _signer(index, request.sign)
@@ -121,14 +121,14 @@ def publish(request: PublishRequest) -> Publish:
     return Publish(
         place=str(request.to),
         dry_run=request.dry_run,
-        wheels=tuple(_wheel(each, wanted, refused) for each in given),
+        wheels=tuple(_wheel(each, wanted, refused) for each in arrived),
         channels=wanted.all_channels,
         variants=() if refused else made.variants,
         removed=() if refused else wanted.gone,
         yanked=yanked,
         unyanked=unyanked,
         changes=tuple(map(_change, last.values())),
-        findings=(*_findings(given, wanted, request, brought=brought), *made.findings, *unattested),
+        findings=(*_findings(arrived, wanted, request, brought=brought), *made.findings, *unattested),
     )
 
 
@@ -179,7 +179,9 @@ def _change(step: Step) -> Change:
     return Change(path=step.path, action="written", size=count)
 
 
-def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest, *, brought: bool) -> Iterator[Finding]:
+def _findings(
+    arrived: Sequence[Arrival], wanted: Update, request: PublishRequest, *, brought: bool
+) -> Iterator[Finding]:
     """`brought`: the pages to make whole are those of an index that was just copied here, which is no news."""
     if wanted.repairs and not brought:
         yield finding(
@@ -187,7 +189,7 @@ def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest,
             "an earlier run was interrupted: its pages are made whole",
             evidence=first_few(wanted.repairs.projects),
         )
-    found = [(each.name, finding) for each in given for finding in each.findings]
+    found = [(each.name, finding) for each in arrived for finding in each.findings]
     found += wanted.refused.items()
     if request.files_url:
         found += [
@@ -195,7 +197,7 @@ def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest,
                 each.name,
                 finding("publish-asset-size", f"it has {size(each.size)}, and release assets may have at most 2 GiB"),
             )
-            for each in given
+            for each in arrived
             if each.size > _LARGEST_ASSET
         ]
     yield from merged_findings(found)
@@ -320,13 +322,13 @@ def upload(
     The first that the server refuses is the last: what is wrong with one (a login) is mostly wrong with all.
     """
     program = process.needed_program("uv", "uploading a wheel")
-    given = arrivals.read_arrivals(wheels, platform)
-    found = [(each.name, finding) for each in given for finding in (*each.findings, *_against(each, url, limit))]
+    arrived = arrivals.read_arrivals(wheels, platform)
+    found = [(each.name, finding) for each in arrived for finding in (*each.findings, *_against(each, url, limit))]
     refused = {name for name, finding in found if finding.severity == "error"}
-    found += _against_project(given, url)
+    found += _against_project(arrived, url)
     outcomes: dict[str, Outcome] = dict.fromkeys(refused, "refused")
     if not refused and not dry_run:
-        for each in given:
+        for each in arrived:
             problem = _uploaded(program, each.path, url)
             outcomes[each.name] = "refused" if problem else "uploaded"
             if problem:
@@ -345,18 +347,18 @@ def upload(
                 added=outcomes.get(each.name) == "uploaded",
                 outcome=outcomes.get(each.name, rest),
             )
-            for each in given
+            for each in arrived
         ),
         channels=(),
         findings=tuple(merged_findings(found)),
     )
 
 
-def _against_project(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding]]:
+def _against_project(arrived: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding]]:
     """What the public index says against all files of a project together; what it has already, it alone knows."""
     index = services.public_index()
     sizes: Counter[str] = Counter()
-    for each in given:
+    for each in arrived:
         wheel = index_folder.wheel_name(each.name)
         sizes[index_folder.project_of(wheel) if wheel else ""] += each.size
     for project, total in sizes.items() if _is_public(url) else ():

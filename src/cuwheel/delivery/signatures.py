@@ -190,8 +190,8 @@ def _hidden(found: _Signed, projects: Collection[str]) -> str:
     names = [path.removeprefix(f"{index_folder.FILES}/") for path in found.sums]
     for project in projects:
         wanted = {each for each in names if (name := WheelName.parse(each)) and normalised(name.name) == project}
-        there = {each.file for each in candidates.files_of(f"{found.place}/{SIMPLE}", project)}
-        if missing := sorted(wanted - there):
+        listed = {each.file for each in candidates.files_of(f"{found.place}/{SIMPLE}", project)}
+        if missing := sorted(wanted - listed):
             return f"{missing[0]} was signed, and the index does not list it: a release is hidden"
     return ""
 

@@ -117,10 +117,10 @@ def _all_steps(
     yield from (each for each in documents if not index.path(each.path).exists())
     number, hashes = serial(index.read(index_folder.SUMS) or b"")
     # Of what was given, and of what an interrupted run may have left without them.
-    given = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
+    published = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
     repaired = wanted.repairs.projects if wanted.repairs else ()
     listed = (each for name in repaired for each in wanted.projects[name].files)
-    changed = {path: digest for each in (*given, *listed) for path, digest in sums_of(each)}
+    changed = {path: digest for each in (*published, *listed) for path, digest in sums_of(each)}
     sums = changed_sums(hashes, changed, sound=wanted.trusts_pages)
     number += sign is not None and sums != hashes  # a list that nobody signed may be replaced by any other
     signature = index.read(index_folder.SIGNATURE) or b""
@@ -181,9 +181,9 @@ def _unlisted(wanted: Update) -> Iterator[Remove]:
         if channel not in wanted.all_channels:
             yield from _removed(index_folder.list_page(channel))
     for name, page in wanted.projects.items():
-        there = update.channels_of(page)
+        channels = update.channels_of(page)
         for channel in wanted.channels:
-            if channel not in there:
+            if channel not in channels:
                 yield from _removed(index_folder.project_page(name, channel))
         if not page.files:
             yield from _removed(index_folder.project_page(name))

@@ -59,14 +59,14 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
     def gone(self) -> tuple[str, ...]:
         """Names of files that go, those too which an interrupted run left without a page that links to them."""
         kept = {each.filename for project in self.projects.values() for each in project.files}
-        there = {each.filename for project in self.before.values() for each in project.files}
-        return tuple(sorted({*there, *(self.repairs.files if self.repairs else ())} - kept))
+        before = {each.filename for project in self.before.values() for each in project.files}
+        return tuple(sorted({*before, *(self.repairs.files if self.repairs else ())} - kept))
 
     @property
     def withdrawn(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of files that are yanked now and were not, or for another reason; and of those that no longer are."""
-        there = {each.filename: each.yanked for project in self.before.values() for each in project.files}
-        changed = [each for name, each in self._files.items() if there.get(name, False) != each.yanked]
+        before = {each.filename: each.yanked for project in self.before.values() for each in project.files}
+        changed = [each for name, each in self._files.items() if before.get(name, False) != each.yanked]
         yanked = sorted(each.filename for each in changed if each.yanked is not False)
         return tuple(yanked), tuple(sorted(each.filename for each in changed if each.yanked is False))
 
@@ -127,8 +127,8 @@ class _Draft:
         self.refused: dict[str, Finding] = {}
         self._files: dict[str, dict[str, PublishedFile]] = {}
         # Of this run, for every file of it; or the time that people set to get the same bytes again.
-        given = os.environ.get(_EPOCH, "")
-        when = datetime.fromtimestamp(int(given), timezone.utc) if given.isdigit() else datetime.now(timezone.utc)
+        epoch = os.environ.get(_EPOCH, "")
+        when = datetime.fromtimestamp(int(epoch), timezone.utc) if epoch.isdigit() else datetime.now(timezone.utc)
         self._now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def files(self, project: str) -> dict[str, PublishedFile]:
@@ -143,8 +143,8 @@ class _Draft:
     def add(self, arrival: Arrival, files_url: str) -> bool:
         """Whether it is new. What is there keeps its link, its time and its mark; what is said of it is renewed."""
         project = _project_of(arrival)
-        there = self.files(project).get(arrival.name)
-        published = there.sha256 if there else self._unlisted(arrival)
+        earlier = self.files(project).get(arrival.name)
+        published = earlier.sha256 if earlier else self._unlisted(arrival)
         if arrival.file is None or published not in ("", arrival.sha256):
             self.refused[arrival.name] = finding(
                 "publish-file-differs",
@@ -152,19 +152,19 @@ class _Draft:
                 evidence=(f"published: sha256 {published}", f"given: sha256 {arrival.sha256}"),
             )
             return False
-        url = there.url if there else index_folder.file_link(arrival.name, files_url)
-        moment = (there and there.upload_time) or self._now
-        attested = arrival.file.provenance_hashes or (there.provenance_hashes if there else None)
+        url = earlier.url if earlier else index_folder.file_link(arrival.name, files_url)
+        moment = (earlier and earlier.upload_time) or self._now
+        attested = arrival.file.provenance_hashes or (earlier.provenance_hashes if earlier else None)
         listed = replace(
             arrival.file,
             url=url,
             upload_time=moment,
-            yanked=there.yanked if there else False,
+            yanked=earlier.yanked if earlier else False,
             provenance=url + PROVENANCE if attested else None,
             provenance_hashes=attested,
         )
         self.put(project, listed)
-        return there is None
+        return earlier is None
 
     def _unlisted(self, arrival: Arrival) -> str:
         """The hash of a file of that name which no page links to, unless an interrupted run left it."""

@@ -85,10 +85,10 @@ def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Docume
 
 def put_documents(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, bytes], now: str) -> None:
     """The documents among the files of a project, in place of those that it had, and its files in their channels."""
-    there = {name: files.pop(name) for name in list(files) if is_document(name)}
+    documents = {name: files.pop(name) for name in list(files) if is_document(name)}
     links = {name: files[str(wheels[-1])].url for name, wheels in variants_by_document(files).items()}
     for name, data in made.items():
-        before = there.get(name)
+        before = documents.get(name)
         kept = before is not None and index.read(index_folder.file_path(name)) == data
         files_url = "" if index_folder.is_here(links[name]) else links[name].rpartition("/")[0]
         files[name] = PublishedFile(
@@ -139,17 +139,17 @@ class MadeVariants(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def made_variants(given: Sequence[Arrival], index: IndexFolder) -> Iterator[MadeVariants]:
+def made_variants(arrived: Sequence[Arrival], index: IndexFolder) -> Iterator[MadeVariants]:
     """The files are there as long as the block lasts, on the file system of the index."""
     beside = index.root.parent
-    plain = [each.path for each in given if (name := WheelName.parse(each.name)) and not name.variant]
+    plain = [each.path for each in arrived if (name := WheelName.parse(each.name)) and not name.variant]
     try:
         beside.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableError.from_os(error, beside) from error
     with scratch_beside(beside) as folder:
         sets, findings = variants.write_all(plain, folder)
-        known = {each.name for each in given} | _plain_in(index, sets)
+        known = {each.name for each in arrived} | _plain_in(index, sets)
         paths = [Path(path) for each in sets for path in (*(wheel.path for wheel in each.wheels), *each.plain)]
         new = [each for each in paths if each.parent == folder and each.name not in known]
         yield MadeVariants(

@@ -98,14 +98,14 @@ def every_file_recorded(subject: WheelSubject) -> Iterator[Finding]:
     listed = [row.path for row in _recorded(subject)]
     if bad := [str(number) for number, row in enumerate(record_rows(subject.wheel.record), 1) if not row.path]:
         yield finding("record-rows", f"RECORD cannot be read as a table: line {a_few(bad, 1)}")
-    there = set(subject.wheel.sizes)
-    if extra := there - set(listed) - _own(subject):
+    members = set(subject.wheel.sizes)
+    if extra := members - set(listed) - _own(subject):
         yield finding(
             "record-rows",
             f"{one_or_many(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
             evidence=first_few(sorted(extra)),
         )
-    if lost := {path for path in listed if path not in there and not path.endswith("/")} - _own(subject):
+    if lost := {path for path in listed if path not in members and not path.endswith("/")} - _own(subject):
         yield finding(
             "record-rows",
             f"{one_or_many(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
@@ -267,14 +267,14 @@ _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", r
 
 
 def licence_file_missing(subject: WheelSubject) -> Iterator[Finding]:
-    info, there = subject.wheel.info, subject.wheel.sizes
+    info, members = subject.wheel.info, subject.wheel.sizes
     named = [value for key, value in fields(subject.wheel.metadata or "") if key == "license-file" and value]
     # Before PEP 639 they lay beside METADATA, some by their bare names.
     missing = [
         each
         for each in named
         if not {f"{info}licenses/{each}", f"{info}license_files/{each}", info + each, info + each.rpartition("/")[2]}
-        & there.keys()
+        & members.keys()
     ]
     if missing:
         yield finding(

@@ -48,12 +48,12 @@ def findings_for_cuda(survey: Survey, cuda: str) -> Iterator[Finding]:
     """Where a package has a library for each CUDA, the one that it would load; else the majors of all its libraries."""
     profile = profile_of(survey)
     if profile and profile.loads == "one":
-        there = sorted(filter(None, (packages.made_for(profile, each.path) for each in survey.libraries)))
+        made_for = sorted(filter(None, (packages.made_for(profile, each.path) for each in survey.libraries)))
         found = loading(survey, Machine(name="any", capability=None, torch_cuda=cuda, jax_cuda=cuda))
-        if found.missing or not there:
+        if found.missing or not made_for:
             have = (
-                f"those in it are for CUDA {', '.join(sorted(set(there), key=versions.key))}"
-                if there
+                f"those in it are for CUDA {', '.join(sorted(set(made_for), key=versions.key))}"
+                if made_for
                 else "none at all"
             )
             yield finding("no-library-for-cuda", f"it has no library for CUDA {cuda}: {have}", fix=_FIX_CUDA)

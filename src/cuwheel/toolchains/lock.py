@@ -190,8 +190,8 @@ def recipe_for(wanted: Wanted, source: str | None, path: Path | None) -> Recipe:
             if lacking:
                 raise UsageError(f"{name}: its CUDA {each.cuda} has no {', '.join(sorted(lacking))}")
             return each.recipe()
-    there = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
-    raise UsageError(f"{name} has no CUDA {wanted.asked} for {platform}, only {there}")
+    listed = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
+    raise UsageError(f"{name} has no CUDA {wanted.asked} for {platform}, only {listed}")
 
 
 def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:

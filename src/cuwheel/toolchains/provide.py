@@ -234,13 +234,13 @@ def installed_like(request: ToolchainRequest) -> tuple[Installed, ...]:
 
 def find(request: ToolchainRequest) -> Toolchain:
     """As `provide`, but only what was installed before: the last used of those that fit."""
-    there = installed_like(request)
-    if not there:
+    installed = installed_like(request)
+    if not installed:
         options = [f"--with {','.join(request.components)}"] if request.components else []
         options += [f"--provider {','.join(request.providers)}"] if request.providers else []
         words = " ".join(["cuwheel toolchain install", request.version, *options])
         raise UnavailableError(f"CUDA {request.version} is not installed", hint=words)
-    return _complete(World.here(), there[0], _compiler(request, there[0]), ())
+    return _complete(World.here(), installed[0], _compiler(request, installed[0]), ())
 
 
 def remove(

@@ -69,8 +69,8 @@ class Store:
         `final` is where the folder is going to be, for what writes its own place into files.
         """
         with self.locked(recipe.identity[:16]):
-            if there := self.find(recipe.identity):
-                return there
+            if installed := self.find(recipe.identity):
+                return installed
             try:
                 return self._make(recipe, fill)
             except OSError as error:

@@ -41,11 +41,11 @@ def preload_path(environ: Mapping[str, str]) -> Path:
     made = place / _LIBRARY_NAME
     if made.is_file():
         return made
-    given = shipped().get(f"trace-{platform.machine()}.so")
+    ready_made = shipped().get(f"trace-{platform.machine()}.so")
     with files.errors_of(place, "choose another folder with CUWHEEL_CACHE"):
         place.mkdir(parents=True, exist_ok=True)
-        if given and _loads_silently(given):
-            return files.copy(given, made)
+        if ready_made and _loads_silently(ready_made):
+            return files.copy(ready_made, made)
         with tempfile.TemporaryDirectory(dir=place, prefix=".") as name:
             trial = Path(name, _LIBRARY_NAME)
             for compiler in own_c.compilers(environ):
@@ -125,7 +125,7 @@ def run_traced(
     """Its status, negative for a signal. `cupti`: the library, or True for the one that is found."""
     if not place.is_dir():
         raise UnreadableError(place, "is not a folder")
-    given = dict(os.environ if environ is None else environ)
-    library = find_cupti(command, given) if cupti is True else cupti or None
-    variables = environ_for(place, given, library)
+    caller = dict(os.environ if environ is None else environ)
+    library = find_cupti(command, caller) if cupti is True else cupti or None
+    variables = environ_for(place, caller, library)
     return process.attend(command, env=variables, cwd=(cwd or Path.cwd()).absolute())

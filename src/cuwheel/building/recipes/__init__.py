@@ -129,10 +129,10 @@ def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:
     return tuple(_lines(recipe.settings, codec.builtins(table), ""))
 
 
-def _lines(settings: dict[str, Any], there: dict[str, Any], where: str) -> Iterator[str]:
+def _lines(settings: dict[str, Any], in_effect: dict[str, Any], where: str) -> Iterator[str]:
     for name, value in settings.items():
         label = where + (name if where in _NAMES_OF_OTHERS else config.key(name))
-        now = there.get(name)
+        now = in_effect.get(name)
         if isinstance(value, dict):
             yield from _lines(value, now if isinstance(now, dict) else {}, f"{label}.")
         elif isinstance(value, list):

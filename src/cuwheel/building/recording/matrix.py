@@ -447,8 +447,8 @@ def _compare(cell: Cell, cells: Sequence[Cell]) -> str:
 
 def _nearest(cell: Cell, cells: Sequence[Cell]) -> Run | None:
     """The run that worked and differs in the fewest choices; None where nothing worked."""
-    worked = [(each, each.run) for each in cells if each.run and each.run.result == "succeeded" and each.run.calls]
-    found = min(worked, key=lambda pair: len(pair[0].choices.items() ^ cell.choices.items()), default=None)
+    succeeded = [(each, each.run) for each in cells if each.run and each.run.result == "succeeded" and each.run.calls]
+    found = min(succeeded, key=lambda pair: len(pair[0].choices.items() ^ cell.choices.items()), default=None)
     return found[1] if found else None
 
 

@@ -210,8 +210,8 @@ def compare_environments(
     if not runs or not found.any:
         notes = (*notes, *elsewhere) if notes and not found.any else notes
         return replace(_about_call(chosen, "diff"), notes=(*chosen.notes, *notes), differences=found)
-    worked = call.state == "succeeded"
-    traced = culprits.find_culprits(left, right, trial_runner(chosen.prepared, limit), most=most, recorded=worked)
+    succeeded = call.state == "succeeded"
+    traced = culprits.find_culprits(left, right, trial_runner(chosen.prepared, limit), most=most, recorded=succeeded)
     blamed = culprits.explain_culprits(traced, left, right, origins)
     # Next to the record, for `explain`.
     try:
@@ -380,20 +380,20 @@ def copy_of(record: Record) -> Path | None:
 
 def moved_into(prepared: Prepared, copy: Path, record: Record) -> Prepared:
     """A call of a record that was made in another copy of the same project, as it would have been in this one."""
-    given = Path(record.folder).absolute().parent / calls.COPIED_SOURCE  # a build may name it by a link
-    names = {re.escape(str(each)) for each in (given, copy_of(record)) if each}
-    there = re.compile(f"(?:{'|'.join(names)})(?![\\w.-])")
+    copied_source = Path(record.folder).absolute().parent / calls.COPIED_SOURCE  # a build may name it by a link
+    names = {re.escape(str(each)) for each in (copied_source, copy_of(record)) if each}
+    other_copy = re.compile(f"(?:{'|'.join(names)})(?![\\w.-])")
     situation = prepared.situation
 
-    def led(text: str) -> str:
-        return there.sub(lambda _: str(copy), text)
+    def as_moved(text: str) -> str:
+        return other_copy.sub(lambda _: str(copy), text)
 
     moved = replace(
         situation,
-        program=led(situation.program),
-        words=tuple(map(led, situation.words)),
-        cwd=led(situation.cwd),
-        environ={name: led(value) for name, value in situation.environ.items()},
+        program=as_moved(situation.program),
+        words=tuple(map(as_moved, situation.words)),
+        cwd=as_moved(situation.cwd),
+        environ={name: as_moved(value) for name, value in situation.environ.items()},
     )
     return replace(prepared, situation=moved)
 
@@ -456,37 +456,37 @@ def ready_to_run(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
         )
     with tempfile.TemporaryDirectory(prefix="cuwheel-replay-") as name:
         if scratch:
-            yield _led_away(prepared, Path(name))
+            yield _with_outputs_redirected(prepared, Path(name))
             return
-        given, restored = _with_response_files(situation, prepared.response_files, Path(name))
-        yield Ready(command=(situation.program, *given), environ=situation.environ, cwd=cwd, restored=restored)
+        command_words, restored = _with_response_files(situation, prepared.response_files, Path(name))
+        yield Ready(command=(situation.program, *command_words), environ=situation.environ, cwd=cwd, restored=restored)
 
 
-def _led_away(prepared: Prepared, folder: Path) -> Ready:
+def _with_outputs_redirected(prepared: Prepared, folder: Path) -> Ready:
     """Response files may say where to write: their words are taken in, where a command line can hold them."""
     situation = prepared.situation
     texts = {file.path: file.text for file in prepared.response_files}
-    given = tuple(words.with_response_files(situation.words, texts))
+    command_words = tuple(words.with_response_files(situation.words, texts))
     restored = tuple(texts)
-    if sum(map(len, given)) + len(given) > _LONGEST_LINE:
-        given, restored = _with_response_files(situation, prepared.response_files, folder)
+    if sum(map(len, command_words)) + len(command_words) > _LONGEST_LINE:
+        command_words, restored = _with_response_files(situation, prepared.response_files, folder)
     place = folder / "out"
     place.mkdir()
-    led = options.redirect_outputs(given, situation.tool, str(place), situation.program)
-    if led.leaks:
+    redirected = options.redirect_outputs(command_words, situation.tool, str(place), situation.program)
+    if redirected.leaks:
         raise UsageError(
             f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
             f"overwrite the build's files",
             hint="replay without --scratch overwrites them; --diff --no-runs only compares",
         )
-    for option in options.parse_options(led.words, situation.tool):
+    for option in options.parse_options(redirected.words, situation.tool):
         if option.name in ("--output-directory", "--keep-dir") and option.value:
             Path(option.value).mkdir(exist_ok=True)
     return Ready(
-        command=(situation.program, *led.words),
+        command=(situation.program, *redirected.words),
         environ=situation.environ,
         cwd=Path(situation.cwd),
-        written=led.written,
+        written=redirected.written,
         restored=restored,
     )
 
@@ -513,22 +513,22 @@ def _with_response_files(
 
     mentioned = re.compile("(?<=@)(" + "|".join(map(re.escape, places)) + r")(?=[\s\"']|$)")
 
-    def led(text: str) -> str:
+    def redirected(text: str) -> str:
         return mentioned.sub(lambda match: places[match[1]], text)
 
     for file in files:
         if file.text is not None:
             # A file may name another one of them.
-            Path(places[file.path]).write_bytes(led(file.text).encode(file.encoding, _errors(file)))
-    given = []
+            Path(places[file.path]).write_bytes(redirected(file.text).encode(file.encoding, _errors(file)))
+    command_words = []
     for option in options.parse_options(situation.words, situation.tool):
         if option.name == options.RESPONSE:
-            given.append(led(option.words[0]))
+            command_words.append(redirected(option.words[0]))
         elif option.name == "--options-file" and option.value:
-            given += ["--options-file", ",".join(places.get(path, path) for path in option.value.split(","))]
+            command_words += ["--options-file", ",".join(places.get(path, path) for path in option.value.split(","))]
         else:
-            given += option.words
-    return tuple(given), tuple(changed)
+            command_words += option.words
+    return tuple(command_words), tuple(changed)
 
 
 def _response_text(cwd: str, file: ResponseFile) -> str | None:

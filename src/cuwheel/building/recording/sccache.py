@@ -95,9 +95,9 @@ def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Ser
             deadline = time.monotonic() + _START_S
             while not socket.exists():
                 if time.monotonic() > deadline:
-                    said = files.tail(log, _TAIL).strip().rpartition("\n")[2]
+                    last_line = files.tail(log, _TAIL).strip().rpartition("\n")[2]
                     raise UnavailableError(
-                        f"sccache did not start within {_START_S:.0f} s" + (f": {said}" if said else "")
+                        f"sccache did not start within {_START_S:.0f} s" + (f": {last_line}" if last_line else "")
                     )
                 time.sleep(_LOOK_S)
             yield Server(client=tool, environ=client)

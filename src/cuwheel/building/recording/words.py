@@ -150,11 +150,11 @@ class _Reading:
 
 
 def with_response_files(
-    given: Iterable[str], files: Mapping[str, str | None], depth: int = 4, *, windows: bool = False
+    words: Iterable[str], files: Mapping[str, str | None], depth: int = 4, *, windows: bool = False
 ) -> Iterator[str]:
     """The words, with those of response files in place of their names."""
     named = False
-    for word in given:
+    for word in words:
         option, joined, value = word.partition("=")
         names: tuple[str, ...] = ()
         if named or (joined and option in _FILES):

@@ -265,17 +265,17 @@ def must_have_all_segments(elf: Elf, start: int, end: int) -> None:
     name, count = elf.buffer.name, len(elf.segments)
     if any(each.type == _PT_PHDR and each.file_size != end - start for each in elf.segments):
         raise MalformedError(name, f"it claims {count} program headers, and its table of them has another size")
-    there = [each for each in elf.headers if each.type not in (0, SHT_NOBITS) and each.size]
-    if any(each.offset < end and start < each.offset + each.size for each in there):
+    present = [each for each in elf.headers if each.type not in (0, SHT_NOBITS) and each.size]
+    if any(each.offset < end and start < each.offset + each.size for each in present):
         raise MalformedError(name, f"it claims {count} program headers, which reach into a section")
     loads = [each for each in elf.segments if each.type == PT_LOAD]
     if any(each.memory_size < each.file_size or _end(each) > elf.buffer.size for each in loads):
         raise MalformedError(name, "a segment is larger than what there is of it")
-    for section in (each for each in there if each.flags & _ALLOC):
+    for section in (each for each in present if each.flags & _ALLOC):
         if not any(each.offset <= section.offset and section.offset + section.size <= _end(each) for each in loads):
             raise MalformedError(name, f"it claims {count} program headers, and none of them loads {section.name}")
     kinds = {each.type for each in elf.segments}
-    if any(each.type == SHT_DYNAMIC for each in there) and PT_DYNAMIC not in kinds:
+    if any(each.type == SHT_DYNAMIC for each in present) and PT_DYNAMIC not in kinds:
         raise MalformedError(name, f"it claims {count} program headers, and none of them is for its dynamic section")
     if any(each.flags & _TLS for each in elf.headers) and _PT_TLS not in kinds:
         raise MalformedError(name, f"it claims {count} program headers, and none of them is for its threads' data")

@@ -80,7 +80,7 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     """`untouched`: what could be saved and is left, and what else to tell. `refused`: what would leave a target
     without code.
 
-    A plan with `refused` findings keeps what the targets had. `targets`: the machines for which the driver must choose
+    A plan with `refused` findings keeps what the machines had. `machines`: those for which the driver must choose
     as before, None where nobody said; not in containers that lost relocatable code (`drops_relocatable`), nor in
     those that a workload never loads (`by_use`). `drop_signature`: of a signed Windows binary, whose signature no
     change survives.
@@ -91,7 +91,7 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     bytes_before: int
     untouched: tuple[Finding, ...] = ()
     refused: tuple[Finding, ...] = ()
-    targets: tuple[Machine, ...] | None = None
+    machines: tuple[Machine, ...] | None = None
     drops_relocatable: bool = False
     by_use: bool = False
     drop_signature: bool = False

@@ -319,7 +319,7 @@ def _expected(container: NewContainer) -> list[tuple[int, int]]:
 
 def _must_take_same_entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     """For each target the driver takes the same entry of each container as before."""
-    if plan.targets is None:
+    if plan.machines is None:
         return
     by_place: dict[int, list[Entry]] = {}
     for each in found.entries:
@@ -338,7 +338,7 @@ def _must_take_same_entries(found: _Found, made: Draft, plan: LibraryPlan) -> No
         if lists in seen:  # thousands of containers share a few
             continue
         seen.add(lists)
-        for machine in plan.targets:
+        for machine in plan.machines:
             if (on := device_of_machine(machine)) and _taken_code(before, on) != _taken_code(after, on):
                 raise MalformedError(plan.path, f"{machine.name} would load other code than before", _HINT)
 

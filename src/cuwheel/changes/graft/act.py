@@ -63,7 +63,7 @@ _BUG = "nothing was written; this is a bug in cuwheel: please report it with the
 
 def graft(request: GraftRequest) -> Graft:
     """All of it; with `dry_run` all but the writing."""
-    base, *donors = (Path(downloaded_if_pinned(each, request.platform)) for each in (request.base, *request.given))
+    base, *donors = (Path(downloaded_if_pinned(each, request.platform)) for each in (request.base, *request.named))
     for path in (base, *donors):
         if not path.is_file():
             raise UnreadableError(
@@ -120,17 +120,17 @@ def graft_wheels(base: Path, donors: Sequence[Path], request: GraftRequest, dono
         wheel, *givers = opened = [stack.enter_context(WheelFile(path)) for path in (base, *donors)]
         for each in opened:
             _must_be_intact(each)
-        there, *given = ([library.path for library in _with_device_code(each)] for each in opened)
-        paired = [path for path in there if any(path in each for each in given)]
+        of_base, *of_donors = ([library.path for library in _with_device_code(each)] for each in opened)
+        paired = [path for path in of_base if any(path in each for each in of_donors)]
         if not paired:
             raise UsageError(
                 f"{base.name} and the donors have no library with device code in common",
-                hint=f"the base has {a_few(there) or 'none'}; a donor must be a build of the same package",
+                hint=f"the base has {a_few(of_base) or 'none'}; a donor must be a build of the same package",
             )
         folder = stack.enter_context(_workplace(request, base))
         decisions = []
         for number, path in enumerate(paired):
-            taking = [each for each, own in zip(givers, given, strict=True) if path in own]
+            taking = [each for each, own in zip(givers, of_donors, strict=True) if path in own]
             subjects = []
             for index, each in enumerate((wheel, *taking)):
                 copy = folder / f"{number}-{index}"
@@ -260,13 +260,13 @@ def _grafted_version(wheel: WheelFile, decisions: Sequence[Decision], origin: Or
 
 
 def _complete(decisions: Sequence[Decision], origin: Origin) -> bool:
-    there = {
+    in_base = {
         str(each.entry.arch)
         for decision in decisions
         for number, held in enumerate(decision.base.held)
         for each in decision.containers.get(number, held)
     }
-    return set(origin.archs) <= there
+    return set(origin.archs) <= in_base
 
 
 def _labelled(wheel: WheelFile, archs: Iterable[str]) -> str:

@@ -91,7 +91,7 @@ def decide(base: Subject, about: Known, donors: Sequence[tuple[Subject, Known]],
                 return _refused(base, tuple(findings))
         proofs.append(shown or Proof(kind="forced"))
         for match in pair.growing:
-            state[match.number] = _in_order(match.there, match.added, (about.origin, of_donor.origin))
+            state[match.number] = _in_order(match.present, match.added, (about.origin, of_donor.origin))
             added += match.added
     changed = {number: held for number, held in enumerate(state) if held != base.held[number]}
     made = Decision(base, changed, tuple(added), weakest(proofs), tuple(findings), refused=False)
@@ -128,15 +128,15 @@ def _proven(pair: Pair, about: Known, of_donor: Known) -> tuple[Proof | None, Mi
     return Proof(kind="record", compared=(what, _interface(pair), "the host sides")), None
 
 
-def _in_order(there: Sequence[Held], added: Sequence[Held], origins: Sequence[Origin | None]) -> tuple[Held, ...]:
+def _in_order(present: Sequence[Held], added: Sequence[Held], origins: Sequence[Origin | None]) -> tuple[Held, ...]:
     """As nvcc orders them, where the base does; else behind what is there. Parts of one wheel: as they were in it."""
-    every = (*there, *added)
+    every = (*present, *added)
     names = {each.words for each in every}
     orders = [order for origin in filter(None, origins) for order in origin.orders if names <= set(order)]
     if orders:
         nearest = min(orders, key=len)
         return tuple(sorted(every, key=lambda each: nearest.index(each.words)))
-    if list(there) == sorted(there, key=_usual):
+    if list(present) == sorted(present, key=_usual):
         return tuple(sorted(every, key=_usual))
     return every
 

@@ -21,10 +21,10 @@ _LONGEST_NAME = 100
 
 
 class Match(NamedTuple):
-    """A container of the base, by its number, the donor's at the same place, and what the donor would add."""
+    """A container of the base, by its number: what is present in it, in the donor's, and what that would add."""
 
     number: int
-    there: tuple[Held, ...]
+    present: tuple[Held, ...]
     donor: tuple[Held, ...]
     added: tuple[Held, ...]
 
@@ -32,8 +32,8 @@ class Match(NamedTuple):
     def shared(self) -> tuple[tuple[Held, Held], ...]:
         """Entries of both with the same kind and architecture, in pairs."""
         found = []
-        for code in dict.fromkeys(each.code for each in self.there):
-            ours = [each for each in self.there if each.code == code]
+        for code in dict.fromkeys(each.code for each in self.present):
+            ours = [each for each in self.present if each.code == code]
             theirs = [each for each in self.donor if each.code == code]
             found += list(zip(ours, theirs, strict=False))
         return tuple(found)
@@ -130,7 +130,7 @@ def _other_cuda(pair: Pair) -> Iterator[str]:
 def _arch_list(pair: Pair) -> Iterator[str]:
     """CUB and Thrust put the list into the names of their kernels, and choose by it in host code."""
     for match in pair.growing:
-        lists = {text for each in match.there for text in _lists(each)}
+        lists = {text for each in match.present for text in _lists(each)}
         for each in match.added:
             number = f"{each.entry.arch.capability.number}0"
             own = set(_lists(each))
@@ -151,7 +151,7 @@ def _lists(held: Held) -> Iterator[str]:
 
 def _kernels(pair: Pair) -> Iterator[str]:
     for match in pair.growing:
-        known = [set(each.interface.kernels) for each in match.there]
+        known = [set(each.interface.kernels) for each in match.present]
         if not known:
             continue
         always, ever = set.intersection(*known), set.union(*known)
@@ -168,7 +168,7 @@ def _parameters(pair: Pair) -> Iterator[str]:
     for match in pair.growing:
         for each in match.added:
             for name, sizes in each.interface.kernels.items():
-                for other in match.there:
+                for other in match.present:
                     known = other.interface.kernels.get(name)
                     if sizes is not None and known is not None and sizes != known:
                         yield (
@@ -180,7 +180,7 @@ def _parameters(pair: Pair) -> Iterator[str]:
 def _variables(pair: Pair) -> Iterator[str]:
     """Those that the host names; others are a compiler's own tables, and differ between architectures."""
     for match in pair.growing:
-        cubins = [each for each in match.there if each.entry.kind == "cubin"]
+        cubins = [each for each in match.present if each.entry.kind == "cubin"]
         for each in match.added if cubins else ():
             if each.entry.kind != "cubin":
                 continue

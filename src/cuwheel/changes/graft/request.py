@@ -46,6 +46,6 @@ class GraftRequest:
             raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT   (or --split BASE)")
 
     @property
-    def given(self) -> tuple[str | Path, ...]:
+    def named(self) -> tuple[str | Path, ...]:
         """The donors, however many."""
         return as_paths(self.donors)

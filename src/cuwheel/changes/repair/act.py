@@ -274,12 +274,12 @@ def _the_same_code(before: Contents, after: Contents) -> Iterator[str]:
     """Device code and symbols are what they were: only the loader's table changed."""
     now = {each.path: each for each in after.binaries}
     for binary in before.binaries:
-        there = now.get(binary.path)
-        if there is None:
+        same = now.get(binary.path)
+        if same is None:
             continue  # a script that became a shim: its library is elsewhere
-        if there.device_code != binary.device_code:
+        if same.device_code != binary.device_code:
             yield f"{binary.path} lost device code"
-        if there.soname != binary.soname:
+        if same.soname != binary.soname:
             yield f"{binary.path} lost its name"
 
 

@@ -360,9 +360,9 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def windows_folders(given: Sequence[Path], environ: Mapping[str, str]) -> tuple[Folder, ...]:
+def windows_folders(asked_for: Sequence[Path], environ: Mapping[str, str]) -> tuple[Folder, ...]:
     """For DLLs: those asked for, toolkits, the environment's packages; on Windows what PATH names."""
-    found = [Folder(path=path.absolute(), via="asked for") for root in given for path in _with_bin(root)]
+    found = [Folder(path=path.absolute(), via="asked for") for root in asked_for for path in _with_bin(root)]
     for name in _ROOTS:
         if value := environ.get(name):
             found += [Folder(path=path.absolute(), via=name) for path in _with_bin(Path(value))]
@@ -383,22 +383,22 @@ def _with_bin(root: Path) -> tuple[Path, ...]:
 
 
 def folders(
-    given: Sequence[Path], named: Mapping[str, Sequence[str]], environ: Mapping[str, str], machine: str
+    asked_for: Sequence[Path], named: Mapping[str, Sequence[str]], environ: Mapping[str, str], machine: str
 ) -> tuple[Folder, ...]:
     """Those asked for, toolkits, LD_LIBRARY_PATH, the environment's packages, the system; each once.
 
     `named`: library of the wheel → its search path. What one of them was linked with another may need, too.
     """
     once: dict[Path, Folder] = {}
-    for each in (*_given(given), *_named(named), *_around(environ, machine)):
+    for each in (*_asked_for(asked_for), *_named(named), *_around(environ, machine)):
         if each.path.is_dir():
             once.setdefault(each.path, each)
     return tuple(once.values())
 
 
-def _given(given: Sequence[Path]) -> Iterator[Folder]:
-    kits = _toolkits() if given else []
-    for root in given:
+def _asked_for(asked_for: Sequence[Path]) -> Iterator[Folder]:
+    kits = _toolkits() if asked_for else []
+    for root in asked_for:
         # The folder itself, or that of a toolkit: both are what people give.
         known = next((each for each in kits if _is_of(root, each)), None)
         for path in (root, *(root / each for each in _LIBRARY_FOLDERS)):

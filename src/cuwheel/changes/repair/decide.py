@@ -262,10 +262,10 @@ def _decide_for_windows(found: Contents, request: RepairRequest, machine: str, s
         *objections.objections_to_needs(found, sorted_.facts, request),
         *_without_init(found, ways),
     )
-    there = tuple(each for each in ways if each.path in found.members)
+    unchanged = tuple(each for each in ways if each.path in found.members)
     changes = {
         "libraries": bool(sorted_.grafted),
-        "DLL folders": any(each.changes for each in there),
+        "DLL folders": any(each.changes for each in unchanged),
         "requirements": bool(required),
     }
     return Decision(
@@ -275,7 +275,7 @@ def _decide_for_windows(found: Contents, request: RepairRequest, machine: str, s
         machine=machine,
         platforms=found.platforms,
         libraries=sorted_.facts,
-        paths=there,
+        paths=unchanged,
         requires=required,
         excluded=tuple(excluded(sorted_)),
         folders=tuple(each.path for each in searcher.folders),

@@ -277,13 +277,13 @@ def leads_to(binary: Binary, path: str) -> bool:
 
 
 def _to_inside(binary: Binary, here: str, inside: Mapping[str, Sequence[str]], reached: Iterable[str]) -> Iterator[str]:
-    there = set(reached)
+    reached_folders = set(reached)
     for soname in binary.needed:
         if packages.from_system(soname):  # the system's comes first; who wants another leads to it himself
             continue
         places = [place for path in inside.get(soname, ()) if (place := installed_path(path))]
         folders = [posixpath.dirname(each) for each in places]
-        if not folders or there & set(folders):
+        if not folders or reached_folders & set(folders):
             continue
         # Of several of one name, that of the same folder, else the nearest; packages keep one for each CUDA apart.
         yield min(folders, key=lambda each: (_distance(each, here), each))

@@ -96,22 +96,22 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
 
 
 def _machines(found: Contents) -> Iterator[Finding]:
-    there = sorted({each.machine for each in found.binaries})
+    machines = sorted({each.machine for each in found.binaries})
     kinds = {
         machine for platform in found.platforms for machine in MACHINES.values() if platform.endswith(f"_{machine}")
     } | {_WINDOWS[platform] for platform in found.platforms if platform in _WINDOWS}
-    if len(there) > 1:
+    if len(machines) > 1:
         yield finding(
             "several-machines",
-            f"the wheel has libraries for {' and '.join(there)}: no tag fits them all",
+            f"the wheel has libraries for {' and '.join(machines)}: no tag fits them all",
             evidence=tuple(f"{each.path}: {each.machine}" for each in found.binaries[:_SHOWN]),
         )
-    elif there and there[0] not in _MACHINES:
-        yield finding("other-platform", f"its libraries are for {there[0]}, which CUDA does not support")
-    elif there and kinds and kinds != set(there):
+    elif machines and machines[0] not in _MACHINES:
+        yield finding("other-platform", f"its libraries are for {machines[0]}, which CUDA does not support")
+    elif machines and kinds and kinds != set(machines):
         yield finding(
             "wrong-machine",
-            f"the tag says {', '.join(sorted(kinds))}, but the libraries are for {there[0]}",
+            f"the tag says {', '.join(sorted(kinds))}, but the libraries are for {machines[0]}",
             evidence=(found.name.platform, found.binaries[0].path),
         )
 
@@ -172,12 +172,12 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
 
 
 def _nvidia_inside(found: Contents) -> Iterator[Finding]:
-    there = [each for each in found.binaries if nvidias(each.path, each.soname)]
-    if there:
+    bundled = [each for each in found.binaries if nvidias(each.path, each.soname)]
+    if bundled:
         yield finding(
             "nvidia-inside",
-            f"the wheel already contains {size(sum(each.size for each in there))} of NVIDIA's own libraries",
-            evidence=tuple(each.path for each in there[:_SHOWN]),
+            f"the wheel already contains {size(sum(each.size for each in bundled))} of NVIDIA's own libraries",
+            evidence=tuple(each.path for each in bundled[:_SHOWN]),
         )
 
 

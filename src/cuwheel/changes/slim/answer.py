@@ -108,7 +108,7 @@ def answer_of(
     return Slim(
         target=task.target,
         kind=task.kind,
-        targets=task.target_names,
+        targets=task.machine_names,
         dry_run=task.request.dry_run,
         written=written,
         refused=bool(plan.refused),
@@ -171,7 +171,7 @@ def _container_line(task: SlimTask, files: Sequence[FileChange], output: str | N
         return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
     if task.kind != "environment" or quoting.is_of_windows(task.target):  # images are of Linux
         return None
-    names = ",".join(dict.fromkeys(each.capability or each.name for each in task.targets)) if task.targets else "all"
+    names = ",".join(dict.fromkeys(each.capability or each.name for each in task.machines)) if task.machines else "all"
     return f"RUN pip install … && cuwheel slim --env {quoting.posix([task.target])} --for {names} --commit"
 
 
@@ -206,7 +206,7 @@ def note_of(task: SlimTask, version: str, files: Iterable[FileChange], before: b
     return codec.indented(
         Note(
             tool=TOOL,
-            targets=task.target_names,
+            targets=task.machine_names,
             cuda=task.cuda,
             version=version,
             files=tuple(each for each in files if each.fate != "unchanged"),

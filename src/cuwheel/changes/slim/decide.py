@@ -60,17 +60,17 @@ class Reason(NamedTuple):
     fix: str = ""
 
 
-def decide(library: Library, task: SlimTask) -> LibraryPlan:
+def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
     """What stays, what goes, and why. `library` must have been surveyed with `detail="entries"`.
 
     Later rulings overrule earlier ones: what a machine loads, what no trace loaded, relocatable and debug code.
     """
     request = task.request
-    fixed = why_untouchable(library, drop_signature=request.drop_signature)
+    untouchable = why_untouchable(library, drop_signature=request.drop_signature)
     rulings: dict[int, _Ruling] = {}
     refused: tuple[Finding, ...] = ()
     registered = registered_containers(library)
-    if fixed is None:
+    if untouchable is None:
         members: dict[int, list[int]] = {each: [] for each in registered}
         for index, entry in enumerate(library.entries):
             if entry.container in members:
@@ -85,17 +85,17 @@ def decide(library: Library, task: SlimTask) -> LibraryPlan:
         if request.strip_debug:
             _strip_debug(library, members, rulings)
         asked = request.force or task.workload is not None
-        if task.targets is not None and not asked and rulings and _runs_nowhere(library, task):
+        if task.machines is not None and not asked and rulings and _runs_nowhere(library, task):
             rulings = {}
             refused = ()
-            fixed = Reason(
+            untouchable = Reason(
                 "nothing-for-targets",
-                f"nothing in it is for {', '.join(each.name for each in task.targets)}: slimmed, it would be useless",
+                f"nothing in it is for {', '.join(each.name for each in task.machines)}: slimmed, it would be useless",
                 "remove the file, or slim it with --force",
             )
     wanted: Compression | None = None
-    if request.recompress and fixed is None:
-        old = any(drivers.below_zstd_floor(library, machine) for machine in task.targets or ())
+    if request.recompress and untouchable is None:
+        old = any(drivers.below_zstd_floor(library, machine) for machine in task.machines or ())
         wanted = "lz4" if old else "zstd"
     return LibraryPlan(
         path=library.path,
@@ -105,11 +105,11 @@ def decide(library: Library, task: SlimTask) -> LibraryPlan:
         ),
         bytes_before=library.size,
         untouched=(
-            *_left_as_it_is(library, task, fixed, wanted, rulings),
+            *_left_as_it_is(library, task, untouchable, wanted, rulings),
             *_gaps_out_of_sight(library, task, rulings),
         ),
         refused=refused,
-        targets=task.targets,
+        machines=task.machines,
         drops_relocatable=request.drop_relocatable,
         by_use=task.workload is not None,
         drop_signature=request.drop_signature,
@@ -141,9 +141,9 @@ def registered_containers(library: Library) -> frozenset[int]:
 
 def _by_machine(library: Library, task: SlimTask, members: dict[int, list[int]]) -> dict[int, _Ruling]:
     """Of each container, what the driver would take for a machine, could take for a future one, or nobody can say."""
-    if task.targets is None:
+    if task.machines is None:
         return {}
-    machines = [(machine.name, device_of_machine(machine)) for machine in task.targets]
+    machines = [(machine.name, device_of_machine(machine)) for machine in task.machines]
     known = [(name, found) for name, found in machines if found]
     future = _newer_devices([found.capability for _, found in known]) if task.request.future else ()
     if unknown := [name for name, found in machines if found is None]:
@@ -171,13 +171,13 @@ def _rulings_of_container(
     entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], future: Sequence[Device]
 ) -> tuple[_Ruling, ...]:
     reasons: dict[int, str] = {}
-    for name, on in machines:
-        for index in possible_entries(entries, on):
+    for name, device in machines:
+        for index in possible_entries(entries, device):
             verb = "takes" if entries[index].linked else "would link"
             reasons.setdefault(index, f"what the driver {verb} for {name}")
-    for on in future:
-        if (taken := chosen_entry(entries, on)) is not None:
-            reasons.setdefault(taken, f"future GPUs can use it, such as {on.capability}")
+    for device in future:
+        if (taken := chosen_entry(entries, device)) is not None:
+            reasons.setdefault(taken, f"future GPUs can use it, such as {device.capability}")
     for index, entry in enumerate(entries):
         if loadable_code(entry) is None:
             reasons.setdefault(index, f"it is not known what uses {entry.kind} code")
@@ -226,14 +226,14 @@ def _unregistered(library: Library, task: SlimTask) -> dict[int, _Ruling]:
 
 def _devices(task: SlimTask) -> list[Device]:
     """The GPUs of all machines; none where that of one is not known."""
-    found = [device_of_machine(each) for each in task.targets or ()]
+    found = [device_of_machine(each) for each in task.machines or ()]
     return [] if None in found else [each for each in found if each]
 
 
 def _fits(entry: Entry, devices: Sequence[Device]) -> bool:
     """Whether one of these GPUs could load it, or nobody can tell."""
     found = loadable_code(entry)
-    return found is None or any(serves(found.arch, on.capability) for on in devices)
+    return found is None or any(serves(found.arch, device.capability) for device in devices)
 
 
 def _unloaded(library: Library, workload: Workload) -> Iterator[int]:
@@ -291,14 +291,14 @@ def _not_linked_for(library: Library, task: SlimTask) -> list[str]:
     for entry in library.entries:
         if entry.container in containers:
             containers[entry.container].append(entry)
-    machines = [(each.name, device_of_machine(each)) for each in task.targets or ()]
-    if task.targets is None:
+    machines = [(each.name, device_of_machine(each)) for each in task.machines or ()]
+    if task.machines is None:
         archs = [found.arch for each in library.entries if (found := loadable_code(each))]
         served = [each for each in gpus.current_capabilities() if any(serves(arch, each) for arch in archs)]
         machines = [(str(each), Device(capability=each)) for each in served]
     missing = []
-    for name, on in machines:
-        taken = [] if on is None else [(each, chosen_entry(each, on)) for each in containers.values()]
+    for name, device in machines:
+        taken = [] if device is None else [(each, chosen_entry(each, device)) for each in containers.values()]
         if not taken or any(index is None or each[index].kind != "cubin" for each, index in taken):
             missing.append(name)
     return missing
@@ -324,7 +324,7 @@ def _runs_nowhere(library: Library, task: SlimTask) -> bool:
     """Whether nothing in the whole library is for any of the machines, as `check` would say of them."""
     devices = _devices(task)
     found = predict.reach_of(library)
-    outcomes = [found.by_code(each) for on in devices for each in with_and_without_jit(on)]
+    outcomes = [found.by_code(each) for device in devices for each in with_and_without_jit(device)]
     return bool(devices) and not any(each.taken or each.alternatives for each in outcomes)
 
 
@@ -348,13 +348,13 @@ def why_untouchable(library: Library, *, drop_signature: bool) -> Reason | None:
 def _left_as_it_is(
     library: Library,
     task: SlimTask,
-    fixed: Reason | None,
+    untouchable: Reason | None,
     wanted: Compression | None,
     decided: Collection[int] = (),
 ) -> Iterator[Finding]:
     """`decided`: the entries that a plan does not simply leave."""
-    if fixed and library.entries:
-        yield _left_unchanged(fixed.rule, fixed.words, library.entries, task, fix=fixed.fix)
+    if untouchable and library.entries:
+        yield _left_unchanged(untouchable.rule, untouchable.words, library.entries, task, fix=untouchable.fix)
         return
     outside = [
         each
@@ -378,7 +378,7 @@ def _left_as_it_is(
         yield _left_unchanged("debug-code", words, debug, task)
     if wanted == "zstd":
         # An unknown driver may be too old for it.
-        machines = task.targets or (Machine(name="any", capability=None),)
+        machines = task.machines or (Machine(name="any", capability=None),)
         floors = (drivers.zstd_floor(library, each) for each in machines if not each.driver)
         if floor := next((each for each in floors if each), None):
             yield finding("zstd-needs-driver", f"code compressed with ZSTD needs driver {floor} or later")
@@ -394,8 +394,8 @@ def _gaps_out_of_sight(library: Library, task: SlimTask, rulings: Mapping[int, _
     found = predict.reach_of(library)
     if task.workload or not emptied or not found.chooses.many or found.chooses.itself:
         return
-    on = [(machine.name, device_of_machine(machine)) for machine in task.targets or ()]
-    counts = [(name, found.by_code(device)) for name, device in on if device]
+    devices = [(machine.name, device_of_machine(machine)) for machine in task.machines or ()]
+    counts = [(name, found.by_code(device)) for name, device in devices if device]
     gaps = {name: each.containers for name, each in counts if each.outcome == "partial" and each.containers.none}
     if gaps:
         yield finding(
@@ -425,7 +425,7 @@ def _bytes_for_others(entries: Sequence[Entry], task: SlimTask) -> int:
         groups.setdefault(each.container, []).append(each)
     saved = 0
     for container, group in groups.items():
-        kept = {index for on in devices for index in possible_entries(group, on)}
+        kept = {index for device in devices for index in possible_entries(group, device)}
         if container is None:  # each stands alone
             kept = {index for index, each in enumerate(group) if _fits(each, devices)}
         saved += sum(

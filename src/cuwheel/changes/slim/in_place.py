@@ -123,7 +123,7 @@ def _write(layout: Layout, task: SlimTask, plan: SlimPlan, owners: dict[str, Own
     root = layout.root
     _must_be_replaceable(root, [*plan.removed, *(each.path for each in plan.to_write)])
     must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
-    with journal.begin(root, Header(tool=TOOL, targets=task.target_names)) as changes:
+    with journal.begin(root, Header(tool=TOOL, targets=task.machine_names)) as changes:
         results, digests = _stage_libraries(changes, plan.to_write)
         for path in plan.removed:
             changes.remove(root / path, owners[path].info / "RECORD" if path in owners else None)

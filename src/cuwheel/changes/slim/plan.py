@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
-from cuwheel.changes.slim import decide
+from cuwheel.changes.slim.decide import decide_library
 from cuwheel.device_code.libraries import Library
 from cuwheel.facts import packages
 from cuwheel.support import files
@@ -105,11 +105,11 @@ def make_plan(
     """`package_of`: the distribution that a library belongs to, by the library's path."""
     with_code = [each for each in libraries if each.device_code]
     removed, findings = _for_other_cuda(with_code, task.cuda, package_of) if task.cuda else ((), ())
-    plans = {each.path: decide.decide(each, task) for each in with_code if each.path not in removed}
+    plans = {each.path: decide_library(each, task) for each in with_code if each.path not in removed}
     kept: list[Kept] = []
     refused: list[Finding] = []
     if task.workload:
-        refused += _trace_problems(with_code, task.targets, task.workload)
+        refused += _trace_problems(with_code, task.machines, task.workload)
         kept += [_kept(plans[each.path], each, task.workload) for each in with_code if each.path in plans]
     return SlimPlan(
         libraries=tuple(libraries),
@@ -162,7 +162,7 @@ def _for_other_cuda(
 
 
 def _trace_problems(
-    libraries: Sequence[Library], targets: Sequence[Machine] | None, workload: Workload
+    libraries: Sequence[Library], machines: Sequence[Machine] | None, workload: Workload
 ) -> Iterator[Finding]:
     """Why nothing may be cut by these traces."""
     if libraries and all(each.format == "pe" for each in libraries):
@@ -185,7 +185,7 @@ def _trace_problems(
         words = f"{a_few(sorted(others))} have another build id or size here than when they were traced"
         found.append(("trace-of-another-build", words))
     traced = set(workload.gpus)
-    if missing := [each.name for each in targets or () if each.capability not in traced]:
+    if missing := [each.name for each in machines or () if each.capability not in traced]:
         gpus = a_few(sorted(traced))
         words = f"the workload was traced on {gpus}, which tells nothing of what {a_few(missing)} would load"
         found.append(("trace-of-another-gpu", words))

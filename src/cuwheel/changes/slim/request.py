@@ -65,14 +65,14 @@ class SlimTask(Struct, frozen=True, kw_only=True):
     """A request, its words looked up.
 
     `named`: the files or the folder, on this machine; of an environment, the distributions (all without one).
-    `targets`: the machines it must still run on as before; None keeps all architectures. `cuda`: as the tables spell
+    `machines`: those it must still run on as before; None keeps all architectures. `cuda`: as the tables spell
     it. `workload`: what the traces saw, and keep only that.
     """
 
     request: SlimRequest = SlimRequest()
     kind: Kind = "libraries"
     named: tuple[str | Path, ...] = ()
-    targets: tuple[Machine, ...] | None = None
+    machines: tuple[Machine, ...] | None = None
     cuda: str | None = None
     workload: Workload | None = None
 
@@ -82,16 +82,16 @@ class SlimTask(Struct, frozen=True, kw_only=True):
         return str(self.request.env) if self.request.env else ", ".join(map(str, self.named))
 
     @property
-    def target_names(self) -> tuple[str, ...]:
+    def machine_names(self) -> tuple[str, ...]:
         """The machines as people named them, with the capability that counts."""
-        if self.targets is None:
+        if self.machines is None:
             return (_ALL,)
         return tuple(
             dict.fromkeys(
                 each.name
                 if each.capability is None or each.name == each.capability
                 else f"{each.name} ({each.capability})"
-                for each in self.targets
+                for each in self.machines
             )
         )
 
@@ -109,7 +109,6 @@ def resolve(request: SlimRequest) -> SlimTask:
 
     workload = traced.read_workload(request.used) if request.used else None
     wanted = request.machines or (workload.gpus if workload else ())  # a trace knows its GPUs
-    targets = _machines(wanted, request)
     cuda = request.cuda
     if cuda and cuda not in {each.version.partition(".")[0] for each in toolkits.all_toolkits()}:
         cuda = toolkits.find_toolkit(cuda).version  # a major alone stays one
@@ -120,7 +119,7 @@ def resolve(request: SlimRequest) -> SlimTask:
         request=request,
         kind=_kind(request, [Path(each) for each in named]),
         named=named,
-        targets=targets,
+        machines=_machines(wanted, request),
         cuda=cuda or None,
         workload=workload,
     )

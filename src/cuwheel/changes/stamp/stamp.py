@@ -249,11 +249,11 @@ def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
         if before is None:
             return path
         found = survey_wheel(wheel, detail="containers")
-        there = {row.arch for library in found.libraries for row in library.device_code}
+        present = {row.arch for library in found.libraries for row in library.device_code}
         after = replace(
             before,
-            archs=_listed(before.archs, [each for each in added if each.kind == "sm"], there),
-            ptx=_listed(before.ptx, [each for each in added if each.kind == "compute"], there),
+            archs=_listed(before.archs, [each for each in added if each.kind == "sm"], present),
+            ptx=_listed(before.ptx, [each for each in added if each.kind == "compute"], present),
             coverage=reach(found),
         )
         options = StampOptions(description=after, guard=guard_of(wheel, found))
@@ -263,9 +263,9 @@ def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
             return path
 
 
-def _listed(before: Sequence[str], added: Sequence[Arch], there: set[Arch]) -> tuple[str, ...]:
+def _listed(before: Sequence[str], added: Sequence[Arch], present: set[Arch]) -> tuple[str, ...]:
     """Those that it has, in order."""
-    wanted = {each for each in there if each in before or each in added}
+    wanted = {each for each in present if each in before or each in added}
     return tuple(map(str, sorted(wanted, key=lambda each: (each.capability, each.suffix))))
 
 
@@ -400,10 +400,10 @@ def _write_merged(opened: Sequence[_Opened], platforms: Sequence[str], made: Pat
     first = opened[0]
     edit = WheelEdit(first.wheel)
     edit.retag(platforms=platforms)
-    there = set(first.wheel.members)
+    members = set(first.wheel.members)
     for each in opened[1:]:
         for name in each.wheel.members:
-            if name not in there:
-                there.add(name)
+            if name not in members:
+                members.add(name)
                 edit.add(name, Taken(each.wheel, name))
     edit.write(made)

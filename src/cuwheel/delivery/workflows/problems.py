@@ -303,13 +303,13 @@ _ACTION = re.compile(r"(?P<name>[^@\s]+)@(?P<ref>\S+)")
 _SHOWN = 120
 
 
-def differences_of_workflow(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str]:
+def differences_of_workflow(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
     """A GitHub workflow."""
-    yield from _triggers(_on(wanted), _on(there))
+    yield from _triggers(_on(wanted), _on(present))
     for key, words in _TOP.items():
-        if key in wanted and wanted[key] != there.get(key):
-            yield _difference(words, there.get(key), wanted[key])
-    jobs = there.get("jobs")
+        if key in wanted and wanted[key] != present.get(key):
+            yield _difference(words, present.get(key), wanted[key])
+    jobs = present.get("jobs")
     for name, job in (wanted.get("jobs") or {}).items():
         own = jobs.get(name) if isinstance(jobs, dict) else None
         if not isinstance(own, dict):
@@ -318,10 +318,10 @@ def differences_of_workflow(wanted: Mapping[str, Any], there: Mapping[str, Any])
             yield from _job(f"the job {name}", job, own)
 
 
-def differences_of_pipeline(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str]:
+def differences_of_pipeline(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
     """A GitLab pipeline: its jobs stand at the top."""
     for name, job in wanted.items():
-        own = there.get(name)
+        own = present.get(name)
         if not isinstance(job, dict):
             if own != job:
                 yield _difference(name, own, job)
@@ -341,12 +341,12 @@ def _on(workflow: Mapping[Any, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _triggers(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str]:
+def _triggers(wanted: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
     for name, value in wanted.items():
-        if name not in there:
+        if name not in present:
             yield f"{name} does not start it"
-        elif there[name] != value:
-            yield _difference(f"the settings of {name}", there[name], value)
+        elif present[name] != value:
+            yield _difference(f"the settings of {name}", present[name], value)
 
 
 def _job(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
@@ -377,8 +377,8 @@ def _step(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iter
             yield f"{where}: {_difference(repr(key), own.get(key), wanted.get(key))}"
 
 
-def _difference(what: str, there: object, wanted: object) -> str:
-    return f"{what}: {_words(there)}; it should be: {_words(wanted)}"
+def _difference(what: str, present: object, wanted: object) -> str:
+    return f"{what}: {_words(present)}; it should be: {_words(wanted)}"
 
 
 def _words(value: object) -> str:

@@ -93,14 +93,14 @@ def find_blocks(text: str) -> list[Block]:
     return found
 
 
-def merge_blocks(there: str, wanted: str) -> tuple[str, dict[str, State]]:
+def merge_blocks(present: str, wanted: str) -> tuple[str, dict[str, State]]:
     """A text with its blocks as `wanted` has them, except those that somebody changed; and what became of each.
 
     A block that is not there yet comes behind the one that is before it in `wanted`, or at the end.
     """
-    own = {each.name: each for each in find_blocks(there)}
+    own = {each.name: each for each in find_blocks(present)}
     new = {each.name: each for each in find_blocks(wanted)}
-    lines, fresh = there.splitlines(), wanted.splitlines()
+    lines, fresh = present.splitlines(), wanted.splitlines()
     states: dict[str, State] = {}
     texts: dict[str, list[str]] = {}
     for name, block in new.items():

@@ -76,14 +76,14 @@ class Ci(Struct, frozen=True, kw_only=True):
 
 def write_workflow(request: CiRequest) -> Ci:
     """Decided, and with `write` carried out."""
-    path, there, wanted, further = _both(request)
-    if there is None:
+    path, present, wanted, further = _both(request)
+    if present is None:
         states: dict[str, State] = {each.name: "added" for each in rendering.find_blocks(wanted)}
         text = wanted
     else:
-        _must_be_ours(request, path, there)
-        text, states = rendering.merge_blocks(there, wanted)
-    changed = there is None or any(each in _CHANGING for each in states.values())
+        _must_be_ours(request, path, present)
+        text, states = rendering.merge_blocks(present, wanted)
+    changed = present is None or any(each in _CHANGING for each in states.values())
     if request.write and changed:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, text.encode())
@@ -101,24 +101,24 @@ def write_workflow(request: CiRequest) -> Ci:
 
 def check_workflow(request: CiRequest) -> Ci:
     """What is there against what would be written, and traps in it. Nothing is changed."""
-    path, there, wanted, further = _both(request)
+    path, present, wanted, further = _both(request)
     further += _unavailable(request)
     shown = _shown(path, request.source)
     found: list[Finding] = []
     states: dict[str, State] = {}
-    if there is None:
+    if present is None:
         hint = f"cuwheel ci {request.service} --write"
         found.append(finding("ci-missing", f"{shown} is not there", fix=hint))
     else:
-        _, states = rendering.merge_blocks(there, wanted)
-        found += _compared(request, shown, there, wanted)
+        _, states = rendering.merge_blocks(present, wanted)
+        found += _compared(request, shown, present, wanted)
     return Ci(
         action="check",
         service=request.service,
         file=shown,
         text=wanted,
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
-        changed=there is None or any(each in _CHANGING for each in states.values()),
+        changed=present is None or any(each in _CHANGING for each in states.values()),
         findings=(*found, *(replace(each, severity="error") if each.rule == _NO_CUDA else each for each in further)),
     )
 
@@ -203,8 +203,8 @@ def why_not_available(wanted: str, repository: Path) -> str:
     return "" if listed else "the indexes that pip is configured with here have no such release"
 
 
-def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
-    if rendering.find_blocks(there) or (request.service == "cibuildwheel" and "[tool.cibuildwheel" not in there):
+def _must_be_ours(request: CiRequest, path: Path, present: str) -> None:
+    if rendering.find_blocks(present) or (request.service == "cibuildwheel" and "[tool.cibuildwheel" not in present):
         return
     what = "has [tool.cibuildwheel] already" if request.service == "cibuildwheel" else "was not written by cuwheel"
     raise UsageError(
@@ -213,15 +213,15 @@ def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
     )
 
 
-def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterator[Finding]:
+def _compared(request: CiRequest, shown: str, present: str, wanted: str) -> Iterator[Finding]:
     fix = f"cuwheel ci {request.service} --write"
     if request.service == "cibuildwheel":
-        tool = mapping(_toml(there, shown).get("tool"))
+        tool = mapping(_toml(present, shown).get("tool"))
         own = mapping(tool.get("cibuildwheel"))
         ways = list(_of_tables(wanted, own))
         yield from traps_in_tables(own, shown)
     else:
-        own, made = load_yaml(there, shown), load_yaml(wanted, "what would be written")
+        own, made = load_yaml(present, shown), load_yaml(wanted, "what would be written")
         compare = differences_of_workflow if request.service == "github" else differences_of_pipeline
         ways = list(compare(made, own))
         if request.service == "github":
@@ -254,11 +254,11 @@ def _of_tables(wanted: str, own: dict[str, object]) -> Iterator[str]:
 
 def _keys(made: dict[str, object], own: object, where: str) -> Iterator[str]:
     for key, value in made.items():
-        there = own.get(key) if isinstance(own, dict) else None
+        present = own.get(key) if isinstance(own, dict) else None
         if isinstance(value, dict):
-            yield from _keys(value, there, f"{where}.{key}")
-        elif there != value:
-            yield f"{where}.{key} is {there!r} and should be {value!r}"
+            yield from _keys(value, present, f"{where}.{key}")
+        elif present != value:
+            yield f"{where}.{key} is {present!r} and should be {value!r}"
 
 
 def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator[Finding]:

@@ -111,13 +111,13 @@ class Workers:
 
     def run(self, at_once: int, seconds: float, calls: int | None) -> Block:
         """All begin at the same moment."""
-        apart = self._request.by == "processes"
-        self._grow(at_once if apart else 1)
-        used = self._conversations[: at_once if apart else 1]
+        in_processes = self._request.by == "processes"
+        self._grow(at_once if in_processes else 1)
+        used = self._conversations[: at_once if in_processes else 1]
         at = time.monotonic() + _SOON_S
         for number, each in enumerate(used):
             share = None if calls is None else (calls + len(used) - 1 - number) // len(used)
-            asked = {"at": at, "threads": 1 if apart else at_once, "calls": share, "seconds": seconds}
+            asked = {"at": at, "threads": 1 if in_processes else at_once, "calls": share, "seconds": seconds}
             each.send(codec.encode(asked))
         blocks = [_answer(each, self._request, Block) for each in used]
         return Block(

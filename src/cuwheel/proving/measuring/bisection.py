@@ -394,8 +394,8 @@ class _Prepared:
 
     def _built(self, checkout: Path, name: str) -> tuple[str, ...]:
         output = self._folder / "wheels" / name
-        if there := sorted(output.glob("*.whl")):
-            return tuple(map(str, there))
+        if built := sorted(output.glob("*.whl")):
+            return tuple(map(str, built))
         log.info("building %s", name[:_LONGEST])
         request = BuildRequest(checkout, machines=self._span.machines, output=output)
         made = pipeline.build(request, dict(os.environ))

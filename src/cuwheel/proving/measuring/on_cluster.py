@@ -62,11 +62,11 @@ def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
         packed = keeping.add_blob(sources.pack_source(tree, Path(scratch, _FILES)))
     sent = replace(tree, folder=Path(), asked="")
     for turn in turns:
-        given = TrialTask(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)
+        parameters = TrialTask(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)
         yield Task(
             id=f"{plan.conditions[turn.condition].name or 'trial'} {turn.repeat + 1}, condition {turn.condition + 1}",
             function="cuwheel.proving.measuring.on_cluster:trial",
-            parameters=codec.encode(given).decode(),
+            parameters=codec.encode(parameters).decode(),
             inputs={_FILES: packed},
             fresh=True,  # another campaign's would be no trial
             alone=True,  # another trial beside it would be a condition of its own
@@ -98,15 +98,15 @@ def _at(start: Start, number: int, worker: str) -> Start:
 
 def trial(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """On a worker: one trial, with the warm-ups that it needs. Environments and caches stay for the next one."""
-    given = codec.decode(task.parameters, TrialTask)
+    parameters = codec.decode(task.parameters, TrialTask)
     store = open_store()
-    tree = sources.unpack_packed(inputs[_FILES], given.tree, store)
-    plan = trials_file.load_trials(tree.folder / given.file)
+    tree = sources.unpack_packed(inputs[_FILES], parameters.tree, store)
+    plan = trials_file.load_trials(tree.folder / parameters.file)
     own = store.folder / "cluster" / "trials" / tree.sha256[:16]
     with store.locked("trials"):
-        made = campaign.make_environments(plan, [given.condition], own)
+        made = campaign.make_environments(plan, [parameters.condition], own)
         with campaign.open_campaign(plan, work, CampaignOptions(), lambda: made) as opened:
-            Runner(plan, own, opened, made.__getitem__).take(Turn(given.condition, given.repeat))
+            Runner(plan, own, opened, made.__getitem__).take(Turn(parameters.condition, parameters.repeat))
     kept = [line for line in journal.read_lines(work) if line.start or line.end]
     here = platform.node()
     named = [Line(start=_at(each.start, each.start.trial, here)) if each.start else each for each in kept]

@@ -120,8 +120,8 @@ class Condition(_Setting, frozen=True, kw_only=True):
         """What is run, as people read it."""
         if self.function is None:
             return self.command
-        given = (f"{name}={value}" for name, value in self.function.arguments.items())
-        return (f"{self.function.file}:{self.function.name}", *given)
+        arguments = (f"{name}={value}" for name, value in self.function.arguments.items())
+        return (f"{self.function.file}:{self.function.name}", *arguments)
 
 
 class Plan(Struct, frozen=True, kw_only=True):

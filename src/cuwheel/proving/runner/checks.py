@@ -285,12 +285,12 @@ def _skipped(
     wanted = [str(each) for each in check.get("capabilities") or ()]
     if not (check.get("gpu") or wanted):
         return ""
-    there = visible_capabilities(python, environ, cut=cut) if capabilities is None else capabilities
-    if not there:
+    visible = visible_capabilities(python, environ, cut=cut) if capabilities is None else capabilities
+    if not visible:
         return "needs a GPU, but this machine has none"
-    if wanted and not set(wanted) & set(there):
+    if wanted and not set(wanted) & set(visible):
         return (
-            f"needs a GPU of capability {' or '.join(wanted)}, but this machine has {', '.join(dict.fromkeys(there))}"
+            f"needs a GPU of capability {' or '.join(wanted)}, but this machine has {', '.join(dict.fromkeys(visible))}"
         )
     return ""
 

@@ -45,9 +45,9 @@ def decide(
     """The first provider's that can: what `have` finds in the store, else a recipe. And what the others said."""
     trail: list[Attempt] = []
     for name in wanted.providers:
-        if there := have(name):
-            trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {there.root}"))
-            return there, tuple(trail)
+        if found := have(name):
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {found.root}"))
+            return found, tuple(trail)
         if wanted.system == "windows" and name not in _ON_WINDOWS:
             trail.append(Attempt(fact="toolchain", tried=name, outcome="is for Linux alone"))
             continue

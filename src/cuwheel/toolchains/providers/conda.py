@@ -127,8 +127,8 @@ def _archives(root: Path) -> tuple[Archive, ...]:
 
 def _compare(wanted: tuple[Archive, ...], found: tuple[Archive, ...]) -> None:
     """conda checks less than a lock promises."""
-    there = {each.file: each.sha256 for each in found}
-    wrong = [each.file for each in wanted if there.get(each.file) != each.sha256]
+    listed = {each.file: each.sha256 for each in found}
+    wrong = [each.file for each in wanted if listed.get(each.file) != each.sha256]
     if wrong:
         raise MalformedError(", ".join(wrong), "does not match the lock: another file has this name")
 

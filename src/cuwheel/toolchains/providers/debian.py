@@ -67,14 +67,14 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
         done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
     found = [_archive(*match) for match in _URI.findall(done.stdout)]
     release = _release(found, row)
-    apart = [each for each in wanted.components if not each.base]
+    optional = [each for each in wanted.components if not each.base]
     return Recipe(
         provider="debian",
         cuda=wanted.cuda,
         release=release,
         platform=f"linux-{wanted.cpu}",
         components=tuple(each.name for each in wanted.components),
-        archives=archives.in_order([*found, *index.libraries(wanted, apart)]),
+        archives=archives.in_order([*found, *index.libraries(wanted, optional)]),
         found_via=f"nvidia-cuda-toolkit {release} of Debian {row.suite}",
     )
 
@@ -82,8 +82,8 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
 def _suite(wanted: Wanted) -> DebianSuite:
     row = toolkits.debian_suite(wanted.cuda)
     if row is None:
-        there = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
-        raise UnavailableError(f"Debian only has {there}")
+        known = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
+        raise UnavailableError(f"Debian only has {known}")
     if wanted.exact not in (None, toolkits.release_of(wanted.cuda)):
         raise UnavailableError(f"Debian {row.suite} has {toolkits.release_of(wanted.cuda)}")
     return row
@@ -97,8 +97,8 @@ def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mappi
             (home / folder).mkdir(parents=True, exist_ok=True)
         listed, parts = "/dev/null", home / "parts"
         if wanted.apt_sources:
-            given = Path(wanted.apt_sources).absolute()
-            listed, parts = (str(given), Path(os.devnull)) if given.suffix == ".list" else ("/dev/null", given.parent)
+            place = Path(wanted.apt_sources).absolute()
+            listed, parts = (str(place), Path(os.devnull)) if place.suffix == ".list" else ("/dev/null", place.parent)
         else:
             text = _SOURCES.format(mirror=_mirror(), suite=row.suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")

@@ -39,14 +39,14 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     for row in wanted.components:
         for archive in _archives(row, manifest, platform, base):
             found[archive.name] = archive
-    apart = [row for row in wanted.components if row.package]
+    packaged = [row for row in wanted.components if row.package]
     return Recipe(
         provider="redist",
         cuda=wanted.cuda,
         release=release,
         platform=f"linux-{wanted.cpu}",
         components=tuple(row.name for row in wanted.components),
-        archives=archives.in_order([*found.values(), *index.libraries(wanted, apart)]),
+        archives=archives.in_order([*found.values(), *index.libraries(wanted, packaged)]),
         found_via=f"{name} of {base}",
     )
 
@@ -96,15 +96,15 @@ def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str
             if key in row.redist:
                 raise UnavailableError(f"the manifest has no {key}, which is part of {row.name}")
             continue
-        there = manifest[key] if isinstance(manifest[key], dict) else {}
-        if platform not in there:
-            raise UnavailableError(f"{key} {there.get('version', '')} is not available for {platform}")
-        yield _archive(key, str(there.get("version", "")), there[platform], base)
+        platforms = manifest[key] if isinstance(manifest[key], dict) else {}
+        if platform not in platforms:
+            raise UnavailableError(f"{key} {platforms.get('version', '')} is not available for {platform}")
+        yield _archive(key, str(platforms.get("version", "")), platforms[platform], base)
 
 
-def _archive(key: str, version: str, given: Any, base: str) -> Archive:  # noqa: ANN401 - whatever stands there
+def _archive(key: str, version: str, entry: Any, base: str) -> Archive:  # noqa: ANN401 - whatever stands there
     """Sizes are strings there. A path that leads out of the folder is not valid."""
-    row = given if isinstance(given, dict) else {}
+    row = entry if isinstance(entry, dict) else {}
     path, sha256, size = str(row.get("relative_path", "")), str(row.get("sha256", "")).lower(), str(row.get("size"))
     inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
     if not inside or not _SHA256.fullmatch(sha256):

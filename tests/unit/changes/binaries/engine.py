@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
-from cuwheel.changes.slim.decide import decide
+from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimRequest, SlimTask
 from cuwheel.device_code import library as reader
 from cuwheel.device_code.fatbin import CONTAINER, ENTRY
@@ -62,16 +62,16 @@ def read(path: Path) -> Library:
 
 def task(*gpus: str, **changes: Any) -> SlimTask:
     """No GPU: for every architecture."""
-    return SlimTask(request=SlimRequest(**changes), targets=tuple(from_gpu(each) for each in gpus) or None)
+    return SlimTask(request=SlimRequest(**changes), machines=tuple(from_gpu(each) for each in gpus) or None)
 
 
 def plan(path: Path, *gpus: str, **changes: Any) -> LibraryPlan:
-    return decide(read(path), task(*gpus, **changes))
+    return decide_library(read(path), task(*gpus, **changes))
 
 
 def keeping(found: Library, keep: Callable[[EntryDecision], bool], **changes: Any) -> LibraryPlan:
     """A plan that keeps exactly this, whoever would want it."""
-    whole = decide(found, task(**changes))
+    whole = decide_library(found, task(**changes))
     return replace(whole, entries=tuple(replace(each, keep=keep(each)) for each in whole.entries))
 
 

@@ -174,14 +174,16 @@ def test_recompressed_code_unpacks_to_the_same(tmp_path: Path, file: str, before
 
 
 def test_recompression_for_old_drivers(tmp_path: Path) -> None:
-    from cuwheel.changes.slim.decide import decide
+    from cuwheel.changes.slim.decide import decide_library
     from cuwheel.changes.slim.request import SlimRequest, SlimTask
     from cuwheel.machine.fleet import from_gpu
 
     source, target = BIN / "rdc-124.so", tmp_path / "out.so"
     old = replace(from_gpu("9.0"), driver="535.54.03", os="linux")
     result = slim_library(
-        source, target, decide(engine.read(source), SlimTask(request=SlimRequest(recompress=True), targets=(old,)))
+        source,
+        target,
+        decide_library(engine.read(source), SlimTask(request=SlimRequest(recompress=True), machines=(old,))),
     )
     assert {row.after for row in result.change.recompressed} == {"lz4"}
     assert {each.compression for each in engine.read(target).entries} == {"lz4"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.slim.decide import decide
+from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimRequest, SlimTask
 from cuwheel.device_code.libraries import Container, Entry, Registration, Wrapper
 from cuwheel.facts.arch import Arch
@@ -96,7 +96,7 @@ def kept(plan: LibraryPlan) -> str:
 
 
 def slim(found: Library, *gpus: str, **changes: Any) -> LibraryPlan:
-    return decide(found, engine.task(*gpus, **changes))
+    return decide_library(found, engine.task(*gpus, **changes))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_code_that_may_not_run_there_has_a_second_choice() -> None:
 
 def test_a_switch_of_the_environment_changes_nothing() -> None:
     machine = replace(from_gpu("9.0"), jit="forced")
-    plan = decide(made("sm_80 sm_90 compute_80"), SlimTask(targets=(machine,)))
+    plan = decide_library(made("sm_80 sm_90 compute_80"), SlimTask(machines=(machine,)))
     assert kept(plan) == "sm_90 compute_80"
 
 
@@ -161,7 +161,7 @@ def test_future_keeps_ptx_for_later_gpus() -> None:
 
 def test_a_machine_of_unknown_capability_keeps_everything() -> None:
     machine = replace(from_gpu("9.0"), capability=None, name="the old one")
-    plan = decide(made("sm_80 sm_90"), SlimTask(targets=(machine, from_gpu("9.0"))))
+    plan = decide_library(made("sm_80 sm_90"), SlimTask(machines=(machine, from_gpu("9.0"))))
     assert not plan.changes
     assert "the old one" in plan.entries[0].reason
 
@@ -256,13 +256,13 @@ def test_recompression_by_what_the_drivers_read() -> None:
     assert [each.recompress_to for each in whole.entries] == ["zstd", "zstd", None, "zstd", None]
     assert [each.rule for each in whole.untouched] == ["zstd-needs-driver"]
     old = replace(from_gpu("9.0"), driver="535.54.03", os="linux")
-    plan = decide(
+    plan = decide_library(
         made("sm_90/raw sm_80/raw compute_90/raw", toolkits=("12.4",)),
-        SlimTask(request=SlimRequest(recompress=True), targets=(old,)),
+        SlimTask(request=SlimRequest(recompress=True), machines=(old,)),
     )
     assert [(each.keep, each.recompress_to) for each in plan.entries] == [(True, "lz4"), (False, None), (False, None)]
     new = replace(old, driver="580.65.06")
-    known = decide(found, SlimTask(request=SlimRequest(recompress=True), targets=(new,)))
+    known = decide_library(found, SlimTask(request=SlimRequest(recompress=True), machines=(new,)))
     assert not known.untouched
 
 

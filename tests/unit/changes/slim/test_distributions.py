@@ -10,7 +10,7 @@ import pytest
 from cuwheel import api
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import act as slim
-from cuwheel.changes.slim import decide
+from cuwheel.changes.slim import decide, plan
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.cli import main
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
@@ -163,7 +163,7 @@ def test_a_conda_environment_has_libraries_beside_python(env: Path) -> None:
 
 
 def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decided = decide.decide
+    decided = decide.decide_library
     no = Finding(rule="would-lose-code", severity="error", message="h100 would be left without code")
 
     def refuse(one: object, task: SlimTask) -> object:
@@ -171,7 +171,7 @@ def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
         return replace(decided(one, task), refused=(no,))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decide, "decide", refuse)
+    monkeypatch.setattr(plan, "decide_library", refuse)
     before = snapshot(env)
     made = run(env)
     assert made.refused

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.slim.decide import decide, registered_containers, why_untouchable
+from cuwheel.changes.slim.decide import decide_library, registered_containers, why_untouchable
 from cuwheel.changes.slim.request import SlimTask
 from cuwheel.device_code.libraries import Symbols
 from cuwheel.device_code.survey import survey
@@ -64,7 +64,7 @@ def test_inspect_check_and_slim_agree_gpu_by_gpu(file: str) -> None:
     covered = predict.coverage_of(library)
     for gpu in GPUS:
         told = _on(library, gpu)
-        plan = decide(library, SlimTask(targets=(gpu,)))
+        plan = decide_library(library, SlimTask(machines=(gpu,)))
         useless = any(each.rule == "nothing-for-targets" for each in plan.untouched)
         assert useless is not bool(told.taken or told.alternatives), gpu.name
         if covered:
@@ -100,10 +100,10 @@ def test_code_that_the_library_loads_itself_counts_for_slim_as_for_check() -> No
     )
     gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(apart, gpu).taken
-    assert kept(decide(apart, SlimTask(targets=(gpu,)))) == "- | sm_90"
+    assert kept(decide_library(apart, SlimTask(machines=(gpu,)))) == "- | sm_90"
     other = Machine(name="12.0", capability=Capability.parse("12.0"))
     assert not _on(apart, other).taken
-    plan = decide(apart, SlimTask(targets=(other,)))
+    plan = decide_library(apart, SlimTask(machines=(other,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
 
 
@@ -116,6 +116,6 @@ def test_objects_that_cannot_be_linked_are_of_no_use_to_either() -> None:
     torn = replace(found, containers=(linked, replace(first, symbols=needs), replace(second, symbols=has)))
     gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(torn, gpu).outcome == "fails"
-    plan = decide(torn, SlimTask(targets=(gpu,)))
+    plan = decide_library(torn, SlimTask(machines=(gpu,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
     assert all(each.keep for each in plan.entries)

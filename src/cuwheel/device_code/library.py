@@ -35,8 +35,8 @@ from cuwheel.device_code.registration import (
 )
 from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint, measure_parts
 from cuwheel.errors import MalformedError
+from cuwheel.facts import packages, versions
 from cuwheel.facts import toolkits as toolkit_table
-from cuwheel.facts import versions
 from cuwheel.support.buffer import Buffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
@@ -342,10 +342,8 @@ def _broken_member(name: str, error: MalformedError) -> Finding:
 
 # Who made a library and what it was made for: CUDA runtime, toolkits, host compiler, platform.
 
-# libcudart.so.12, libcudart.so.10.1, libcudart-8774224f.so.9.0, cudart64_12.dll, cudart64_110.dll, cudart64_90.dll
-_CUDART = lazy_pattern(
-    r"(?:lib)?cudart(?P<windows>64_)?(?:-[0-9a-f]+)?(?:\.so)?\.?(?P<version>\d{1,3}(?:\.\d{1,3})?)?", re.ASCII
-)
+# libcudart.so.12, libcudart.so.10.1, cudart64_12.dll, cudart64_110.dll, cudart64_90.dll
+_CUDART = lazy_pattern(r"(?:lib)?cudart(?P<windows>64_)?(?:\.so)?\.?(?P<version>\d{1,3}(?:\.\d{1,3})?)?", re.ASCII)
 _FIRST_WITHOUT_POINT = 40  # Windows: cudart64_40_17.dll is of CUDA 4.0; what is less is a major
 _REGISTER = "__cudaRegisterFatBinary"
 _COMMENT_LIMIT = 1 << 24  # linkers merge equal texts; where one did not, there is one for each object
@@ -363,7 +361,7 @@ _SAMPLES_LIMIT = 1 << 22
 def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]) -> Cudart | None:
     """`registers` is who provides the registration function: "import", "own" or None for no device code."""
     for name in needed:
-        if match := _CUDART.match(name):
+        if match := _CUDART.match(packages.plain_name(name)):
             major, minor = _version(match["version"] or "", windows=bool(match["windows"]))
             return Cudart(linkage="dynamic", major=major, minor=minor, evidence=f"needs {name}")
     if registers == "import":

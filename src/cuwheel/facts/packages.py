@@ -33,7 +33,7 @@ DRIVER_LIBRARY, DRIVER_DLL = "libcuda.so.1", "nvcuda.dll"
 _SONAME = lazy_pattern(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = lazy_pattern(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
 # What auditwheel and delocate put into the name of a library that they took along.
-_GRAFTED = lazy_pattern(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
+_GRAFTED = lazy_pattern(r"[-.][0-9a-f]{8,64}(?=\.so)", re.ASCII)
 
 VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
@@ -164,7 +164,7 @@ def is_cuda_library(name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """Without what a repair put into it: `libcublas-1a2b3c4d.so.13` is libcublas.so.13."""
+    """Without what a repair put into it: `libcublas-1a2b3c4d.so.13`, `libcudart.45e7f3ed.so.12` (torchvision's)."""
     return _GRAFTED.sub("", name)
 
 

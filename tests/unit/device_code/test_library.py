@@ -32,6 +32,7 @@ def read(data: bytes, *, whole: bool = False) -> Library:
         ("libcudart.so.10.1", 10, 1),
         ("libcudart-8774224f.so.9.0", 9, 0),
         ("libcudart-a1b2c3d4.so.10.1.168", 10, 1),
+        ("libcudart.45e7f3ed.so.12", 12, None),  # as torchvision 0.22.1 names its copy
         ("cudart64_90.dll", 9, 0),
         ("cudart64_101.dll", 10, 1),
         ("cudart64_110.dll", 11, None),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from facts import libraries, names, opinions, toolkits, torch, torch_symbols
+from facts import libraries, names, opinions, packages, toolkits, torch, torch_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ _EXPLAINED = Path(__file__).with_name("explained.toml")
 _INDEX: dict[str, Callable[[], Iterator[Difference]]] = {
     "libraries": libraries.check,
     "torch": torch.check,
+    "packages": packages.check,
     "toolkits": toolkits.check,
 }
 _SOURCES: dict[str, tuple[Callable[[Path], Iterator[Difference]], tuple[str, ...]]] = {

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.support.wording import a_few
 from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
@@ -43,7 +44,9 @@ _IN_PART_RULE = "code-for-gpu-in-part"
 
 
 class _JudgedLibrary(Struct, frozen=True, kw_only=True):
-    """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words."""
+    """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words;
+    `in_part`: what runs, of one that was made to run in part.
+    """
 
     library: Library
     verdict: LibraryVerdict
@@ -51,6 +54,7 @@ class _JudgedLibrary(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
     stopped: bool
     only: str = ""
+    in_part: str = ""
 
 
 class _Group(Struct, frozen=True, kw_only=True):
@@ -125,6 +129,7 @@ def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loadin
     stopped = any(each.severity == "error" for each in of_package)
     loaded = [each.verdict for each in chosen[0].judged]
     with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
+    meant = {each.library.path: each.in_part for each in chosen[0].judged if each.in_part}
     findings = _findings_of(groups, chosen, load)
     if any(each.rule == "wheel-tag-mismatch" for each in of_package):  # which says it of all libraries at once
         findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
@@ -138,7 +143,9 @@ def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loadin
         machine=machine.name,
         outcome="fails" if stopped else outcome,
         main="fails" if stopped else main_outcome(with_outcome),
-        summary="" if stopped or outcome != "partial" else partial_summary(with_outcome, load, survey.python_loads),
+        summary=""
+        if stopped or outcome != "partial"
+        else partial_summary(with_outcome, load, survey.python_loads, meant),
         predicted_error=None if at_import else first_error(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(
@@ -192,6 +199,11 @@ def _judge_library(
     optional = library.path in load.optional or (library.path in load.linked and not stopped)
     undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
     only = f"for {load.does[path]}: " if optional and path in load.does else ""
+    in_part = ""
+    if elsewhere:
+        in_part = f"runs if {a_few(elsewhere)} has code for this GPU: its own kernels are for others"
+    elif prediction.outcome == "partial" and prediction.for_chosen_gpus:
+        in_part = f"runs; kernels compiled for other GPUs alone do not: {a_few(prediction.missing)}"
     conditions = [*prediction.conditions]
     if missing := [each.soname for each in needed if each.place == "unknown"]:
         conditions.append(f"{', '.join(missing)} can be found")
@@ -219,6 +231,7 @@ def _judge_library(
         ),
         conditions=tuple(conditions),
         only=only,
+        in_part=in_part,
         stopped=stopped,
     )
 

@@ -101,7 +101,7 @@ class Taken(Struct, frozen=True, kw_only=True):
 class Prediction(Struct, frozen=True, kw_only=True):
     """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
 
-    `for_chosen_gpus`: some of `missing` is architecture-specific, so files were given lists of their own on purpose.
+    `for_chosen_gpus`: all of `missing` is architecture-specific, so files were given lists of their own on purpose.
     `absent`: kernels and variables that its host code registers and the code that is taken has not: 500 for each.
     `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
     kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
@@ -219,7 +219,6 @@ def _add_up(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
     containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
     missed = [each for each in judged if each.choice.how == "none"]
     total, none = hows.total(), hows["none"]
-    specific = [each.module.for_chosen_gpus for each in missed]
     # Of many containers an empty one says as little: slim took out what was not for the GPUs that it kept.
     on_purpose = all(each.module.for_chosen_gpus or each.module.empty for each in missed)
     guessed = chooses.guessed or (chooses.many and on_purpose and not chooses.itself)
@@ -258,7 +257,7 @@ def _add_up(chooses: Choosing, every: Sequence[_ModuleChoice]) -> Prediction:
         missing=tuple(dict.fromkeys(each.module.words for each in missed)),
         basis="fitting" if by_itself else "every",
         heuristic=by_itself and guessed,
-        for_chosen_gpus=any(specific),
+        for_chosen_gpus=bool(missed) and all(each.module.for_chosen_gpus for each in missed),
     )
 
 

@@ -114,8 +114,13 @@ def finding_of_library(finding: Finding, path: str, load: Loading, *, optional: 
     return replace(finding, severity=severity, evidence=evidence)
 
 
-def partial_summary(libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad]) -> str:
-    """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for."""
+def partial_summary(
+    libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad], meant: Mapping[str, str]
+) -> str:
+    """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for.
+
+    `meant`: what runs, by path, of libraries that were made to run in part.
+    """
     of_main = [each for each in libraries if each.main] or list(libraries)
     failing = [each for each in of_main if each.outcome not in (*GOOD, "partial")]
     in_part = [each for each in of_main if each.outcome == "partial"]
@@ -139,6 +144,8 @@ def partial_summary(libraries: Sequence[LibraryVerdict], load: Loading, loads: S
         also = f"; so {verb} {number}: {a_few(others, _NAMED)}" if others else ""
         some = f"; some kernels of {lacking}" if in_part else ""
         return f"starts, but its main part fails: {a_few(parts(failing), _NAMED)}{also}{some}"
+    if in_part and all(each.path in meant for each in in_part):
+        return "; ".join(dict.fromkeys(meant[each.path] for each in in_part)) + also
     if in_part:
         return f"runs, but not all of its kernels: some of {lacking}{also}"
     return f"runs{also}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from facts import libraries, names
+from facts import libraries, names, packages
 from facts.index import Wheel
 from packaging.version import Version
 
@@ -42,3 +42,30 @@ def test_names_that_the_look_up_gets_wrong_or_does_not_know(tmp_path: Path) -> N
     )
     found = {each.what: each.source_says for each in names.check(tmp_path)}
     assert found == {"NVIDIA H200": "GB202, 12.0", "NVIDIA Z9000": "a name of the driver's, GB202"}
+
+
+def test_a_library_of_torch_that_the_row_of_its_release_does_not_name() -> None:
+    def found(release: str, name: str) -> list[str]:
+        wheel = Wheel("torch", Version(release), "manylinux1_x86_64", "")
+        return [each.source_says for each in packages.libraries_of_torch(wheel, [f"torch/lib/{name}"])]
+
+    for release, name in (("1.10.2", "libcaffe2_detectron_ops_gpu.so"), ("2.9.1", "libtorch_nvshmem.so")):
+        assert found(release, name) == []
+    for release, name in (("2.8.0", "libtorch_nvshmem.so"), ("1.10.2", "libtorch_cuda_linalg.so")):
+        assert found(release, name) == ["it is there"]
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "there"),
+    [
+        ("yaml/__init__.py", "yaml", True),
+        ("win32/win32api.pyd", "win32api", True),
+        ("libclang-18.1.1.data/platlib/clang/cindex.py", "clang", True),
+        ("pynvml.py", "pynvml", True),
+        ("other/deep/yaml/x.py", "yaml", False),
+        ("yamllint/__init__.py", "yaml", False),
+        ("docs/yaml", "yaml", False),
+    ],
+)
+def test_whether_a_wheel_has_a_module(name: str, module: str, there: bool) -> None:  # noqa: FBT001
+    assert packages.has_module([name], module) is there

@@ -154,6 +154,7 @@ def test_an_optional_library_leaves_the_rest_working() -> None:
         library("sm_75", path="torch/lib/libtorch_cuda.so"),
         library("sm_80", path="torch/lib/libtorch_cuda_linalg.so"),
         name="torch",
+        version="2.11.0",
     )
     verdict = judge(wheel, machine("7.5", driver="580.65.06"))
     assert verdict.outcome == "partial"
@@ -203,6 +204,8 @@ def test_a_torch_whose_cusparselt_lacks_the_gpu_runs_in_part() -> None:
     verdict = judge(lacking, machine("7.5"))
     assert (verdict.outcome, verdict.main) == ("partial", "native")
     assert verdict.summary == f"runs; an optional part does not: {path[10:]} (semi-structured sparsity)"
+    fixes = [each.fix for each in verdict.findings if each.rule == "no-code-for-gpu"]
+    assert [each.rpartition(": ")[2] for each in fixes] == ["NVIDIA alone builds this library"]
     compiled = survey(cuda, library("compute_52@8.5", path=path), name="torch", version="2.2.2")
     verdict = judge(compiled, machine("7.5"))
     assert verdict.outcome == "native", "how a linked library runs does not matter beside the rest"
@@ -218,7 +221,10 @@ def test_what_torch_links_but_seldom_calls_differs_by_release() -> None:
     linalg = library("sm_90", path="torch/lib/libtorch_cuda_linalg.so")
     verdict = judge(survey(cuda, library("sm_90", path=path), name="torch", version="2.11.0"), machine("7.5"))
     assert verdict.summary == f"runs; an optional part does not: {path[10:]} (symmetric memory over NVSHMEM)"
-    for release in ("2.0.1", "2.5.1", "2.6.0", "2.11.0"):
+    detectron = library("sm_90", path="torch/lib/libcaffe2_detectron_ops_gpu.so")
+    verdict = judge(survey(cuda, detectron, name="torch", version="1.10.2"), machine("7.5"))
+    assert (verdict.outcome, verdict.main) == ("partial", "native")
+    for release in ("1.12.1", "2.0.1", "2.5.1", "2.6.0", "2.11.0"):
         verdict = judge(survey(cuda, linalg, name="torch", version=release), machine("7.5"))
         assert verdict.summary == "runs; an optional part does not: libtorch_cuda_linalg.so (torch.linalg)"
     lost = library("sm_90", path=path, needed=("libnvshmem_host.so.3",))
@@ -269,7 +275,15 @@ def test_a_library_for_chosen_gpus_leaves_the_rest_to_what_it_is_linked_with() -
     own = library("sm_90a", "sm_100a", needed=("libcue_ops.so",))
     verdict = judge(survey(own), machine("8.0"))
     assert verdict.outcome == "partial"
+    assert verdict.summary == "runs if libcue_ops.so has code for this GPU: its own kernels are for others"
     assert "libcue_ops.so has code for this GPU" in verdict.conditions
+    verdict = judge(survey(own), machine("9.0"))
+    assert verdict.summary == "runs; kernels compiled for other GPUs alone do not: sm_100a (in .nv_fatbin)"
+    assert [each.fix.partition(";")[0] for each in verdict.findings if each.rule == "code-for-gpu-in-part"] == [
+        "none needed where it takes its kernels by the GPU"
+    ]
+    mixed = judge(survey(library("sm_90a", "sm_100a", "sm_80")), machine("9.0"))
+    assert mixed.summary.startswith("runs, but not all of its kernels"), "code for 8.0 alone is nobody's choice"
     assert judge(survey(replace(own, needed=("libtorch.so", "libcublas.so.12"))), machine("8.0")).outcome == "fails"
     assert judge(survey(library("sm_90", needed=("libcue_ops.so",))), machine("8.0")).outcome == "fails"
 

@@ -538,3 +538,4 @@ def test_a_cubin_or_two_beside_registered_code_do_not_make_it_run() -> None:
 def test_architecture_specific_files_make_a_gap_a_warning() -> None:
     assert predict(library("sm_80", "sm_90a"), machine("8.0", **DRIVER)).for_chosen_gpus
     assert not predict(library("sm_80", "sm_90"), machine("8.0", **DRIVER)).for_chosen_gpus
+    assert not predict(library("sm_80", "sm_90a", "sm_90"), machine("8.0", **DRIVER)).for_chosen_gpus

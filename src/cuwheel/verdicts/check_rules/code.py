@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import gpus, versions
+from cuwheel.facts import gpus, packages, versions
 from cuwheel.support.finding import finding
-from cuwheel.support.wording import a_few, rough_seconds, size
+from cuwheel.support.wording import a_few, file_name, rough_seconds, size
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import (
@@ -43,6 +43,8 @@ def _holds(case: LibraryCase) -> tuple[str, ...]:
 
 
 def _more_architectures(case: LibraryCase) -> str:
+    if packages.is_cuda_library(packages.plain_name(case.library.soname or file_name(case.library.path))):
+        return "take a release of it that has code for this GPU, if there is one: NVIDIA alone builds this library"
     fix = drivers.rebuild_fix(case.library, case.machine)
     if fix and not drivers.its_cuda_can_build(case.library, case.machine):
         return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
@@ -65,12 +67,15 @@ def code_for_gpu_in_part(case: LibraryCase) -> Iterator[Finding]:
     code = case.code
     if code.outcome == "partial" and not code.link_too_new and code.predicted_error and code.containers.none:
         count, total = code.containers.none, case.prediction.containers.total
+        fix = _more_architectures(case)
+        if fix and code.for_chosen_gpus:
+            fix = f"none needed where it takes its kernels by the GPU; otherwise {fix}"
         yield finding(
             "code-for-gpu-in-part",
             f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
             f"{error_words(code.predicted_error)}, the others run",
             evidence=_holds(case),
-            fix=_more_architectures(case) or None,
+            fix=fix or None,
             severity="warning" if code.for_chosen_gpus else None,
         )
 

@@ -211,12 +211,16 @@ def explain(
     `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
     from cuwheel.diagnosis import inquiry
-    from cuwheel.machine import probe, profile
+    from cuwheel.machine import profile
     from cuwheel.report import explain as report
     from cuwheel.support import masking
 
     described, gpu = profile.profile_and_gpu(on)
-    machine = described or (probe.probe(None) if here else None)
+    machine = described
+    if here and not machine:
+        from cuwheel.machine import probe
+
+        machine = probe.probe(None)
     place = downloaded_if_pinned(wheel) if wheel else None
     found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
     answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")

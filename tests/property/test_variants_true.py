@@ -78,7 +78,7 @@ def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
 @given(wheels())
 def test_every_value_that_is_true_is_said_or_follows_from_those_that_are(found: Survey) -> None:
     """By trying every value with every driver, and not by halves."""
-    reach = variant_reach.Reach(found)
+    reach = variant_reach.VariantReach(found)
     made = variant_reach.claims(reach.served(), reach.devices)
     promised = min(versions.major(each) for each in found.libraries[0].toolkits)
     for value in variant_values.provider_values(reach.devices):

@@ -28,13 +28,16 @@ SCHEMA: Final = "cuwheel.wheel/1"
 _LIMIT = 1 << 20
 
 
-class Reach(Struct, frozen=True, kw_only=True):
-    """Capabilities by how the wheel serves them. `future`: also GPUs later than all that were known."""
+class Coverage(Struct, frozen=True, kw_only=True):
+    """Capabilities by how all of a library, or of a wheel, serves them; `partial`: some of it does, the rest does not.
 
-    native: tuple[str, ...] = ()
-    jit: tuple[str, ...] = ()
-    partial: tuple[str, ...] = ()
-    future: bool = False
+    `future`: GPUs later than all known ones can use it, through PTX.
+    """
+
+    native: tuple[str, ...]
+    jit: tuple[str, ...]
+    partial: tuple[str, ...]
+    future: bool
 
 
 class PlannedFor(Struct, frozen=True, kw_only=True):
@@ -96,7 +99,7 @@ class Description(Struct, frozen=True, kw_only=True):
     cuda: str
     archs: tuple[str, ...]
     ptx: tuple[str, ...] = ()
-    coverage: Reach = Reach()
+    coverage: Coverage = Coverage(native=(), jit=(), partial=(), future=False)
     plan: tuple[PlannedFor, ...] = ()
     toolchain: Tools | None = None
     sources: str = ""

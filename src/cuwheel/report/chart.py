@@ -6,24 +6,19 @@ import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.report.document import Chart, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.report.document import Chart, Point, Series
+    from cuwheel.report.document import Series
 
 WIDTH, HEIGHT = 720, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 44
 _SHAPES = 4  # series differ by shape and dash too, never by colour alone
 _STEPS = (1, 2, 2.5, 5, 10)
-
-
-class Dot(Struct, frozen=True):
-    x: float
-    y: float
-    low: float | None
-    high: float | None
-    tip: str
 
 
 class Line(Struct, frozen=True):
@@ -32,22 +27,20 @@ class Line(Struct, frozen=True):
     name: str
     kind: int
     path: str
-    dots: tuple[Dot, ...]
+    dots: tuple[Point, ...]
 
 
 class Drawing(Struct, frozen=True):
-    caption: str
-    x_title: str
-    y_title: str
-    width: int
-    height: int
-    left: int
-    right: int
-    top: int
-    bottom: int
+    """`chart`: what it is of, with ticks as places on the drawing; the edges are those of its axes."""
+
+    chart: Chart
     lines: tuple[Line, ...]
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    top: int = _TOP
+    bottom: int = HEIGHT - _BOTTOM
 
 
 class _Scale:
@@ -68,31 +61,20 @@ def drawn(chart: Chart) -> Drawing:
     heights = [each for point in points for each in (point.y, point.low, point.high) if each is not None]
     x = _Scale([*(point.x for point in points), *(at for at, _ in chart.x_ticks)], _LEFT + 8, WIDTH - _RIGHT - 8)
     y = _Scale([*heights, *(at for at, _ in chart.y_ticks)], HEIGHT - _BOTTOM, _TOP)
-    return Drawing(
-        caption=chart.caption,
-        x_title=chart.x_title,
-        y_title=chart.y_title,
-        width=WIDTH,
-        height=HEIGHT,
-        left=_LEFT,
-        right=WIDTH - _RIGHT,
-        top=_TOP,
-        bottom=HEIGHT - _BOTTOM,
-        lines=tuple(_line(each, number % _SHAPES, x, y) for number, each in enumerate(chart.series)),
-        x_ticks=tuple((x.at(at), text) for at, text in chart.x_ticks),
-        y_ticks=tuple((y.at(at), text) for at, text in chart.y_ticks),
-    )
+    x_ticks = tuple((x.at(at), text) for at, text in chart.x_ticks)
+    y_ticks = tuple((y.at(at), text) for at, text in chart.y_ticks)
+    lines = tuple(_line(each, number % _SHAPES, x, y) for number, each in enumerate(chart.series))
+    return Drawing(replace(chart, x_ticks=x_ticks, y_ticks=y_ticks), lines)
 
 
 def _line(series: Series, kind: int, x: _Scale, y: _Scale) -> Line:
-    dots = tuple(_dot(each, x, y) for each in series.points if math.isfinite(each.y))
+    def placed(point: Point) -> Point:
+        low, high = (None if each is None else y.at(each) for each in (point.low, point.high))
+        return Point(x.at(point.x), y.at(point.y), low, high, point.tip)
+
+    dots = tuple(placed(each) for each in series.points if math.isfinite(each.y))
     path = " ".join(f"{dot.x},{dot.y}" for dot in dots) if series.joined else ""
     return Line(series.name, kind, path, dots)
-
-
-def _dot(point: Point, x: _Scale, y: _Scale) -> Dot:
-    low, high = (None if each is None else y.at(each) for each in (point.low, point.high))
-    return Dot(x.at(point.x), y.at(point.y), low, high, point.tip)
 
 
 def ticks(most: float, count: int = 5) -> Iterator[float]:

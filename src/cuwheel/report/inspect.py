@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.description import Description
+from cuwheel.device_code.description import Coverage, Description
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import library_rules, predict
-from cuwheel.verdicts.predict import Coverage
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
 

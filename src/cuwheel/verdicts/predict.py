@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.device_code.description import Coverage
 from cuwheel.device_code.libraries import Library
 from cuwheel.facts import gpus, packages, versions
 from cuwheel.facts.arch import Arch, Capability
@@ -441,18 +442,6 @@ def served_together(sweeps: Sequence[Mapping[Capability, Outcome]]) -> bool:
 # Which GPUs a library's device code reaches, in a sentence: by the code alone, where `check` knows the machine.
 
 _NATIVE: tuple[Outcome, ...] = ("native", "compatible")
-
-
-class Coverage(Struct, frozen=True, kw_only=True):
-    """Capabilities by how every container serves them; `partial`: some containers do, others do not.
-
-    `future`: GPUs later than all known ones can use it, through PTX.
-    """
-
-    native: tuple[str, ...]
-    jit: tuple[str, ...]
-    partial: tuple[str, ...]
-    future: bool
 
 
 def coverage_of(library: Library) -> Coverage | None:

@@ -70,7 +70,7 @@ def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     return replace(found, os=where.os, cpu=where.cpu)
 
 
-class Reach:
+class VariantReach:
     """What a target serves; nothing is judged twice."""
 
     def __init__(self, survey: Survey) -> None:
@@ -150,7 +150,7 @@ class Untrue(Struct, frozen=True, kw_only=True):
 
 def untrue(survey: Survey, variant: Variant) -> tuple[Untrue, ...]:
     """Of each device with the oldest driver that the variant allows, and with the newest: others lie in between."""
-    reach = Reach(survey)
+    reach = VariantReach(survey)
     found = []
     for capability in reach.devices:
         allowed = [cuda for cuda in provider_cuda_versions() if variant_matches(variant, capability, cuda)]

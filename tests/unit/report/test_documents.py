@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.device_code.compare import Compare, compare
+from cuwheel.device_code.description import Coverage
 from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report import html, terminal
@@ -18,7 +19,6 @@ from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts.matrix import judge_all
-from cuwheel.verdicts.predict import Coverage
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey

@@ -11,8 +11,8 @@ from cuwheel.verdicts import predict
 from tests.unit.verdicts.subjects import library
 
 if TYPE_CHECKING:
+    from cuwheel.device_code.description import Coverage
     from cuwheel.device_code.libraries import Library
-    from cuwheel.verdicts.predict import Coverage
 
 
 def _reach(subject: Library) -> Coverage:

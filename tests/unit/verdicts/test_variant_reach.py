@@ -23,7 +23,7 @@ def wheel(*containers: str, tag: str = X86, cuda: int = 13, release: str = "13.0
 
 def claimed(found: Survey) -> list[tuple[str, str]]:
     """CUDA and values of each claim, in words."""
-    reach = variant_reach.Reach(found)
+    reach = variant_reach.VariantReach(found)
     made = variant_reach.claims(reach.served(), reach.devices)
     return [(each.since, " ".join(value.text for value in each.values)) for each in made]
 
@@ -92,9 +92,9 @@ def test_a_jetson_counts_where_its_wheels_are_installed() -> None:
 
 
 def test_what_is_served_and_cannot_be_said_is_known() -> None:
-    reach = variant_reach.Reach(wheel("sm_90 sm_120a compute_75@9.0"))
+    reach = variant_reach.VariantReach(wheel("sm_90 sm_120a compute_75@9.0"))
     served = reach.served()
     unsaid = variant_reach.unsaid(served, variant_reach.claims(served, reach.devices))
     assert [str(each.capability) for each in unsaid] == ["7.5"]
-    only = variant_reach.Reach(wheel("sm_120a"))
+    only = variant_reach.VariantReach(wheel("sm_120a"))
     assert [str(each.capability) for each in variant_reach.unsaid(only.served(), ())] == ["12.0"]

@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.changes.stamp import guard
 from cuwheel.changes.stamp.guard import Guard
 from cuwheel.device_code import description
-from cuwheel.device_code.description import BuildRecord, Description, File, MergedPart, PlannedFor, Reach, Tools
+from cuwheel.device_code.description import BuildRecord, Coverage, Description, File, MergedPart, PlannedFor, Tools
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.facts import gpus, versions
@@ -203,7 +203,7 @@ def describe(
         cuda=job.cuda,
         archs=job.archs,
         ptx=job.ptx,
-        coverage=reach(found),
+        coverage=coverage_of_wheel(found),
         plan=tuple(
             PlannedFor(machine=each.machine, capability=each.capability, how=each.how, by=each.by)
             for each in job.coverage
@@ -216,13 +216,13 @@ def describe(
     )
 
 
-def reach(found: Survey) -> Reach:
+def coverage_of_wheel(found: Survey) -> Coverage:
     """Which GPUs the whole wheel serves, all that is loaded together counted."""
     known = gpus.current_capabilities()
     devices = [*known, Capability(known[-1].major + 1, 0)]
     verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in devices])
     *how, future = [(device, verdict.outcome) for device, verdict in zip(devices, verdicts, strict=True)]
-    return Reach(
+    return Coverage(
         native=tuple(device for device, outcome in how if outcome in ("native", "compatible")),
         jit=tuple(device for device, outcome in how if outcome == "jit"),
         partial=tuple(device for device, outcome in how if outcome == "partial"),
@@ -254,7 +254,7 @@ def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
             before,
             archs=_listed(before.archs, [each for each in added if each.kind == "sm"], present),
             ptx=_listed(before.ptx, [each for each in added if each.kind == "compute"], present),
-            coverage=reach(found),
+            coverage=coverage_of_wheel(found),
         )
         options = StampOptions(description=after, guard=guard_of(wheel, found))
         try:
@@ -346,7 +346,7 @@ def merge_wheels(wheels: Sequence[Path], to: Path) -> Path:
                     cuda=", ".join(each.cuda for each in descriptions),
                     archs=tuple(dict.fromkeys(arch for each in descriptions for arch in each.archs)),
                     ptx=tuple(dict.fromkeys(arch for each in descriptions for arch in each.ptx)),
-                    coverage=reach(found),
+                    coverage=coverage_of_wheel(found),
                     plan=(),
                     toolchain=None,
                     merged=tuple(

@@ -80,7 +80,7 @@ class _Written(Struct, frozen=True, kw_only=True):
 
 def decide(found: Survey, cuda: str | None = None) -> Decided:
     """Pure. `cuda`: what the wheel is known to have been built with; else its code tells. Needs the containers."""
-    reach = variant_reach.Reach(found)
+    reach = variant_reach.VariantReach(found)
     served = reach.served()
     made = variant_reach.claims(served, reach.devices)
     name = _cuda_label(found, cuda)

@@ -20,7 +20,7 @@ from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
 from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
-from cuwheel.verdicts.planning.serving import Kind, Reach
+from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def one_ptx(version: str, devices: Iterable[Capability]) -> Arch | None:
     return max(common, key=lambda arch: gpus.current_capability(arch.capability), default=None)
 
 
-def fewest_toolkits(reaches: Mapping[Reach, int]) -> tuple[Toolkit, ...]:
+def fewest_toolkits(reaches: Mapping[ServingToolkits, int]) -> tuple[Toolkit, ...]:
     """The fewest toolkits such that every kind of machine that any of them serves is served.
 
     Among sets of one size the best has the fewest machines served by PTX alone, then the fewest whose driver or torch
@@ -103,7 +103,7 @@ def fewest_toolkits(reaches: Mapping[Reach, int]) -> tuple[Toolkit, ...]:
     return ()
 
 
-def _cost(bits: int, reaches: Mapping[Reach, int]) -> tuple[int, int, int]:
+def _cost(bits: int, reaches: Mapping[ServingToolkits, int]) -> tuple[int, int, int]:
     jit = weak = 0
     for reach, count in reaches.items():
         best = bits & reach.cubin or bits & reach.ptx
@@ -123,7 +123,7 @@ class _Group(Struct, frozen=True, kw_only=True, eq=False):
     """Machines of one kind: each kind is looked at once, and compared by identity from then on."""
 
     kind: Kind
-    reach: Reach
+    reach: ServingToolkits
 
 
 _Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
@@ -186,7 +186,7 @@ def _grouped(machines: Iterable[Machine], wishes: Wishes) -> _Members:
 
 
 def _fewest_for_groups(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
-    reaches: dict[Reach, int] = {}
+    reaches: dict[ServingToolkits, int] = {}
     for group, count in counts.items():
         reaches[group.reach] = reaches.get(group.reach, 0) + count
     return fewest_toolkits(reaches)

@@ -61,7 +61,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     jit: Jit
 
 
-class Reach(Struct, frozen=True, kw_only=True):
+class ServingToolkits(Struct, frozen=True, kw_only=True):
     """Toolkits that serve a kind: by machine code, or by PTX alone. `weak`: newer than its driver or its torch."""
 
     cubin: int
@@ -190,14 +190,14 @@ def newer_than_torch(torch_cuda: str | None, toolkit: Toolkit) -> bool:
 
 
 @lru_cache(maxsize=_KINDS)
-def reach_of_kind(kind: Kind, wishes: Wishes) -> Reach:
+def reach_of_kind(kind: Kind, wishes: Wishes) -> ServingToolkits:
     """The toolkits that serve a kind of machine."""
     usable = kind.driver.runs & torch_takes(kind.torch_cuda)
     by_cubin = usable & compilers_for(kind.capability, wishes) if kind.jit != "forced" else 0
     by_ptx = 0
     if kind.jit != "disabled" and wishes.ptx and not wishes.native:
         by_ptx = usable & kind.driver.compiles & _writes_ptx(kind.capability)
-    return Reach(cubin=by_cubin, ptx=by_ptx, weak=kind.driver.behind | _beyond_torch(kind.torch_cuda))
+    return ServingToolkits(cubin=by_cubin, ptx=by_ptx, weak=kind.driver.behind | _beyond_torch(kind.torch_cuda))
 
 
 def mask_of(rows: Iterable[Toolkit]) -> int:

@@ -310,7 +310,9 @@ def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
 def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
     opens = "\nimport ctypes\nctypes.CDLL('libfoo.so')\nctypes.CDLL('libbar.so.1')\n"
     wheel = make_wheel(tmp_path / "in", {**FOO, "foo/__init__.py": (guard.CALL + opens).encode()}, version="1.0")
-    told = replace(DESCRIBED, archs=("sm_75", "sm_90"), coverage=stamp.reach(survey(wheel, detail="containers")))
+    told = replace(
+        DESCRIBED, archs=("sm_75", "sm_90"), coverage=stamp.coverage_of_wheel(survey(wheel, detail="containers"))
+    )
     assert told.coverage.native == ("7.5", "9.0")
     asked = replace(guarded(wheel), message='install "another"')
     made = stamp.stamp(wheel, tmp_path / "made", replace(WISH, description=told, guard=asked))
@@ -329,7 +331,7 @@ def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
 
 def test_reach_is_that_of_all_libraries_together(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, {"foo/libfoo.so": FOO["foo/libfoo.so"]})
-    found = stamp.reach(survey(wheel, detail="containers"))
+    found = stamp.coverage_of_wheel(survey(wheel, detail="containers"))
     assert "9.0" in found.native
     assert not set(found.native) & set(found.jit)
 

@@ -145,7 +145,8 @@ def _races(names: list[str]) -> Work:
 
 def race_of(name: str, seconds: float, most: int = 0, at_once: int = race.AT_ONCE) -> Part:
     """Tried are the races, each of `at_once` processes."""
-    with tempfile.TemporaryDirectory() as folder:
+    # What a process that was ended had started may still write there.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "tests.campaign.race", name, f"{seconds:.1f}", str(most), str(at_once)]
         part = _apart("race", name, command, seconds, {**os.environ, "TMPDIR": folder})
     return replace(part, complete=part.tried > 0)
@@ -172,7 +173,7 @@ def _fuzzers(names: list[str]) -> Work:
 
 def sweep(kind: str, name: str, modes: str, seconds: float, most: int | None = None) -> Part:
     """`most`: strikes."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         library = Path(folder, "faults.so")
         compiler = os.environ.get("CC", "cc")
         subprocess.run(

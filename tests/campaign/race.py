@@ -99,7 +99,7 @@ def main() -> None:
     name, seconds, *numbers = sys.argv[1:]
     (job,) = jobs.by_name([name])
     most, at_once = (*map(int, numbers), *(0, AT_ONCE)[len(numbers) :])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         race = Race(job, Path(folder), at_once)
         for done in race.races(began + float(seconds), most or None):
             answer = {"tried": done, "through": done == most, "problems": race.problems}

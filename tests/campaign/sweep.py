@@ -177,7 +177,7 @@ def main() -> None:
     began = time.monotonic()
     modes, name, seconds, *strikes = sys.argv[1:]
     (job,) = jobs.by_name([name])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         sweep = Sweep(job, modes.split(","), Path(folder))
         for struck, through in sweep.rounds(began + float(seconds), *map(int, strikes)):
             answer = {"tried": struck, "through": through, "problems": sweep.problems}

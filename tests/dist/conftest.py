@@ -37,7 +37,9 @@ def _python(version: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the sdist and the wheel, of this tree."""
+    """The folder with the sdist and the wheel: the one that $CUWHEEL_DIST names, else of this tree."""
+    if given := os.environ.get("CUWHEEL_DIST"):
+        return Path(given).absolute()
     folder = tmp_path_factory.mktemp("dist")
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     words = [sys.executable, str(ROOT / "release" / "dist.py"), str(folder)]

@@ -9,6 +9,7 @@ import pytest
 from cuwheel import api
 from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import problems
+from cuwheel.facts import services
 
 pytestmark = pytest.mark.unit
 _ROOT = Path(__file__).parents[4]
@@ -29,3 +30,13 @@ def test_the_action_that_picks_up_has_no_expression_in_a_script() -> None:
     assert list(problems.expressions_in_scripts({"jobs": {"install": action["runs"]}})) == []
     inputs = {each.partition("inputs.")[2].split()[0] for each in text.split("${{")[1:]}
     assert inputs == action["inputs"].keys()
+
+
+@pytest.mark.parametrize("file", sorted((_ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_the_workflows_of_this_repository_are_sound(file: Path) -> None:
+    """What `cuwheel ci --check` would find in them; their actions are those that are known."""
+    workflow = problems.load_yaml(file.read_text(), file.name)
+    assert list(problems.wrong_references(workflow, ())) == []
+    assert list(problems.expressions_in_scripts(workflow)) == []
+    used = {step["uses"] for job in workflow["jobs"].values() for step in problems.steps(job) if "uses" in step}
+    assert used <= {f"{each.name}@{each.commit}" for each in services.workflow_actions().values()}

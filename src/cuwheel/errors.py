@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXIT_OK = 0
 EXIT_NO = 1
-EXIT_UNKNOWN = 15  # of `check`: nobody can tell, which is not yes
+EXIT_UNKNOWN = 15  # of `check`, `find` and `install --dry-run`: nobody can tell, which is not yes
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5

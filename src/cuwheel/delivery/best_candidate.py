@@ -21,7 +21,7 @@ from cuwheel.delivery import candidates, catalogue, judging
 from cuwheel.delivery.candidates import Places
 from cuwheel.delivery.judging import Judge, Ruling
 from cuwheel.delivery.request import FindRequest
-from cuwheel.errors import EXIT_INTERRUPTED, CuwheelError
+from cuwheel.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, CuwheelError
 from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
@@ -30,6 +30,7 @@ from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import log
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
+from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.verdict import ORDER
@@ -120,6 +121,11 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     known_from: str | None
     torch: tuple[str, ...] | None
 
+    @property
+    def needs_a_gpu_to_tell(self) -> bool:
+        """It may run: nobody can tell, since the machine has no GPU that is known."""
+        return self.outcome == "unknown" and self.reasons[:1] == (GPU_NOT_KNOWN,)
+
 
 Stopped: TypeAlias = Literal["budget", "interrupted"]
 
@@ -147,8 +153,11 @@ class Find(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int | None:
-        """What is known is shown, and whoever called hears of the Ctrl-C all the same."""
-        return EXIT_INTERRUPTED if self.stopped == "interrupted" else None
+        """What is known is shown, and whoever called hears of the Ctrl-C all the same; not known is not yes."""
+        if self.stopped == "interrupted":
+            return EXIT_INTERRUPTED
+        undecided = any(each.chosen and each.needs_a_gpu_to_tell for each in self.candidates)
+        return EXIT_UNKNOWN if undecided else None
 
 
 class Found(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.delivery.best_candidate import FoundFile
+from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.resolver import Release
 from cuwheel.proving.outcomes import Result
@@ -146,6 +147,12 @@ class Install(Struct, frozen=True, kw_only=True):
         taken = all(each.version for each in (*self.packages, *(each for part in self.parts for each in part.packages)))
         taken = taken and not any(part.problem for part in self.parts)
         return taken and not (self.refused or self.rolled_back or self.problem)
+
+    @property
+    def exit_status(self) -> int | None:
+        """Of a dry run that would be done, where nobody can tell whether the package runs: not known is not yes."""
+        undecided = any(each.chosen and each.needs_a_gpu_to_tell for each in self.candidates)
+        return EXIT_UNKNOWN if self.dry_run and undecided and self.succeeded else None
 
 
 def initial_answer(

@@ -22,7 +22,9 @@ from cuwheel.report.document import (
     Paragraph,
     Row,
     Table,
+    Verbatim,
 )
+from cuwheel.support import quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.verdict import Verdict
@@ -120,6 +122,8 @@ def document(answer: Check, *, verbose: bool) -> Document:
     answer = _without_repetitions(answer)
     one = answer.targets[0].name if len(answer.targets) == 1 else ""
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
+    if one and not verbose and (short := _nothing_to_say_of_machines(answer, one)):
+        return Document(f"cuwheel check {title}", short)
     blocks: list[Block] = [Heading(_verdict_sentence(answer, one) if one else title), _matrix(answer, one)]
     if not one and (told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))):
         blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
@@ -151,12 +155,29 @@ def document(answer: Check, *, verbose: bool) -> Document:
         if finding.severity == "error" or each.outcome == "unknown"
     ]
     if fixes := tuple(_once(answer, ((each, finding.fix) for each, finding in obstacles if finding.fix))):
-        blocks += [Heading("Fix"), Table((Column("on"), Column("what helps")), fixes)]
+        blocks += [Heading("Fix"), Facts(tuple(Row(where, text) for where, text in fixes))]
     if findings := tuple(_findings(answer, verbose=False, without=obstacles)):
         blocks += [Heading("Also" if one else "Reasons"), Findings(findings)]
     if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
         blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
+
+
+def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
+    """No CUDA code, or no GPU to ask about: one sentence, and what to do."""
+    if all(map(_has_no_code, answer.verdicts)) and answer.succeeded:
+        return (Heading(f"{name}: no CUDA code, nothing to check"),)
+    if answer.succeeded and all(
+        any(each.rule == "gpu-not-known" for each in verdict.findings) for verdict in answer.verdicts
+    ):
+        command = quoting.here(["cuwheel", "check", answer.targets[0].target, "--on", "h100"])
+        lines = (
+            f"  Name one: {command}",
+            "  or a capability, a fleet file, or what `cuwheel doctor --save` wrote there.",
+        )
+        where = a_few([each.machine for each in answer.verdicts], 1)
+        return (Heading(f"{name}: cannot tell, {where} has no GPU that cuwheel can see"), Verbatim(lines))
+    return ()
 
 
 def _without_repetitions(answer: Check) -> Check:
@@ -182,8 +203,6 @@ def _without_repetitions(answer: Check) -> Check:
 
 def _verdict_sentence(answer: Check, name: str) -> str:
     """`torch 2.11.0: runs on 1 of 4 machines (16 of 164 GPUs)`."""
-    if all(map(_has_no_code, answer.verdicts)) and answer.succeeded:
-        return f"{name}: no CUDA code, nothing to check"
     if len(answer.verdicts) == 1:
         verdict = answer.verdicts[0]
         said = {"runs": "runs on", "partly": "runs in part on", "fails": "does not run on"}
@@ -200,7 +219,8 @@ def _verdict_sentence(answer: Check, name: str) -> str:
         counts[word] += 1
         gpus += machine.count if word == "runs" else 0
     every = sum(each.count for each in answer.machines)
-    sentence = f"{name}: runs on {counts['runs']} of {len(answer.machines)} machines"
+    machines = "kinds of machine" if every > len(answer.machines) else "machines"
+    sentence = f"{name}: runs on {counts['runs']} of {len(answer.machines)} {machines}"
     sentence += f" ({gpus} of {every} GPUs)" if every > len(answer.machines) else ""
     sentence += f", in part on {counts['partly']}" if counts["partly"] else ""
     return sentence + (f"; not known of {counts['unknown']}" if counts["unknown"] else "")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row
+from cuwheel.report.document import Document, Facts, Findings, Heading, Row
+from cuwheel.support import wording
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.verdicts.prerequisites import NeedResult
 
@@ -35,19 +36,30 @@ def answer_of(machine: MachineProfile, findings: Iterable[Finding], needs: tuple
 
 
 def document(answer: Doctor, *, verbose: bool) -> Document:
-    blocks: list[Block] = [Heading("Machine"), Facts(tuple(_rows(answer.machine, verbose=verbose)))]
+    blocks: list[Block] = [Heading(_verdict(answer)), Facts(tuple(_rows(answer.machine, verbose=verbose)))]
     if verbose:
         steps = tuple(Row(step.fact, f"{step.tried}: {step.outcome}") for step in answer.machine.trail)
         blocks += [Heading("Looked for"), Facts(steps)]
     if answer.needs:
         needs = tuple(Row("yes" if need.met else "NO", need.need, need.reason) for need in answer.needs)
         blocks += [Heading("Needs"), Facts(needs)]
-    blocks.append(Heading("Findings"))
     if answer.findings:
-        blocks.append(Findings(answer.findings))
-    else:
-        blocks.append(Paragraph("  nothing is wrong"))
+        blocks += [Heading("Findings"), Findings(answer.findings)]
     return Document("cuwheel doctor", tuple(blocks))
+
+
+def _verdict(answer: Doctor) -> str:
+    """What most people want to know: can CUDA be used here, and is anything wrong."""
+    machine = answer.machine
+    gpus = [gpu.name for gpu in machine.gpus]
+    what = f"This machine has {'no GPU' if not gpus else wording.a_few(list(dict.fromkeys(gpus)), 2)}"
+    if answer.machine.gpus and machine.driver.version is None:
+        what += " and no driver"
+    counts = {kind: sum(each.severity == kind for each in answer.findings) for kind in ("error", "warning")}
+    told = [wording.counted(count, kind) for kind, count in counts.items() if count]
+    unmet = sum(not need.met for need in answer.needs)
+    told += [f"{unmet} of {wording.counted(len(answer.needs), 'need')} not met"] if unmet else []
+    return f"{what}; " + (", ".join(told) if told else "nothing is wrong with it")
 
 
 def _rows(machine: MachineProfile, *, verbose: bool) -> Iterator[Row]:

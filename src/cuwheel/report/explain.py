@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from cuwheel.diagnosis.case import RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting, wording
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 _CAUSES = 3
-_EVIDENCE = 2  # lines of the log that prove a cause; --verbose shows all
+_EVIDENCE = 1  # lines of the log that prove a cause; --verbose shows all
+_FIXES = 2
+_LONGEST_PROOF = 140
+_PLACE = re.compile(r"^(?:[A-Za-z]:)?[\\/][^\s:]*[\\/](?=[^\s:\\/]+[:(]\d)")
+# A fix that ends in commands: `this nvcc takes GCC up to 12: `apt install g++-12`, then `export …``.
+_COMMANDS_LAST = re.compile(r"(?P<prose>[^`]+[:,]) (?P<commands>`[^`]+ [^`]+`(?:,? (?:then|and) `[^`]+ [^`]+`)*)\.?")
 _SHOWN_LINES = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
@@ -110,11 +116,7 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         return _listing(answer, verbose=verbose)
     blocks: list[Block] = []
     for cause in _shown_causes(answer, verbose=verbose):
-        lines = cause.evidence if verbose else cause.evidence[:_EVIDENCE]
-        proof = [Row(f"line {each.line}", each.text) for each in lines]
-        fixes = [Row("or" if index else "fix", fix) for index, fix in enumerate(cause.fix)]
-        name = Row("cause", f"{cause.id} ({cause.confidence:.0%})")
-        blocks += [Heading(cause.title[:1].upper() + cause.title[1:]), Facts((*proof, *fixes, name))]
+        blocks += [Heading(cause.title[:1].upper() + cause.title[1:]), *_proof_and_fixes(cause, verbose=verbose)]
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
     if answer.similar:
@@ -126,15 +128,37 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         blocks += [Heading(f"Call {answer.call.number} of {answer.call.record}"), Facts(tuple(_of_call(answer.call)))]
     if answer.unread:
         blocks.append(Paragraph(_partly_read(answer)))
-    stock = answer.causes and answer.causes[0].fix and not answer.verdicts  # what helps here stands above
-    if answer.ways_out and stock and not verbose:
-        blocks.append(Paragraph("  What to do instead of fixing it: --verbose"))
-    elif answer.ways_out:
+    # What helps here stands above; the line of the cause says how to see the rest.
+    stock = bool(answer.causes and answer.causes[0].fix and not answer.verdicts)
+    if answer.ways_out and (verbose or not stock):
         blocks += [Heading("Ways out"), Facts(tuple(Row(way.title, way.text) for way in answer.ways_out))]
     if verbose and answer.versions:
         rows = tuple(Row(each.name, each.value, f"line {each.line}" if each.line else "") for each in answer.versions)
         blocks += [Heading("Found in the log"), Facts(rows)]
     return Document(f"cuwheel explain {answer.log}", tuple(blocks))
+
+
+def _proof_and_fixes(cause: Cause, *, verbose: bool) -> Iterator[Block]:
+    """The line that proves it, what helps, and commands on lines of their own, to copy."""
+    lines = cause.evidence if verbose else cause.evidence[:_EVIDENCE]
+    width = max(len("cause"), *(len(f"line {each.line}") for each in lines), 0)
+    rows = [Row(f"line {each.line}".ljust(width), each.text if verbose else _clipped(each.text)) for each in lines]
+    for index, fix in enumerate(cause.fix if verbose else cause.fix[:_FIXES]):
+        name = ("or" if index else "fix").ljust(width)
+        if found := _COMMANDS_LAST.fullmatch(fix):
+            yield Facts((*rows, Row(name, found["prose"].rstrip(":, "))))
+            yield Verbatim(tuple(f"{'':{width + 6}}{each}" for each in re.findall("`([^`]+)`", found["commands"])))
+            rows = []
+        else:
+            rows.append(Row(name, fix))
+    more = "" if verbose else "; other ways: --verbose"
+    yield Facts((*rows, Row("cause".ljust(width), f"{cause.id} ({wording.percent(cause.confidence)}){more}")))
+
+
+def _clipped(text: str) -> str:
+    """A line of the log without the folders of the file that it is about, and not more than two lines of it."""
+    text = _PLACE.sub("", text)
+    return text if len(text) <= _LONGEST_PROOF else f"{text[:_LONGEST_PROOF].rpartition(' ')[0]} …"
 
 
 def _shown_causes(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:

@@ -34,7 +34,15 @@ def document(answer: Find, *, verbose: bool) -> Document:
         newest = max((each.version for each in answer.candidates), key=Version)
         other = f" (the newest is {newest})" if newest != chosen.version else ""
         runs = {"partial": "runs in part on", "unknown": "may run on"}.get(chosen.outcome, "runs on")
-        blocks = [Heading(f"{answer.name} {chosen.version} {runs} {where}{other}"), *_so_far(answer, chosen)]
+        sentence = f"{answer.name} {chosen.version} {runs} {where}{other}"
+        hint: list[Block] = []
+        if chosen.needs_a_gpu_to_tell:
+            sentence = f"{answer.name}: cannot tell, {where} has no GPU that cuwheel can see"
+            command = quoting.here(["cuwheel", "find", answer.name, "--on", "h100"])
+            hint = [Verbatim((f"  Name one: {command}", f"  The newest whose tags fit is {chosen.version}:"))]
+        elif chosen.outcome == "unknown" and chosen.known_from:
+            sentence = f"{answer.name} {chosen.version}: no CUDA code that can be judged{other}"
+        blocks = [Heading(sentence), *_so_far(answer, chosen), *hint]
         blocks += _chosen(
             chosen, quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}"]), verbose=verbose
         )
@@ -72,11 +80,12 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
     yield Verbatim((f"  {command}",))
     by = ": ".join(filter(None, (chosen.outcome, "; ".join(chosen.reasons[:_REASONS]))))
     needs = [each.partition(" (tag ")[0] for each in chosen.conditions[:_CONDITIONS]]
-    rows = [Row("how", by)]
+    rows = [] if chosen.needs_a_gpu_to_tell else [Row("by", by)]
     rows += [Row("needs", "\n".join(needs))] if needs else []
     rows += [Row("torch", _torch(chosen.torch))] if chosen.torch is not None else []
     rows += [Row("size", size(chosen.size))] if chosen.size else []
-    yield Facts(tuple(rows))
+    if rows:
+        yield Facts(tuple(Row(row.name.ljust(len("needs")), row.value) for row in rows))
     yield Verbatim((f"  file   {chosen.file}", *([f"  from   {chosen.url}"] if verbose else [])))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.report import variants
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.support.wording import size
+from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, Verbatim, hidden
+from cuwheel.support import quoting
+from cuwheel.support.wording import counted, size
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -23,16 +25,18 @@ def document(answer: Publish, *, verbose: bool) -> Document:
 
 
 def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"{answer.place}: {_sum(answer)}")
+    yield Heading(_sum(answer))
     shown = [each for each in answer.wheels if verbose or answer.action != "check" or each.outcome == "wrong"]
     if shown:
-        yield _wheels(shown if verbose else shown[:_SHOWN])
+        alike = all(set(each.channels) == set(answer.channels) for each in shown)  # said in a line of its own
+        yield _wheels(shown if verbose else shown[:_SHOWN], channels=not alike)
         if len(shown) > _SHOWN and not verbose:
             yield hidden(len(shown) - _SHOWN)
     for word, names in _gone(answer).items() if answer.succeeded else ():
         yield Paragraph(f"{'would be ' if answer.dry_run else ''}{word}: {', '.join(names)}")
     if answer.channels:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
+    yield from _use(answer)
     yield from variants.published(answer.variants)
     if answer.findings:
         yield Heading("Findings")
@@ -43,41 +47,54 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         yield Table((Column("file"), Column("", wrap=False), Column("size", numeric=True)), tuple(rows))
 
 
-def _wheels(shown: Sequence[PublishedWheel]) -> Table:
+def _use(answer: Publish) -> Iterator[Block]:
+    """The command that installs what was added, from the folder as it is."""
+    names = dict.fromkeys(found.name for each in answer.wheels if each.added and (found := WheelName.parse(each.file)))
+    if answer.action == "publish" and names and answer.succeeded and not answer.dry_run:
+        simple = (Path(answer.place).absolute() / "simple").as_uri()
+        yield Verbatim((f"Use it: {quoting.here(['pip', 'install', '--index-url', simple, next(iter(names))])}",))
+
+
+def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
     """A name is told in the parts that people read; one that is no wheel's stands as it is."""
     columns = (
         Column("wheel", wrap=False),
         Column("for", wrap=False),
         Column("", wrap=False),
         Column("size", numeric=True),
-        Column("channels"),
+        *([Column("channels")] if channels else []),
     )
-    rows = []
+    rows: list[tuple[str | Amount, ...]] = []
     for each in shown:
         name = WheelName.parse(each.file)
         what = f"{name.name} {name.version}{f' build {name.build}' if name.build else ''}" if name else each.file
         tag = "-".join(filter(None, (name.python, name.abi, name.platform, name.variant))) if name else ""
-        rows.append((what, tag, each.outcome, Amount(size(each.size), each.size), " ".join(each.channels)))
+        row = (what, tag, each.outcome, Amount(size(each.size), each.size))
+        rows.append((*row, " ".join(each.channels)) if channels else row)
     return Table(columns, tuple(rows))
 
 
 def _sum(answer: Publish) -> str:
     if answer.action == "check":
-        count = f"{len(answer.wheels)} files and {len(answer.channels)} channels"
+        count = f"{counted(len(answer.wheels), 'file')} and {counted(len(answer.channels), 'channel')}"
         errors = sum(each.severity == "error" for each in answer.findings)
-        return f"checked {count}: " + (f"{errors} wrong" if errors else "all is as it should be")
+        said = f"{errors} wrong" if errors else "all is as it should be"
+        return f"{answer.place}: checked {count}: {said}"
     if answer.action == "upload" and not answer.dry_run:
         sent = sum(each.added for each in answer.wheels)
-        return f"{sent} of {len(answer.wheels)} uploaded"
+        return f"{sent} of {counted(len(answer.wheels), 'wheel')} uploaded to {answer.place}"
     if not answer.succeeded:
-        return "refused: nothing was changed"
+        return f"Refused: nothing was changed in {answer.place}"
     if answer.action == "upload":
-        return f"dry run: {len(answer.wheels)} would be uploaded"
+        return f"{counted(len(answer.wheels), 'wheel')} would be uploaded to {answer.place}; dry run"
     added = sum(each.added for each in answer.wheels)
-    parts = [f"{added} added"] if added else []
-    parts += [f"{len(names)} {word}" for word, names in _gone(answer).items()]
-    parts = parts or [f"{len(answer.changes)} files written" if answer.changes else "nothing to change"]
-    return f"{'dry run: ' if answer.dry_run else ''}{', '.join(parts)}"
+    would = "would be " if answer.dry_run else ""
+    parts = [f"{counted(added, 'wheel')} {would}added to {answer.place}"] if added else []
+    in_ = "" if added else f" in {answer.place}"
+    parts += [f"{counted(len(names), 'file')} {would}{word}{in_}" for word, names in _gone(answer).items()]
+    if not parts and answer.changes:
+        parts = [f"{counted(len(answer.changes), 'file')} {would}written in {answer.place}"]
+    return f"{', '.join(parts) or f'Nothing to change in {answer.place}'}{'; dry run' if answer.dry_run else ''}"
 
 
 def _gone(answer: Publish) -> dict[str, tuple[str, ...]]:

@@ -36,7 +36,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
         title,
         (
             Heading(_heading(answer, changed)),
-            Paragraph(_sums(answer, changed)),
+            *([Paragraph(sums)] if (sums := _sums(answer, changed)) else ()),
             *_files(answer.files if verbose else changed, verbose=verbose),
             *_cut_by_use(answer, verbose=verbose),
             *_what_remains(answer, verbose=verbose),
@@ -49,6 +49,8 @@ def document(answer: Slim, *, verbose: bool) -> Document:
 def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
     """Of a wheel its own size, which is what is downloaded and kept."""
     name = " ".join(file_name(answer.target).split("-")[:2]) if answer.wheel else file_name(answer.target)
+    if answer.is_for_other_gpus:
+        return f"{name} has no code for {', '.join(answer.targets)}: nothing was removed"
     asked = f"{name} for {', '.join(answer.targets) or '?'}"
     return f"{asked}: {_change(answer.wheel or answer.total)}" if changed else asked
 
@@ -57,12 +59,12 @@ def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
         return "no library with device code, nothing to slim"
     count = "1 library" if len(answer.files) == 1 else f"{len(answer.files)} libraries"
-    lines = [f"nothing to remove in {count}"]
+    lines = [] if answer.is_for_other_gpus else [f"nothing to remove in {count}"]
     if changed:
         lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]
     if answer.refused:
         lines.append("refused: nothing was written (see the findings)")
-    elif answer.dry_run:
+    elif answer.dry_run and changed:
         lines.append("dry run: nothing was written, the new sizes are estimates")
     elif answer.written and answer.output and answer.kind != "environment":
         lines.append(f"written: {answer.output}")

@@ -76,6 +76,17 @@ def size(count: int) -> str:
     return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.1f} {unit}"  # noqa: PLR2004
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 wheel`, `2 wheels`, `2 libraries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def percent(share: float) -> str:
+    """`0.72` as `72 %`: in one way everywhere."""
+    return f"{100 * share:.0f} %"
+
+
 def read_size(text: str) -> int | None:
     """`100 MB`, `8GiB` or `4096` in bytes; None if it is not a size."""
     match = _WRITTEN.fullmatch(text.strip())

@@ -150,7 +150,7 @@ def test_yanked_with_a_reason_and_back(dist: Path, index: Path) -> None:
     terminal.write(document_of(done, verbose=False), told)
     assert f"yanked: {FOO}\n" in told.getvalue()
     # The folder's name may be longer than the line.
-    assert f"{index.name}: 1 yanked yanked: {FOO} " in " ".join(told.getvalue().split()) + " "
+    assert f"1 file yanked in {index} yanked: {FOO} " in " ".join(told.getvalue().split()) + " "
     assert page(index, "simple/foo")["files"][0]["yanked"] == "wrong results"
     assert 'data-yanked="wrong results"' in published.anchors(index, "simple/foo")[0][1]
     cuwheel.publish(to=index, yank=["foo==1.0"])

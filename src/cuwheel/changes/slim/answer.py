@@ -77,8 +77,14 @@ class Slim(Struct, frozen=True, kw_only=True):
     kept: tuple[Kept, ...] = ()
 
     @property
+    def is_for_other_gpus(self) -> bool:
+        """Nothing was changed because nothing in it is for these machines: somebody has the wrong file, or GPU."""
+        untouched = all(each.fate == "unchanged" for each in self.files)
+        return untouched and any(each.rule == "nothing-for-targets" for each in self.findings)
+
+    @property
     def succeeded(self) -> bool:
-        return not self.refused and not (
+        return not (self.refused or self.is_for_other_gpus) and not (
             self.action == "undo" and any(each.severity == "error" for each in self.findings)
         )
 
@@ -166,7 +172,10 @@ def _container_line(task: SlimTask, files: Sequence[FileChange], output: str | N
     """What a Dockerfile has to say. A build machine has no GPU: so capabilities, never `this`."""
     if task.workload or all(each.fate == "unchanged" for each in files):
         return None
-    if task.kind == "wheel" and output:
+    total = total_of(files)
+    if total.bytes_after > _NEARLY_ALL * total.bytes_before:  # not worth a line
+        return None
+    if task.kind == "wheel" and output and "-win" not in PurePath(output).name:  # images are of Linux
         folder = PurePath(output).parent.name or "."
         return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
     if task.kind != "environment" or quoting.is_of_windows(task.target):  # images are of Linux

@@ -257,11 +257,12 @@ def driver_library_bundled(whole: PackageCase) -> Iterator[Finding]:
         )
 
 
+GPU_NOT_KNOWN = "the machine's GPU is not known"
+
+
 def gpu_not_known(whole: PackageCase) -> Iterator[Finding]:
     if whole.machine.capability is None:
-        yield finding(
-            "gpu-not-known", "the machine's GPU is not known", evidence=(whole.machine.gpu or "none was found",)
-        )
+        yield finding("gpu-not-known", GPU_NOT_KNOWN, evidence=(whole.machine.gpu or "none was found",))
 
 
 PACKAGE_RULES = (

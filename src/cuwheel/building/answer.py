@@ -239,7 +239,7 @@ class Build(Struct, frozen=True, kw_only=True):
 
 
 def bare_answer(id_: str, plan: PlanJob, python: str, outcome: Outcome) -> Job:
-    """Of a job that could not be decided here: it has no toolchain, or was left to a cluster."""
+    """The answer of a job that could not be decided here: it has no toolchain, or was left to a cluster."""
     return Job(id=id_, cuda=plan.cuda, python=python, archs=plan.archs, ptx=plan.ptx, outcome=outcome)
 
 

@@ -51,7 +51,7 @@ def wrong_nvcc(wanted: GateRequest) -> tuple[str, ...]:
         if not _is_own(call.program, wanted):
             strangers.setdefault(call.program, []).append(call)
     return tuple(
-        f"{program} was called {_times(len(calls))}, first in call {calls[0].number}"
+        f"{program} was called {'once' if len(calls) == 1 else f'{len(calls)} times'}, first in call {calls[0].number}"
         for program, calls in strangers.items()
     )
 
@@ -135,10 +135,6 @@ def _named(call: Call) -> str:
 
 def _joined(archs: Iterable[str]) -> str:
     return " ".join(sorted(archs, key=lambda each: (each.split("_")[0] != "sm", len(each), each)))
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 _PTX = "compute_"

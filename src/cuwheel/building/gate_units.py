@@ -441,7 +441,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def judged(self) -> Iterator[Unit]:
-        """Of those, the ones that must hold the plan: all but what `allow` names whole."""
+        """The ones that must hold the plan: all but what `allow` names whole."""
         return (unit for unit in self.from_sources() if not self.is_allowed_whole(unit))
 
     def is_allowed_whole(self, unit: Unit) -> bool:

@@ -231,7 +231,7 @@ def variables_of(job: DecidedJob) -> list[tuple[str, str]]:
 
 
 def _key(job: DecidedJob, context: BuildContext) -> str:
-    """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
+    """A hash of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
     parts = [
         __version__,
@@ -333,7 +333,7 @@ def random_seed(root: str) -> tuple[str, ...]:
 
 
 def choose_naming(table: Table, cudas: Sequence[str]) -> Naming:
-    """As requested; else local versions if there are wheels for several CUDA versions.
+    """The naming as requested; else local versions if there are wheels for several CUDA versions.
 
     A project that writes such a label itself is given the same one.
     """

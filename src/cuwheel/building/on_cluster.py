@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import jobs, shares, sources, workspace
-from cuwheel.building.answer import Phase, WorkerSpan, bare_answer
+from cuwheel.building.answer import WorkerSpan, bare_answer
 from cuwheel.building.job_run import record_of
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import KeptShare
@@ -72,7 +72,7 @@ def run_on_cluster(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[s
 def succeeded(done: Done) -> bool:
     """A build that failed is tried again by the next run."""
     if done.task.function == SHARE_FUNCTION:
-        return codec.decode(done.text, MadeShare).problem is None
+        return codec.decode(done.text, MadeShare).built.problem is None
     return read_result(done.text).answer.outcome in ("built", "resumed")
 
 
@@ -107,7 +107,7 @@ class OnCluster:
         )
 
     def _packed(self) -> dict[str, str]:
-        """By content: a worker that has it is not sent it again."""
+        """What workers need, by content: a worker that has it is not sent it again."""
         request = self._steps.context.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
@@ -165,7 +165,7 @@ class OnCluster:
         failed = bool(done.problem)
         if done.task.function == SHARE_FUNCTION:
             made = None if done.problem else codec.decode(done.text, MadeShare)
-            failed = made is None or made.problem is not None
+            failed = made is None or made.built.problem is not None
             self._add_span(done, failed=failed)
             arrived = self._shares.setdefault(name, {})
             arrived[parameters.share or ""] = done
@@ -185,11 +185,10 @@ class OnCluster:
                 yield from self._ended(parameters, self._failed(name, parameters, problem))
                 return
             found = codec.decode(done.text, MadeShare)
-            if found.problem:
-                log_file = str(done.files.get(LOG, ""))
-                built = Built(key="", log=log_file, phases=found.phases, seconds=found.seconds, problem=found.problem)
-                failed = self._failed(name, parameters, found.problem)
-                failed = replace(failed, answer=replace(failed.answer, log=log_file), built=built)
+            if found.built.problem:
+                built = replace(found.built, log=str(done.files.get(LOG, "")), record="")
+                failed = self._failed(name, parameters, found.built.problem)
+                failed = replace(failed, answer=replace(failed.answer, log=built.log), built=built)
                 yield from self._ended(parameters, failed)
                 return
             made.append(found)
@@ -258,14 +257,11 @@ class OnCluster:
 
 
 class MadeShare(Struct, frozen=True, kw_only=True):
-    """A share that a worker compiled. `key`: of all that went in."""
+    """A share that a worker compiled. `built.key`: of all that went in. `kept`: None where it failed."""
 
     name: str
-    key: str
+    built: Built
     kept: KeptShare | None = None
-    phases: tuple[Phase, ...] = ()
-    seconds: float = 0.0
-    problem: Problem | None = None
 
 
 class JobParameters(Struct, frozen=True, kw_only=True):
@@ -289,7 +285,7 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
     parameters = codec.decode(task.parameters, JobParameters)
     steps, made = _prepared(task, parameters, inputs, work)
     for each, share in zip(parameters.made, shares.shares_of_plan(parameters.plan), strict=False):
-        if each.kept is None or each.key != shares.share_key(share, made, steps.context):
+        if each.kept is None or each.built.key != shares.share_key(share, made, steps.context):
             raise MalformedError(
                 each.name, "this share was compiled at another place or with other tools", hint="build without --shares"
             )
@@ -315,13 +311,11 @@ def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple
     with workspace.hold_folder(made.folder):
         kept = None if task.fresh else shares.cached_share(wanted, made, context)
         if kept:
-            answer = MadeShare(name=wanted.name, key=key, kept=kept)
+            answer = MadeShare(name=wanted.name, built=Built(key=key), kept=kept)
             return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
         built, kept = shares.compile_share(wanted, made, context, steps.requirements(made))
         found = _log_and_record(built, work)
-    answer = MadeShare(
-        name=wanted.name, key=key, kept=kept, phases=built.phases, seconds=built.seconds, problem=built.problem
-    )
+    answer = MadeShare(name=wanted.name, built=replace(built, key=key), kept=kept)
     if kept:
         found[f"{wanted.name}.whl"] = Path(kept.wheel)
     return codec.encode(answer).decode(), found

@@ -280,7 +280,7 @@ def choose_on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: 
 
 
 def choose_here(request: BuildRequest, names: Sequence[str], kept: Sequence[str]) -> ShareChoice:
-    """On this machine. `names`: of the shares of a job, `kept`: those that the cache has.
+    """Whether to use shares on this machine. `names`: of a job's shares; `kept`: those in the cache.
 
     Without a cache nvcc's own threads are as good, and one build for all is less work.
     """

@@ -107,7 +107,7 @@ _MAX_UNPACKED = 20 * 10**9  # more is not a source, but an archive made to fill 
 
 
 def digest(folder: Path, names: Sequence[str]) -> str:
-    """Of names, contents and run bits: times and owners do not count."""
+    """A hash of names, contents and run bits: times and owners do not count."""
     whole = hashlib.sha256()
     try:
         for name in names:

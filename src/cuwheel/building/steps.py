@@ -212,7 +212,7 @@ class Steps:
             raise UnreadableError.from_os(error, output, hint="--output FOLDER") from error
 
     def execute(self) -> tuple[JobResult, ...]:
-        """For each CUDA version the oldest Python first: its wheel may serve the others."""
+        """Builds, for each CUDA version the oldest Python first: its wheel may serve the others."""
         self.make_output()
         first: dict[str, DecidedJob] = {}
         for job in self.jobs:

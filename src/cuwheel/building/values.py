@@ -82,7 +82,7 @@ class DecidedJob(Struct, frozen=True, kw_only=True):
 
     @property
     def copy(self) -> Path:
-        """Of the whole source."""
+        """The copy of the whole source."""
         return self.folder / "src"
 
     @property

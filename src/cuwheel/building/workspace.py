@@ -99,7 +99,7 @@ class VariableInputs(Struct, frozen=True, kw_only=True):
 
 
 def job_settings(inputs: VariableInputs) -> tuple[Setting, ...]:
-    """By name, each once."""
+    """The variables of a job by name, each once."""
     merged = _base(inputs) | _architectures(inputs.plan, inputs.backend)
     if inputs.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
         merged["SKBUILD_BUILD_DIR"] = str(inputs.folder / "work")
@@ -148,7 +148,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
 
 
 def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
-    """For pip and uv themselves: all of the caller's but what would lead them elsewhere."""
+    """Variables for pip and uv themselves: all of the caller's but what would lead them elsewhere."""
     return {name: value for name, value in caller.items() if not matches_any(name, _NEVER)}
 
 
@@ -173,7 +173,7 @@ def c_compiler(cxx: str) -> str:
 
 
 def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
-    """In every spelling that can say the list.
+    """The architecture list in every spelling that can say it.
 
     The build's own gets what comes nearest where it cannot say it: the gate sees what came of it.
     """

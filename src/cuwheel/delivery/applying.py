@@ -234,7 +234,7 @@ def on_disk(release: Release, scratch: Path) -> Path:
 
 
 def _on_a_share(path: Path) -> bool:
-    """Of a server, on Windows: uv takes file://server/share for a folder of this machine."""
+    """Whether a server has it, on Windows: uv takes file://server/share for a folder of this machine."""
     return path.drive.startswith("\\\\")
 
 

@@ -53,7 +53,7 @@ class Channels(Struct, frozen=True, kw_only=True):
 
 
 def channels_of_wheel(facts: WheelFacts) -> Channels:
-    """By what is in the wheel; its own label counts where the content does not contradict it."""
+    """Channels by what is in the wheel; its own label counts where the content does not contradict it."""
     if facts.variant:
         return Channels(names=(VARIANTS,))
     local = facts.version.partition("+")[2]
@@ -92,7 +92,7 @@ def _by_content(facts: WheelFacts, needs: Iterable[Requirement]) -> tuple[str, .
 
 
 def _made_for(facts: WheelFacts) -> Iterator[str]:
-    """Of a package with a library for each CUDA version."""
+    """The CUDA versions of a package with a library for each."""
     profile = packages.find_profile(facts.name, facts.loads_as or facts.version)
     if profile and profile.loads == "one":
         yield from filter(None, (packages.made_for(profile, each.path) for each in facts.libraries))
@@ -157,7 +157,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 def read_arrivals(wheels: Sequence[str | Path], platform: str | None = None) -> list[Arrival]:
-    """In the order of their names. The same file given twice is one."""
+    """The wheels in the order of their names. The same file named twice is one."""
     found = [read_arrival(each) for each in wheel_paths(wheels, platform)]
     unique: dict[str, Arrival] = {}
     for each in found:

@@ -135,7 +135,7 @@ def open_catalogues(places: Iterable[str | Path], session: client.Session) -> tu
 
 
 def look_up(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> WheelFacts | None:
-    """In the first that has it. One that cannot be read is a warning: the wheel itself can be."""
+    """Facts from the first that has them. One that cannot be read is a warning: the wheel itself can be."""
     for each in catalogues:
         try:
             if found := each.facts(candidate.listing.sha256):

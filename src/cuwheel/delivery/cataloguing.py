@@ -163,7 +163,7 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
 
 
 def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
-    """Of a release the wheel that most would take: free-threaded Pythons (`cp314t`) are few."""
+    """Which wheel of a release most would take: free-threaded Pythons (`cp314t`) are few."""
     abi = candidate.wheel.abi if candidate.wheel else ""
     return candidate.version, not abi.endswith("t"), candidate.file
 
@@ -304,7 +304,7 @@ def _task(candidate: Candidate, left: int | None) -> Task:
 
 
 def facts_on_worker(task: Task, _inputs: dict[str, Path], _work: Path) -> tuple[str, dict[str, Path]]:
-    """On a worker."""
+    """Reads the facts of a wheel on a worker."""
     inputs = codec.decode(task.parameters, ReadInputs)
     wheel = WheelName.parse(inputs.listing.file)
     candidate = Candidate(listing=inputs.listing, version=Version(inputs.version), wheel=wheel, index=inputs.index)

@@ -57,7 +57,7 @@ class PageChecks:
         self.findings: list[tuple[str, Finding]] = []
 
     def listed(self) -> ProjectList:
-        """Without this page there is nothing to check."""
+        """The projects of the index: without this page there is nothing to check."""
         path = f"{index_folder.list_page()}.json"
         data = self.site.read(path)
         if data is None:

@@ -257,7 +257,7 @@ _WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, Search], Choice | str]
 
 
 def _is_for_cpu(ruling: Ruling, found: Found) -> bool:
-    """Without device code, of a package that has some: a GPU that is there would stay unused."""
+    """Whether a wheel lacks the device code that others of its package have: a GPU would stay unused."""
     if not any(each.capability for each in found.machines) or ruling.device_code is not False:
         return False
     label = (ruling.candidate.version.local or "").split(".")[0]
@@ -548,7 +548,7 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Pack
 
 
 def machines_with_torch(machines: Sequence[Machine], releases: Sequence[Release]) -> tuple[Machine, ...]:
-    """As they are once these are installed."""
+    """The machines as they are once these are installed."""
     torch = next((each for each in releases if normalised(each.name) == "torch"), None)
     if torch is None:
         return tuple(machines)
@@ -565,7 +565,7 @@ def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
 
 
 def setting_findings(settings: PackageSettings, *, written: bool) -> tuple[Finding, ...]:
-    """Of each setting: why, whether a link would do too, and where it was written."""
+    """For each setting why, whether a link would do too, and where it was written."""
     return tuple(
         finding(
             "library-pinned",

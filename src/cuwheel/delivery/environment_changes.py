@@ -208,7 +208,7 @@ _INTERRUPTED = (b'"state":"installing"', b'"state":"undoing"')
 
 
 class EnvironmentCopy:
-    """Of one environment, which is resolved. Whoever changes it holds the journal's lock."""
+    """A copy of one environment, which is resolved. Whoever changes it holds the journal's lock."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
@@ -231,7 +231,7 @@ class EnvironmentCopy:
             )
 
     def restore(self) -> tuple[Finding, ...]:
-        """As it was before `begin`: what is new goes, what is gone or replaced comes back."""
+        """Everything as it was before `begin`: what is new goes, what is gone or replaced comes back."""
         folder, found = self._kept()
         if not folder.is_dir():
             name = _name_in_journal(found)

@@ -84,7 +84,7 @@ def project_of(name: WheelName) -> str:
 
 @lru_cache(maxsize=1 << 15)  # a project's pages, those of its channels too, have the same ones
 def version_of(spelled: str) -> Version | None:
-    """As it stands in a file name."""
+    """The version as it stands in a file name."""
     try:
         return Version(spelled.replace("_", "-"))
     except InvalidVersion:
@@ -112,7 +112,7 @@ def versions_in(files: Iterable[str], known: Sequence[str] = ()) -> tuple[str, .
 
 
 def project_page(project: str, channel: str = "") -> str:
-    """Without `.json` or `.html`."""
+    """The path of a project's page, without `.json` or `.html`."""
     return f"{list_page(channel).removesuffix('index')}{project}/index"
 
 
@@ -216,7 +216,7 @@ class IndexFolder:
         return {each.name: each for each in found.projects}
 
     def project(self, name: str) -> Project:
-        """Without files where there is none of that name."""
+        """A project, without files where there is none of that name."""
         path = f"{project_page(name)}.json"
         data = self.read(path)
         if data is None:
@@ -301,12 +301,12 @@ def serial(data: bytes) -> tuple[int, bytes]:
 
 
 def with_serial(data: bytes, number: int) -> bytes:
-    """In a comment, which `sha256sum --check` passes over."""
+    """The sums with a serial number in a comment, which `sha256sum --check` passes over."""
     return data + f"# serial {number}\n".encode()
 
 
 def sums_text(sums: Mapping[str, str]) -> bytes:
-    """As `sha256sum --check` reads it."""
+    """The sums as `sha256sum --check` reads them."""
     return "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())).encode()
 
 

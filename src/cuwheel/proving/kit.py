@@ -54,7 +54,7 @@ _LARGEST = 1 << 26
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """From the driver of this CUDA on: the error that it gives, 0 for none."""
+    """The error from the driver of this CUDA on, 0 for none."""
 
     driver: str
     code: int
@@ -164,7 +164,7 @@ def download_requirements(
     find_links: Sequence[Path] = (),
     offline: bool = False,
 ) -> tuple[Path, ...]:
-    """Without the wheel itself. Only wheels: on the machine nothing can be built."""
+    """Downloads what a wheel requires, as wheels only: on the machine nothing can be built."""
     place = folder / files.sha256_of(str(wheel).encode())[:12]
     place.mkdir()
     wheel = unlabelled(wheel, place / "plain")
@@ -206,7 +206,7 @@ def _pip(*, offline: bool) -> list[str]:
 
 
 def _target(wheel: Path, python: str | None) -> Iterator[str]:
-    """For the wheel's own Python and platform, where they are not those of this machine."""
+    """Options for the wheel's own Python and platform, where they are not those of this machine."""
     here = "{}.{}".format(*sys.version_info)
     named = WheelName.parse(wheel.name)
     tags = named.tags if named else ()

@@ -132,7 +132,7 @@ class LoadingContext(Struct, frozen=True, kw_only=True):
         return any(packages.DRIVER_DLL in names for names in self.needed.values())
 
     def waits(self, each: LoadAttempt) -> bool:
-        """For the driver alone."""
+        """Whether only the driver is missing."""
         wants = each.wants_driver or packages.DRIVER_DLL in self.needed.get(each.path, ())
         return wants and not self.driver
 

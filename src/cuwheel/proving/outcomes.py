@@ -35,7 +35,7 @@ class Check(CheckTerms, frozen=True, kw_only=True):
     program: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As the runner takes it: without the origin, lists for tuples."""
+        """The check as the runner takes it: without the origin, lists for tuples."""
         found: dict[str, Any] = codec.builtins(self)
         del found["origin"]
         return found
@@ -80,7 +80,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 class Result(CheckResult, frozen=True, kw_only=True):
-    """Of a check that was run here."""
+    """The result of a check that was run here."""
 
     origin: Origin
 

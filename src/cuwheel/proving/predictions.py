@@ -66,7 +66,7 @@ _OLDEST = "0"
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """From the driver of this CUDA on, until the next step."""
+    """What holds from the driver of this CUDA on, until the next step."""
 
     driver: str
     outcome: Outcome
@@ -161,7 +161,7 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 
 
 def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
-    """From the oldest driver on, each where something changes."""
+    """Steps from the oldest driver on, each where something changes."""
     every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
     found = alternatives.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
     last: Step | None = None
@@ -172,7 +172,7 @@ def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
 
 
 def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
-    """Without the driver, so that those that say the same are equal."""
+    """A verdict without the driver, so that those that say the same are equal."""
     verdict = subject.on(replace(machine, driver_cuda=driver))
     return Step(
         driver="",

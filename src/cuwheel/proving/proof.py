@@ -133,7 +133,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """By its checks, and not by what it says of itself."""
+        """Whether it succeeded by its checks, and not by what it says of itself."""
         sound = not any(each.severity == "error" for each in self.findings)
         return sound and bool(self.wheels) and all(each.succeeded for each in self.wheels)
 

@@ -129,7 +129,7 @@ def keep_archives(archives: Sequence[Archive], supply: Supply) -> tuple[Path, ..
 
 
 def copy_to(folder: Path, archives: Sequence[Archive], supply: Supply) -> tuple[Path, ...]:
-    """For machines without a network."""
+    """Copies archives for machines without a network."""
     copied = []
     for archive, path in zip(archives, obtain_archives(archives, supply), strict=True):
         target = folder / archive.file

@@ -205,7 +205,7 @@ def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[st
 def requirements_for(
     toolkit: Installed, python: str, source: str | None, path: Path | None, *, offline: bool
 ) -> tuple[Archive, ...] | None:
-    """Of a build with this toolkit and Python; None where the lock is of toolkits alone."""
+    """Packages of a build with this toolkit and Python; None where the lock is of toolkits alone."""
     _, found = _opened(source, path, offline=offline)
     wanted = (toolkit.cuda, python, toolkit.platform)
     return next(
@@ -214,7 +214,7 @@ def requirements_for(
 
 
 def all_requirements(cuda: str, platform: str, path: Path | None) -> tuple[Requirements, ...]:
-    """Of a toolkit, for every Python that the lock knows."""
+    """Packages for a toolkit, for every Python that the lock knows."""
     found = read(path).requirements if path else ()
     return tuple(each for each in found if (each.cuda, each.platform) == (cuda, platform))
 

@@ -233,7 +233,7 @@ def installed_like(request: ToolchainRequest) -> tuple[Installed, ...]:
 
 
 def find(request: ToolchainRequest) -> Toolchain:
-    """As `provide`, but only what was installed before: the last used of those that fit."""
+    """A toolchain as `provide` gives it, but installed before: the last used of those that fit."""
     installed = installed_like(request)
     if not installed:
         options = [f"--with {','.join(request.components)}"] if request.components else []
@@ -417,7 +417,7 @@ def _compile(bench: _Bench) -> Iterator[str]:
 
 
 def _groups(archs: tuple[Arch, ...]) -> dict[str, list[Arch]]:
-    """By suffix: nvcc does not take sm_100 and sm_100f for one file."""
+    """Architectures by suffix: nvcc does not take sm_100 and sm_100f for one file."""
     found: dict[str, list[Arch]] = {}
     for each in archs:
         found.setdefault(each.suffix, []).append(each)

@@ -157,7 +157,7 @@ def _read(folder: Path) -> Installed | None:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """On the disk before the folder gets its name."""
+    """Writes to the disk before the folder gets its name."""
     with path.open("wb") as file:
         file.write(text + b"\n")
         file.flush()
@@ -348,7 +348,7 @@ def _all_locks(cache: Path) -> Iterator[str]:
 
 
 def _locks(cache: Path) -> Iterator[Path]:
-    """Of toolkits and downloads, of build folders, of slots and tasks of a cluster."""
+    """Locks of toolkits and downloads, of build folders, of slots and tasks of a cluster."""
     for folder in (cache, cache / "builds"):
         yield from _children(folder / ".locks")
     for folder in (cache / "downloads", cache / "wheels", cache / "sdists", cache / "cluster"):

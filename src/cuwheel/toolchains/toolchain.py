@@ -73,12 +73,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def platform(self) -> str:
-        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`."""
+        """The platform as NVIDIA calls it: `linux-x86_64`, `windows-x86_64`."""
         return f"{self.system}-{self.cpu}"
 
     @property
     def asked(self) -> str:
-        """As a person would say it."""
+        """The version as a person would say it."""
         return self.exact or self.cuda
 
 
@@ -224,7 +224,7 @@ def must_be_outside(made: Toolchain) -> None:
 
 
 def shell_lines(chosen: Iterable[Setting]) -> tuple[str, ...]:
-    """For the shell that cuwheel was started from to eval."""
+    """Lines for the shell that cuwheel was started from to eval."""
     shell = quoting.shell_here()
     return tuple(
         quoting.set_variables({each.name: each.value}, shell, prepend=(each.name,) if each.how == "prepend" else ())
@@ -242,7 +242,7 @@ def apply_settings(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dic
 
 
 def variables_inside(chosen: Iterable[Setting]) -> dict[str, str]:
-    """For a container, whose own PATH is kept: the compilers are named in full."""
+    """Variables for a container, whose own PATH is kept: the compilers are named in full."""
     return {each.name: each.value for each in chosen if each.name != "PATH"}
 
 
@@ -435,7 +435,7 @@ def _place(path: str) -> tuple[str, str]:
 
 
 def _printed(machine: World, script: str, toolset: str) -> str:
-    """By a file: the words of cmd.exe are quoted otherwise than those of any other program.
+    """What a script prints, run from a file: cmd.exe quotes words otherwise than any other program.
 
     And by a variable: it takes the letters in a file for those of the console's code page.
     """

@@ -315,7 +315,7 @@ def _failures(stories: Sequence[_Story], found: Sequence[ProcessEvents], *, succ
 
 
 def _key(event: Event) -> tuple[object, ...]:
-    """Of an error that comes late every call after it is told."""
+    """What makes two failures the same: an error that comes late is told of every call after it."""
     row = toolkits.find_error(event.error)
     return (event.error,) if row and row.late else (event.api, event.error, event.name, event.library, event.caller)
 

@@ -106,7 +106,7 @@ class ProcessEvents(Struct, frozen=True, kw_only=True):
 
 
 def read_events(folder: Path) -> tuple[ProcessEvents, ...]:
-    """In the order in which the processes began with CUDA."""
+    """Events of all processes, in the order in which these began with CUDA."""
     found = [each for path in folder.glob(_PATTERN) if (each := _process(path)) is not None]
     return tuple(sorted(found, key=lambda each: each.events[0].at))
 
@@ -179,5 +179,5 @@ def _telling(lines: Iterable[Event]) -> tuple[str, ...]:
 
 
 def _words(event: Event) -> str:
-    """Without the time, thread and level that may stand before them."""
+    """A message without the time, thread and level that may stand before it."""
     return event.log.rpartition("][E] ")[2].strip()

@@ -271,7 +271,7 @@ def _like(path: str, name: str) -> tuple[str, ...]:
 
 
 def _both_names(names: Sequence[str]) -> tuple[str, ...]:
-    """As in the source, and as the device code has it."""
+    """Names as in the source, and as the device code has them."""
     readable = demangled(names)
     return tuple(f"{readable[name]} [{name}]" if readable.get(name, name) != name else name for name in names)
 

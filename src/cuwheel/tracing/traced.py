@@ -23,7 +23,7 @@ How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """As the driver told the program. `cuda`: what the driver came for."""
+    """A GPU as the driver told the program. `cuda`: what the driver came for."""
 
     name: str
     capability: Capability
@@ -196,7 +196,7 @@ _HINT = "make one with cuwheel trace -o trace.json -- COMMAND"
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """Of one build of a library. `offsets`: where what was loaded of it stands in the file.
+    """What was used of one build of a library. `offsets`: where it stands in the file.
 
     `images`: hashes of what its own code made in memory and handed to the driver, such as cubins that it unpacked;
     `unclear`: one of those is nowhere in the file.

@@ -55,7 +55,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 def find_recipe(name: str, version: str) -> Recipe | None:
-    """Of a project by its name; a version that is not known is taken to be one that fits."""
+    """The recipe of a project by its name; a version that is not known is taken to be one that fits."""
     return next((each for each in known_recipes() if fits(each, name, version)), None)
 
 

@@ -226,7 +226,7 @@ def save_trace(record: Record, path: Path) -> None:
 
 
 def save_compile_commands(record: Record, path: Path) -> None:
-    """As CMake writes them: clangd and other tools read how each file is compiled."""
+    """Writes compile_commands.json as CMake does: clangd and other tools read how each file is compiled."""
     _save_json(path, list(_compile_commands(record)))
 
 

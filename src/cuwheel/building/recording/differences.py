@@ -185,7 +185,7 @@ def _variables(
 
 
 def list_separator(name: str, *values: str) -> str | None:
-    """Of a variable that holds a list of folders, by the system whose paths it holds."""
+    """The separator of a variable that holds a list of folders, by the system whose paths it holds."""
     maybe = _MAYBE_LISTS.fullmatch(name) and any(map(_JOINED.search, values))
     if not (maybe or _LISTS.fullmatch(name)):
         return None

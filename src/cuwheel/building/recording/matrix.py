@@ -224,12 +224,12 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """In words, for the log."""
+        """What became of it in words, for the log."""
         return f"{self.result} after {self.seconds:.1f} s" if self.result != "not-run" else f"not run: {self.problem}"
 
 
 def fingerprint(plan: Plan, configuration: Configuration) -> str:
-    """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
+    """A hash of all that makes a run what it is: a resumed matrix takes over what has the same."""
     whole = (configuration, plan.clean, plan.leave_out, plan.timeout, str(plan.source))
     return files.sha256_of(codec.encode(whole))[:16]
 
@@ -472,13 +472,13 @@ def _with_comparison(cell: Cell, cells: Sequence[Cell]) -> Cell:
 
 
 def _near(path: str) -> str:
-    """From where we are, if that is below."""
+    """The path from the current folder, if it is below."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def with_earlier_runs(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
-    """With what an earlier run has finished already. Makes the folder."""
+    """The answer with what an earlier run has finished already. Makes the folder."""
     earlier = _earlier(Path(answer.folder), resume=resume)
     cells = zip(plan.configurations, answer.cells, strict=True)
     return replace(answer, cells=tuple(earlier.get(fingerprint(plan, each), cell) for each, cell in cells))
@@ -490,7 +490,7 @@ def finished_runs(answer: Matrix) -> frozenset[str]:
 
 
 def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
-    """By fingerprint; none in a new folder."""
+    """Earlier runs by fingerprint; none in a new folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not any(folder.iterdir()):

@@ -262,7 +262,7 @@ def _in_directory(prepared: Prepared, directory: Path | None) -> Prepared:
 
 
 def _log_notes(chosen: Chosen, made: Ready) -> None:
-    """On stderr: the call's own output must stay as it is."""
+    """Says on stderr what there is to say: the call's own output must stay as it is."""
     for each in chosen.prepared.masked:
         taken = "taken from this environment" if each.restored else "not set here, so it is not set"
         log.info("note: %s is masked in the record; %s", each.name, taken)
@@ -409,7 +409,7 @@ def _drop_what_passed(environ: dict[str, str]) -> Iterator[str]:
 
 
 def as_here(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
-    """In the caller's environment, with the compiler of that name that the caller would run."""
+    """A call in the caller's environment, with the compiler of that name that the caller would run."""
     before = as_recorded(record, call, caller)
     environ = dict(caller)
     situation = replace(

@@ -64,7 +64,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 def _sum(counts: Mapping[str, object]) -> int:
-    """By language, in the versions that are known."""
+    """The sum of counts by language, as the known versions print them."""
     return sum(each for each in counts.values() if isinstance(each, int))
 
 
@@ -132,7 +132,10 @@ def mark_hits(record: Record, found: Mapping[int, bool]) -> None:
 def cache_hits(log: Path, start: int, calls: Iterable[Call]) -> dict[int, bool]:
     """By the numbers of calls. The log names outputs alone: of one name the first answer is the first call's to end."""
     answers = _answers(log, start)
-    asked = sorted((call for call in calls if call.tool in ("cache", "nvcc") and call.ended is not None), key=_end)
+    asked = sorted(
+        (call for call in calls if call.tool in ("cache", "nvcc") and call.ended is not None),
+        key=lambda call: call.ended or 0.0,
+    )
     found: dict[int, bool] = {}
     for call in asked:
         waiting = answers.get(_product(call))
@@ -166,10 +169,6 @@ def _answers(log: Path, start: int) -> dict[str, deque[bool]]:
     except OSError:
         pass
     return answers
-
-
-def _end(call: Call) -> float:
-    return call.ended or 0.0
 
 
 def _product(call: Call) -> str:

@@ -188,7 +188,7 @@ _SLASHES = re.compile(r'(\\*)("?)')
 
 
 def split_windows_text(text: str) -> list[str]:
-    """By Microsoft's rules: a backslash means something before a quote alone."""
+    """Splits by Microsoft's rules: a backslash means something only before a quote."""
 
     def unquoted(match: re.Match[str]) -> str:
         if not match[2]:

@@ -70,13 +70,13 @@ class Shift:
         self._block = block
 
     def __call__(self, offset: int) -> int:
-        """Of a byte that is kept where it was, or in the block that moves."""
+        """Where a byte goes that is kept where it was, or in the block that moves."""
         if self._block and self._block.holds(offset):
             offset += self._block.to - self._block.start
         return self.placed(offset)
 
     def placed(self, offset: int) -> int:
-        """Of a place, whatever stood there before."""
+        """Where a place goes, whatever stood there before."""
         more = self._more if offset >= self._from else 0
         return offset - self._gone[bisect.bisect_right(self._ends, offset)] + more
 

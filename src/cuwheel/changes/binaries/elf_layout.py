@@ -229,7 +229,7 @@ def annex_start(elf: Elf) -> Annex:
 
 
 def _attempt(elf: Elf, table: Table, free: Free, used: Sequence[tuple[int, int]], count: int) -> Layout | None:
-    """With the largest `count` cuts, or not at all."""
+    """A layout with the largest `count` cuts, or none."""
     cuts = _largest(_cuts(elf, free, used), count)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
     wanted_end = table.end + (_splits(elf, cuts) + bool(free.annex)) * PROGRAM_HEADER
@@ -298,7 +298,9 @@ def _holes(elf: Elf, free: Free) -> Iterator[tuple[int, int]]:
     """What is free behind each part of a section that is used; in place only where there is nothing else."""
     for number, each in free.packed.items():
         following = [start for start, _ in each.islands[1:]]
-        for (_, end), until in zip(each.islands, [*following, _section_end(elf, number)], strict=True):
+        for (_, end), until in zip(
+            each.islands, [*following, elf.headers[number].offset + elf.headers[number].size], strict=True
+        ):
             yield end, until
     if not free.packed:
         yield from ((each.start, each.end) for each in free.zones)
@@ -355,10 +357,6 @@ def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, in
                 yield segment.offset, segment.offset + 1
             else:
                 yield segment.offset, end_of(segment)
-
-
-def _section_end(elf: Elf, number: int) -> int:
-    return elf.headers[number].offset + elf.headers[number].size
 
 
 def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:

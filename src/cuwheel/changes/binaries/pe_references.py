@@ -43,7 +43,7 @@ _NO_RELOCATION, _ADDRESS_64 = 0, 10
 
 
 class Fields(NamedTuple):
-    """Of the optional header, what a change of the sections has to do with."""
+    """The fields of the optional header that a change of the sections touches."""
 
     section_alignment: int
     file_alignment: int
@@ -199,7 +199,7 @@ _OVERLAP = 4 * (_ADDED_WITHIN + 1)
 
 
 class Pointer(NamedTuple):
-    """At `slot` in the file, to `target`, an address relative to the image."""
+    """A pointer at `slot` in the file, to `target`, an address relative to the image."""
 
     slot: int
     target: int
@@ -329,7 +329,7 @@ def is_branch(word: int) -> bool:
 
 
 def adr_offset(word: int) -> int:
-    """Of adr in bytes, of adrp in pages."""
+    """The offset that an instruction holds: of adr in bytes, of adrp in pages."""
     return _extended((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
 
 

@@ -188,7 +188,7 @@ class Layout(NamedTuple):
     zeros: int
 
     def placed(self, offset: int) -> int:
-        """In the new file."""
+        """Where a place is in the new file."""
         if offset >= self.annexed[0]:
             return offset - self.annexed[0] + self.annexed[1]
         return self.shift.placed(offset)
@@ -211,7 +211,7 @@ def content_end(file: Pe) -> int:
 
 
 def annex_start(file: Pe, head: Fields) -> int:
-    """Behind every offset of the old file, at a place that suits all alignments."""
+    """The first place behind every offset of the old file that suits all alignments."""
     return round_up(file.buffer.size, max(head.section_alignment, head.file_alignment))
 
 
@@ -348,7 +348,7 @@ def table_patches(
 
 
 def new_size(file: Pe, layout: Layout) -> int:
-    """Of the new file."""
+    """The size of the new file."""
     last = max((layout.placed(part.start) + part.end - part.start for part in layout.parts), default=0)
     return max(last, layout.shift.placed(file.buffer.size))
 

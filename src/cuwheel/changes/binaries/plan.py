@@ -64,7 +64,7 @@ class EntryDecision(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """As it is stored, header included."""
+        """The size as stored, header included."""
         return self.entry.header_size + self.entry.bytes
 
     @property

@@ -318,7 +318,7 @@ def _expected(container: NewContainer) -> list[tuple[int, int]]:
 
 
 def _must_take_same_entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
-    """For each target the driver takes the same entry of each container as before."""
+    """Raises unless the driver takes the same entry of each container as before, on each machine."""
     if plan.machines is None:
         return
     by_place: dict[int, list[Entry]] = {}

@@ -412,7 +412,7 @@ def _part_plan(found: Library, part: _Part, origin: Origin, *, drop_signature: b
 
 
 def _expected_size(decision: Decision) -> int:
-    """Of the library that would be written."""
+    """The size of the library that would be written."""
     if not decision.containers:
         return decision.base.buffer.size
     return rewrite.draft_grown(

@@ -197,7 +197,7 @@ def other_record(base: Description | None, donor: Description | None) -> Misfit 
     """How the records of two builds differ; None where they are there and the same."""
     if base is None or donor is None or base.build is None or donor.build is None:
         neither = not _has(base) and not _has(donor)
-        which = "neither of them has a record" if neither else f"the {_lacking(base)} has no record"
+        which = "neither of them has a record" if neither else f"the {'donor' if _has(base) else 'base'} has no record"
         return Misfit(
             rule="graft-no-proof",
             why="nothing shows that both were compiled from the same source with the same flags: no architecture is in "
@@ -229,10 +229,6 @@ def other_record(base: Description | None, donor: Description | None) -> Misfit 
 
 def _has(description: Description | None) -> bool:
     return description is not None and description.build is not None
-
-
-def _lacking(base: Description | None) -> str:
-    return "donor" if _has(base) else "base"
 
 
 def _short(value: object) -> str:

@@ -72,7 +72,7 @@ def difference(base: Subject, donor: Subject) -> str:
 
 
 def _loaded(subject: Subject) -> list[Header]:
-    """In the order of their addresses in the table; device code apart."""
+    """The loaded sections in the order of the table, but for those of device code."""
     return [each for each in subject.elf.headers if each.flags & _ALLOC and each.name not in FATBIN_SECTIONS]
 
 
@@ -159,7 +159,7 @@ _TIME_AT, _TIME = 4, 4  # of the directories of exports and resources
 
 
 def _windows_difference(base: Subject, donor: Subject, ours: Pe, theirs: Pe) -> str:
-    """As `difference`."""
+    """What `difference` finds, for Windows libraries."""
     mine, its = (list(_host(subject, file)) for subject, file in ((base, ours), (donor, theirs)))
     if [(name, row.traits) for name, row in mine] != [(name, row.traits) for name, row in its]:
         other = sorted({name for name, _ in mine} ^ {name for name, _ in its})
@@ -357,7 +357,7 @@ def _first_difference(
 def _end_of_explained_word(
     one: bytes, other: bytes, at: int, area: Area, low: int, moves: Moves, origins: Sequence[tuple[int, int]] | None
 ) -> int | None:
-    """Behind the word around `at` that accounts for the difference; None where there is none."""
+    """The end of the word around `at` that accounts for the difference; None where there is none."""
     if origins is None:
         place = at // 4 * 4
         here = area.ours.address + low + place

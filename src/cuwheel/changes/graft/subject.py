@@ -92,7 +92,7 @@ class Subject:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """With the addresses that pointers hold, unless the library is loaded elsewhere."""
+        """Sections with the addresses that pointers hold, unless the library is loaded elsewhere."""
         if not isinstance(self.file, Pe):
             return self.file.sections()
         return tuple(replace(each, address=self.file.image_base + each.address) for each in self.file.sections)
@@ -114,7 +114,7 @@ class Subject:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of kernels and variables, by the first entry of each container."""
+        """Names of kernels and variables, by the first entry of each container."""
         first = [held[0] for held in self.held if held and held[0].entry.kind in ("cubin", "ptx")]
         return tuple(name for each in first for name in (*each.interface.kernels, *each.interface.variables))
 
@@ -248,7 +248,7 @@ def module_ids_of(subject: Subject) -> tuple[str, ...]:
 
 
 def module_ids_in(names: Iterable[str]) -> Iterator[str]:
-    """In those of anonymous namespaces. Only the length before an id tells where it ends."""
+    """Ids in the names of anonymous namespaces. Only the length before an id tells where it ends."""
     for name in names:
         for found in _HEADED.finditer(name):
             digits, head = found[1], found[2]
@@ -331,7 +331,7 @@ def _crc_before(crc: int, data: bytes) -> int:
 
 @cache
 def _reversed_table() -> dict[int, tuple[int, int]]:
-    """Of each entry of CRC-32's table: by its highest byte, its index and itself."""
+    """CRC-32's table backwards: the highest byte of an entry → its index and the entry itself."""
     found = {}
     for index in range(256):
         entry = index
@@ -360,5 +360,5 @@ def arch_lists_in(names: Iterable[str]) -> Iterator[str]:
 
 
 def listed_numbers(text: str) -> tuple[str, ...]:
-    """As `__CUDA_ARCH_LIST__` has them: 900 for 9.0."""
+    """Numbers of architectures as `__CUDA_ARCH_LIST__` has them: 900 for 9.0."""
     return tuple(_NUMBERS.findall(text))

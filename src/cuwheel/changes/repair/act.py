@@ -201,7 +201,7 @@ def _with_search_paths(decision: Decision, wheel: WheelFile, folder: Path) -> It
 
 
 def _as_decided(binary: Binary, decided: Mapping[str, SearchPath]) -> Binary:
-    """With the entries that it came with.
+    """A library with the search path entries that it came with.
 
     auditwheel drops those that lead out of the wheel, as into NVIDIA's packages, and those that it adds do not know
     that .data/platlib is installed elsewhere.

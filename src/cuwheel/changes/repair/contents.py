@@ -143,7 +143,7 @@ def contents_of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
 def _binaries(
     found: source.Source, findings: list[Finding], read_one: Callable[[Buffer], Binary | None]
 ) -> tuple[Binary, ...]:
-    """Of the wheel's own system: what is there for another (launchers, templates) is data."""
+    """Binaries of the wheel's own system: those for another (launchers, templates) are data."""
     binaries = []
     for item in found.items:
         if not is_library(item, findings):
@@ -432,7 +432,7 @@ def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
 
 
 def _toolkits() -> list[Folder]:
-    """Of cuwheel's own cache, the newest first."""
+    """The toolkits in cuwheel's own cache, the newest first."""
     return [
         Folder(
             path=Path(kit.root, each),
@@ -453,7 +453,7 @@ def _is_of(root: Path, kit: Folder) -> bool:
 
 
 def _packages(environ: Mapping[str, str], wanted: Iterable[str]) -> Iterator[Folder]:
-    """Of the active environment, the folders that NVIDIA's packages put libraries into."""
+    """The folders of the active environment that NVIDIA's packages put libraries into."""
     world = World(environ=environ, cwd=Path.cwd())
     _, places = python_environment.locate(world, None)
     for place in places:

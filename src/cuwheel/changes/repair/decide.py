@@ -321,7 +321,7 @@ def _init(found: Contents, place: str) -> str:
 def _folders_of(
     binary: Binary, kept: set[str], inside: dict[str, list[str]], request: RepairRequest, machine: str
 ) -> Iterator[str]:
-    """Below site-packages. Beside the library itself Windows looks anyway."""
+    """Folders below site-packages. Windows looks beside the library itself anyway."""
     major = cuda_major(binary, request.cuda_major)
     here = posixpath.dirname(installed_path(binary.path) or "")
     for name in binary.needed:

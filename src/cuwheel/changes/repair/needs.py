@@ -182,7 +182,7 @@ def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fac
 
 
 def _only_major(name: str) -> int | None:
-    """Of one of NVIDIA's own libraries, where its name tells."""
+    """The CUDA major of one of NVIDIA's own libraries, where its name tells."""
     row = packages.known_library(name)
     return row.majors[0] if row and len(row.majors) == 1 else None
 
@@ -312,7 +312,7 @@ def inside_of(binaries: Iterable[Binary]) -> dict[str, list[str]]:
 
 
 def requirements_of(found: Contents, sorted_: Sorted, request: RepairRequest) -> tuple[tuple[str, ...], list[Finding]]:
-    """Of a wheel and what is grafted into it, where that was asked for."""
+    """Requirements of a wheel and of what is grafted into it, where that was asked for."""
     if not request.requires:
         return (), []
     asking = (*found.binaries, *sorted_.grafted.values())

@@ -49,11 +49,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...] = ()  # expressions for more of them
 
     def platforms(self, machine: str) -> tuple[str, ...]:
-        """As auditwheel orders them in a file name."""
+        """Platform tags as auditwheel orders them in a file name."""
         return tuple(sorted(f"{each}_{machine}" for each in (self.name, *self.aliases)))
 
     def lacks(self, wanted: Iterable[str]) -> Iterator[str]:
-        """Of symbol versions such as GLIBC_2.34, those that it does not promise."""
+        """The symbol versions (GLIBC_2.34) that it does not promise."""
         for each in wanted:
             family, _, version = each.partition("_")
             if family in self.versions and version not in self.versions[family]:
@@ -98,13 +98,13 @@ def _brought(tag: str, rows: Mapping[str, Iterable[str]]) -> frozenset[str]:
 
 @cache
 def policies(machine: str) -> tuple[Policy, ...]:
-    """Of a machine, the oldest first."""
+    """All policies for a machine, the oldest first."""
     found = [_policy(row, machine) for row in _rows() if _NAME.fullmatch(row.name) and machine in row.symbol_versions]
     return tuple(sorted(found, key=lambda each: versions.key(each.glibc)))
 
 
 def find(name: str, machine: str) -> Policy:
-    """By any of its names, with or without the machine."""
+    """A policy by any of its names, with or without the machine."""
     known = policies(machine)
     plain = name.removesuffix(f"_{machine}")
     for each in known:

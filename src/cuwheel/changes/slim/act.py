@@ -245,7 +245,7 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
     libraries = [replace(each.libraries[0], path=str(path)) for each, path in zip(found, paths, strict=True)]
 
     def owner(path: str) -> PackageRelease | None:
-        """Of a library on its own: by the folder that it is in."""
+        """The package of a library on its own, by the folder that it is in."""
         folder = Path(path).parent
         return release_in_folder(folder.name, None, folder) if folder.name else None
 

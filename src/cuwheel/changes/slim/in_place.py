@@ -98,7 +98,7 @@ def slim(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
             task = replace(task, workload=_with_places_of_images(task.workload, root, libraries))
 
         def package(path: str) -> PackageRelease | None:
-            """By its RECORD; of files that none lists, by the folder they are in."""
+            """The package of a file by its RECORD; where none lists it, by the folder it is in."""
             owner, folder = owners.get(path), Path(path).parent
             name = owner.name if owner else folder.name
             return release_in_folder(name, owner.version if owner else None, root / folder) if name else None
@@ -394,7 +394,7 @@ def _by_hash(path: Path, loose: Sequence[Entry]) -> dict[str, int]:
 
 
 def _fnv_hash(data: bytes) -> str:
-    """As the preloaded library does: FNV-1a of the first bytes."""
+    """FNV-1a of the first bytes, as the preloaded library computes it."""
     value = _FNV
     for byte in data[:_HASHED]:
         value = (value ^ byte) * _FNV_PRIME & _WORD

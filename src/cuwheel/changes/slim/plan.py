@@ -95,7 +95,7 @@ class PackageRelease(NamedTuple):
 
 
 def release_in_folder(name: str, version: str | None, folder: Path) -> PackageRelease:
-    """Of libraries in a folder: its release by the files beside them, else by its version."""
+    """The package of libraries in a folder; its release by the files beside them, else by its version."""
     return PackageRelease(name, packages.shown_release(name, lambda file: files.head(folder / file)) or version)
 
 

@@ -58,7 +58,7 @@ class Guard(Struct, frozen=True, kw_only=True):
 def guard_for(
     found: Survey, package: str, *, message: str = "", wheel: str | None = None, inject: bool = False
 ) -> Guard:
-    """From what is in the wheel. Needs its containers.
+    """A guard made from what is in the wheel, which was surveyed with its containers.
 
     Only what fails for certain is refused: where a part of the code serves, the package may know what it does.
     """
@@ -204,7 +204,7 @@ GUARD = Call(
 
 
 def package_of(packages: Collection[str], distribution: str, libraries: Iterable[str]) -> str:
-    """Of the packages at the top of a wheel, the one to guard.
+    """The one of the packages at the top of a wheel that is to be guarded.
 
     Where there are several: the one of the wheel's own name, else the one that holds the libraries with device code.
     """

@@ -388,7 +388,7 @@ def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
 
 
 def _why(one: _Opened, other: _Opened, name: str) -> str:
-    """Of METADATA, the lines."""
+    """The lines in which METADATA differs; nothing for other files."""
     if name != f"{one.wheel.info}METADATA":
         return ""
     lines = [set((each.wheel.metadata or "").splitlines()) for each in (one, other)]

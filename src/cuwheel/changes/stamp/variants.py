@@ -241,7 +241,7 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
 
 
 def _edited(wheel: WheelFile, variant: Variant | None) -> WheelEdit:
-    """With the public version, and as this variant."""
+    """The wheel with the public version, as this variant."""
     edit = WheelEdit(wheel)
     version = stamp.public_version(wheel.distribution.version)
     if version != wheel.distribution.version:
@@ -253,7 +253,7 @@ def _edited(wheel: WheelFile, variant: Variant | None) -> WheelEdit:
 
 
 def _plain_of(written: Sequence[_Written], to: Path) -> Iterator[str]:
-    """For each set of tags, the wheel without a label."""
+    """The wheel without a label, for each set of tags."""
     for name in dict.fromkeys(each.public for each in written):
         alike = [each for each in written if each.public == name]
         unlabelled = [each for each in alike if each.plain.name == str(name)]

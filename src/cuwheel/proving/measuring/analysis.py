@@ -370,7 +370,7 @@ def _planned(header: Header) -> tuple[int, list[int]]:
 
 
 def analyse(folder: Path) -> Trials:
-    """Of a journal, also one that is being written, or that a crash cut short."""
+    """The answer of a journal, also one that is being written, or that a crash cut short."""
     tally = _Tally()
     began: Start | None = None
     for line in journal.read_lines(folder):

@@ -444,7 +444,7 @@ def _changes(now: Sequence[Level], before: Sequence[Level], noise: float) -> Ite
 
 
 def _line(measured: Measured, other: Measured | None, differences: Sequence[Difference], gpus: Sequence[str]) -> str:
-    """At the level with the highest throughput."""
+    """A line to quote, at the level with the highest throughput."""
     best = max(measured.levels, key=lambda each: each.throughput)
     where = f"; {a_few(gpus)}" if gpus else ""
     at = f"{best.concurrency} at once"

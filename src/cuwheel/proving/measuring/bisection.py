@@ -49,7 +49,7 @@ class Rates(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Of one candidate, by its place in the list."""
+    """What was decided of one candidate, by its place in the list."""
 
     candidate: int
     side: Side

@@ -149,7 +149,7 @@ def open_turns(opened: OpenCampaign, chosen: Sequence[int]) -> list[Turn]:
 
 
 def make_environments(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, MeasuredEnvironment]:
-    """Of each condition. Made before the first trial: installing is no part of one."""
+    """The environment of each condition, made before the first trial: installing is no part of one."""
     return {
         number: execution.prepare_environment(each.env, each.install, Path(plan.folder), folder / "environments")
         for number, each in enumerate(plan.conditions)

@@ -71,7 +71,7 @@ def warm_start(settings: ColdSettings, cache: Path, *, ready: bool) -> Prepared:
 
 
 def cold_start(settings: ColdSettings, caches: Path, files: Iterable[Path], *, rebooted: bool) -> Prepared:
-    """With all that may be emptied empty. `files`: what the program is made of."""
+    """A start with all empty that may be emptied. `files`: what the program is made of."""
     place = caches / "cold"
     emptied = not settings.jit_cache or _emptied(place)
     page_cache: PageCache
@@ -199,7 +199,7 @@ def _available() -> int | None:
 
 
 def _power_mode() -> str | None:
-    """Of a Jetson; elsewhere the limit of the GPU's power says as much."""
+    """The power mode of a Jetson; elsewhere the limit of the GPU's power says as much."""
     with contextlib.suppress(OSError):
         return _POWER_MODE.read_text(encoding="utf-8", errors="replace").strip()[:200] or None
     return None
@@ -224,7 +224,7 @@ class MeasuredEnvironment(Struct, frozen=True, kw_only=True):
         return shutil.which("python3") or sys.executable
 
     def applied(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """As `activate` would set the variables."""
+        """The variables as `activate` would set them."""
         if not self.folder:
             return dict(environ)
         kept = {name: value for name, value in environ.items() if name not in _LED_ASTRAY}
@@ -286,15 +286,11 @@ def _packages(folder: Path, hashes: Mapping[str, str]) -> tuple[Package, ...]:
             name=each.name,
             version=each.version,
             sha256=named.get((each.name, each.version)),
-            record=_record(each.info / "RECORD"),
+            record=files.sha256(listed) if (listed := each.info / "RECORD").is_file() else None,
         )
         for site in metadata.site_packages(folder)
         for each in metadata.distributions(site)
     )
-
-
-def _record(path: Path) -> str | None:
-    return files.sha256(path) if path.is_file() else None
 
 
 _KILLED = 9  # SIGKILL, of which Windows has not even the name

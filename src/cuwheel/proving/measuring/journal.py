@@ -166,7 +166,7 @@ class _Versioned(Struct, frozen=True):
 
 
 class _HeaderOfAny(Struct, frozen=True):
-    """Of any cuwheel."""
+    """The header as any release of cuwheel wrote it."""
 
     header: _Versioned
 
@@ -204,7 +204,7 @@ class Writer:
 
 @contextlib.contextmanager
 def open_journal(folder: Path) -> Iterator[Writer]:
-    """For one process at a time: the lock is on the file itself, and goes with its holder."""
+    """Opens it for one process at a time: the lock is on the file itself, and goes with its holder."""
     path = folder / NAME
     with files.errors_of(path, "choose another folder with -o"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 def read_state(folder: Path) -> State:
-    """From the journal alone, which a crash may have cut short."""
+    """The state by the journal alone, which a crash may have cut short."""
     header: Header | None = None
     began: dict[int, Start] = {}
     results: dict[tuple[int, int], Outcome] = {}

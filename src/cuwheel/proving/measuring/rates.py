@@ -159,7 +159,7 @@ def runs_without_failure(most: float) -> int:
 
 
 def normal_quantile(chance: float) -> float:
-    """Below which a normal deviate lies with this chance."""
+    """The value below which a normal deviate lies with this chance."""
     low, high = -10.0, 10.0
     for _ in range(80):
         middle = (low + high) / 2
@@ -227,7 +227,7 @@ def _ratio_with_interval(mean: float, error: float, freedom: float) -> Ratio:
 
 
 def student_quantile(chance: float, freedom: float) -> float:
-    """Of Student's distribution, for a chance above one half."""
+    """The quantile of Student's distribution, for a chance above one half."""
     low, high = 0.0, 1e4
     for _ in range(100):
         middle = (low + high) / 2

@@ -119,7 +119,7 @@ def default_kind() -> ServiceKind:
 
 
 def _escaped(text: str) -> str:
-    """Of a path or a word in a unit: `%` begins a specifier."""
+    """A path or a word as a unit must have it: `%` begins a specifier."""
     return text.replace("%", "%%")
 
 
@@ -131,7 +131,7 @@ def _word(text: str) -> str:
 
 
 def _installed(service: ServiceChange) -> bool:
-    """In place of one that was there."""
+    """Installs a service, in place of an earlier one."""
     if service.path is None:
         _write_crontab([*_without(service.name), service.text])
         return True

@@ -95,7 +95,7 @@ class _File(_Setting, frozen=True, kw_only=True):
 
 
 class Function(Struct, frozen=True, kw_only=True):
-    """Of a Python file, called with these arguments."""
+    """A function of a Python file, called with these arguments."""
 
     file: str
     name: str
@@ -141,7 +141,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Of all that makes a trial what it is: not of how often and in which order."""
+        """A hash of all that makes a trial what it is: not of how often and in which order."""
         whole = (self.conditions, self.timeout, self.memory, self.trace, self.failure, self.cold)
         return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
 
@@ -192,7 +192,7 @@ def _as_lists(table: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
-    """Of the axis `start` the text says how; of any other it stands in the command."""
+    """A value: of the axis `start` the text says how, of any other it stands in the command."""
     if isinstance(given, dict):
         return codec.convert_or_list_problems(_as_lists(given, "install", "unset"), Value, where, problems)
     if isinstance(given, (str, int, float)) and not isinstance(given, bool):

@@ -110,7 +110,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
 
 
 def _interrupted(*_: object) -> None:
-    """As an interrupt from the keyboard: checks are ended and the folder goes."""
+    """Treats a signal as an interrupt from the keyboard: checks are ended and the folder goes."""
     raise KeyboardInterrupt
 
 
@@ -328,7 +328,7 @@ class _Job:
         return result
 
     def _placeless(self, value: Any) -> Any:  # noqa: ANN401 - of JSON
-        """Without the folder of this run: it says nothing, and is another one each time."""
+        """A value without the folder of this run, which says nothing and is another one each time."""
         return value.replace(str(self._folder), "KIT") if isinstance(value, str) else value
 
 

@@ -134,7 +134,7 @@ def end_marked(mark: str) -> None:
 
 
 def with_mark(environ: Mapping[str, str], mark: str) -> dict[str, str]:
-    """With the marks that were there: a check may run checks of its own."""
+    """The variables with one more mark: a check may run checks of its own."""
     return {**environ, MARK: f"{environ.get(MARK, '')} {mark}".strip()}
 
 
@@ -160,7 +160,7 @@ def _process_of(pid: int) -> Iterator[tuple[Process, int]]:
 
 
 def _environ(pid: int) -> bytes:
-    """Of a process of ours; others' may not be read."""
+    """The variables of a process of ours; others' may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read(_MOST_ENVIRON)
@@ -259,7 +259,7 @@ def start(words: Sequence[str], environ: Mapping[str, str], folder: str, *, cut:
 
 
 def _in_a_job(words: Sequence[str], environ: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
-    """Of Windows: the system ends all that is in it when we end."""
+    """A job of Windows: the system ends all that is in it when we end."""
     program = shutil.which(words[0], path=environ.get("PATH")) or words[0]  # `npm` is `npm.cmd` there
     child = subprocess.Popen(
         [program, *words[1:]],
@@ -389,7 +389,7 @@ class _Watch:
 
 
 def _limit(pid: int, limits: Limits) -> None:
-    """From outside: code between fork and exec is not safe where the caller has threads."""
+    """Sets limits from outside: code between fork and exec is not safe where the caller has threads."""
     if not hasattr(_RESOURCE, "prlimit"):
         return
     wanted = {_RESOURCE.RLIMIT_CORE: 0}

@@ -44,7 +44,7 @@ def read_loaded(folder: Path, root: str) -> list[dict[str, Any]]:
 
 
 def merge_loaded(checks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of several checks as one."""
+    """What several checks loaded, as one."""
     found: dict[str, dict[str, Any]] = {}
     for check in checks:
         for row in check.get("loaded", ()):
@@ -131,7 +131,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def loaded_in_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """In words, a line for each library."""
+    """What was loaded in words, a line for each library."""
     return [
         f"{row['library']}: {len(row['offsets'])} pieces, {len(row['kernels'])} kernels launched"
         + (f", {row['images']} made in memory" if row["images"] else "")

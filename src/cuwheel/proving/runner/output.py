@@ -90,7 +90,7 @@ class Capture:
 
 
 def shown(raw: bytes) -> str:
-    """As text that is safe to print and to keep."""
+    """Output as text that is safe to print and to keep."""
     text = raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return printable(_ESCAPE.sub("", text))
 
@@ -108,7 +108,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 class Pipes:
-    """Of POSIX, where the system says which pipe has something."""
+    """Pipes of POSIX, where the system says which one has something."""
 
     def __init__(self, child: subprocess.Popen[bytes], capture: Capture) -> None:
         self._capture, self._selector = capture, selectors.DefaultSelector()

@@ -62,7 +62,7 @@ def decide(
 
 
 def _in_a_line(error: CuwheelError) -> str:
-    """In one line: what happened, and the last that a program said of it."""
+    """An error in one line: what happened, and the last that a program said of it."""
     lines = [line.strip(" |") for line in error.message.splitlines() if line.strip(" |")]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 

@@ -86,7 +86,7 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
 
 
 def _explicit(recipe: Recipe, workplace: Workplace) -> Path:
-    """For a locked environment: the very files, by address."""
+    """The list of a locked environment: the very files, by address."""
     path = workplace.scratch / "explicit.txt"
     path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
     return path

@@ -62,7 +62,7 @@ def _engine(around: Surroundings) -> str:
 
 
 def _has_toolkit(image: str) -> bool:
-    """By its name, for it may not be here yet: NVIDIA's and those made from them say so."""
+    """Whether an image has a toolkit, by its name: it may not be here yet, and NVIDIA's and their offspring say so."""
     return "cuda" in image.rpartition("/")[2] or "nvidia" in image
 
 

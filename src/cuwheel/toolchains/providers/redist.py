@@ -84,7 +84,7 @@ def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
 
 
 def _platform(cpu: str, *, tegra: bool) -> str:
-    """As the manifests call them: arm64 is `sbsa` for servers and `aarch64` for Jetson."""
+    """A platform as manifests call it: arm64 is `sbsa` for servers and `aarch64` for Jetson."""
     if cpu != "aarch64":
         return f"linux-{cpu}"
     return "linux-aarch64" if tegra else "linux-sbsa"

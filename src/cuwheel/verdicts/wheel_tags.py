@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from cuwheel.device_code.libraries import Survey
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import finding
 from cuwheel.support.patterns import lazy_pattern
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # The glibc that the old names of manylinux stand for (PEP 600). packaging has the same, for its own use alone.
 LEGACY_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_USUAL_GLIBC = "2.28"  # of manylinux_2_28, which current wheels are for
 _OLDEST_MANYLINUX = 5  # minor of glibc 2
 _MANYLINUX = lazy_pattern(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
 _INTERPRETER = lazy_pattern(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
@@ -43,6 +46,25 @@ def linux_platforms(cpu: str, newest: int) -> Iterator[str]:
         yield f"manylinux_2_{minor}_{cpu}"
         yield from (f"{name}_{cpu}" for name, glibc in LEGACY_MANYLINUX.items() if glibc == f"2.{minor}")
     yield f"linux_{cpu}"
+
+
+def platform_to_ask_for(machine: Machine) -> str:
+    """By which pip and uv are asked for wheels of another machine, of which system and processor are known."""
+    if machine.os == "windows":
+        return next((tag for tag, cpu in WINDOWS_CPUS.items() if cpu == machine.cpu), f"win_{machine.cpu}")
+    return f"manylinux_{versions.minor(machine.glibc or _USUAL_GLIBC).replace('.', '_')}_{machine.cpu}"
+
+
+def place_to_ask_for(machines: Iterable[Machine]) -> tuple[str | None, str | None]:
+    """Platform and Python of a wheel for these machines: None for what is as here, or not the same on all of them."""
+    placed = [fleet.with_platform(each) for each in machines]
+    systems = {(each.os, each.cpu) for each in placed}
+    pythons = {versions.minor(each.python) for each in placed if each.python and not each.free_threaded}
+    here = fleet.with_platform(Machine(name="", capability=None))
+    strange = len(systems) == 1 and systems != {(here.os, here.cpu)}
+    python = pythons.pop() if len(pythons) == 1 else None
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return platform_to_ask_for(placed[0]) if strange else None, None if python == own else python
 
 
 class Platform(Struct, frozen=True, kw_only=True):

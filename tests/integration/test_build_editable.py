@@ -82,3 +82,24 @@ def test_what_cannot_be_is_refused_at_once(tmp_path: Path, words: tuple[str, ...
     told = world.World(folder=tmp_path).cuwheel(*words)
     assert told.status == 2, told.all
     assert said in told.all
+
+
+@pytest.mark.parametrize("found_by", ["resources", "file"])
+def test_a_library_that_is_loaded_by_its_path(here: World, env: Path, found_by: str) -> None:
+    """scikit-build-core puts it into the environment, where nothing that looks beside the source finds it."""
+    source = here.project("scikit_kernel")
+    start = source / "src" / "scikit_kernel" / "__init__.py"
+    if found_by == "file":
+        text = start.read_text()
+        by_file = text.replace("importlib.resources.files(__name__) /", "__file__.replace('__init__.py', '') +")
+        assert by_file != text
+        start.write_text(by_file)
+    told = editable(here, source, env)
+    assert told.status == 0, told.all
+    warnings = [each["message"] for each in told.document["findings"] if each["rule"] == "libraries-apart"]
+    assert len(warnings) == (found_by == "file")
+    assert all(each.startswith("scikit_kernel/libscikit_kernel.so: ") for each in warnings)
+    program = (
+        "import scikit_kernel\ntry: print(scikit_kernel.library().scikit_kernel_version())\nexcept OSError: print('no')"
+    )
+    assert answered(env, program) == ("1" if found_by == "resources" else "no")

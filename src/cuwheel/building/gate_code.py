@@ -301,11 +301,15 @@ def other_nvcc_called(case: Case) -> Iterator[Finding]:
     planned = toolkits.find_toolkit(case.wanted.cuda)
     explained_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
     if strangers and not explained_already:
+        # A cubin names its compiler's release, PTX its ISA alone, which several releases share.
+        of_ptx = {unit.library for unit in case.from_sources() if {arch[: len(_PTX)] for arch in unit.archs} == {_PTX}}
+        why = f", and of {', '.join(sorted(of_ptx))} only PTX tells, which may be of another CUDA" if of_ptx else ""
         yield finding(
             "other-nvcc-called",
-            "the build called another nvcc than the planned one",
+            f"the build called another nvcc than the planned one{why}",
             evidence=strangers,
             fix=_own_nvcc(case),
+            severity="error" if of_ptx else None,
         )
 
 

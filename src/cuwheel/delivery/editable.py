@@ -26,6 +26,8 @@ from cuwheel.facts import packages, versions
 from cuwheel.machine import fleet
 from cuwheel.network import venvs
 from cuwheel.support import files, log, process, quoting, system_calls
+from cuwheel.support.finding import finding
+from cuwheel.support.patterns import lazy_pattern
 from cuwheel.wheel import journal_file, metadata
 from cuwheel.wheel.metadata import distributions, normalised, site_packages
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOOK_S = 600.0
 _ASK_S = 120.0
+_LIBRARY = lazy_pattern(r"/(?:lib[^/]+\.so(?:\.\d+)*|[^/]+\.dll)$")  # none that Python itself imports
 _SHOWN = ("CUDA_HOME", "CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTCXX", "CC", "CXX")
 
 
@@ -176,11 +179,27 @@ def _apply(
     # Its files are elsewhere, so the environment's Python is asked: what top_level.txt names, else the module that is
     # called like the distribution.
     name = normalised(start.name)
-    installed = (each for folder in site_packages(place.prefix) for each in distributions(folder) if each.name == name)
+    installed = [each for folder in site_packages(place.prefix) for each in distributions(folder) if each.name == name]
     listed = next((metadata.read_info_file(each.info, "top_level.txt").split() for each in installed), [])
     question = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
     words = [str(place.interpreter), "-I", "-c", question, *(listed or [name.replace("-", "_")])]
     modules = process.run(words, timeout=_ASK_S, check=False).stdout.split()
+    # scikit-build-core leaves the Python files where they are and puts what was compiled into the environment. Its
+    # finder brings modules together again, but no library that is loaded by its path.
+    paths = [path for each in installed for path in metadata.installed_files(each.info)]
+    apart = [path for path in paths if _LIBRARY.search(path) and path.partition("/")[0] in modules]
+    own = (path for name in modules for path in source.glob(f"**/{name}/**/*.py"))
+    if (
+        apart
+        and not any(path.endswith("/__init__.py") for path in paths)
+        and any(b"__file__" in path.read_bytes() for path in own if path.is_file())
+    ):
+        told = finding(
+            "libraries-apart",
+            f"{', '.join(apart)}: in the environment, not beside the Python files, one of which uses __file__",
+            fix=f'find it by importlib.resources.files("{modules[0]}"), which looks in both, not by __file__',
+        )
+        start = replace(start, findings=(*start.findings, told))
     driver = any(each.driver for each in start.machines)
     return applying.with_imports(replace(start, changes=changes), place, modules, {}, driver=driver)
 

@@ -334,6 +334,16 @@ def test_another_nvcc_of_the_same_version_is_told_and_stops_nothing(tmp_path: Pa
     assert "/kit/bin/nvcc" in finding.fix
 
 
+def test_ptx_alone_of_another_nvcc_is_refused(tmp_path: Path) -> None:
+    """Its ISA is the planned one's, which other releases write too: nothing shows that it is of the planned CUDA."""
+    calls = record(call(1, "-c a.cu", program="/usr/bin/nvcc"))
+    path = wheel(tmp_path, {"demo/x.so": "ptx-130.so"})
+    result = judge(path, "compute_75 compute_90", toolkit_root="/opt/cuda", record=calls)
+    assert found(result, "other-nvcc-called").severity == "error"
+    assert "of demo/x.so only PTX tells" in found(result, "other-nvcc-called").message
+    assert not result.succeeded
+
+
 def test_calls_that_compile_nothing_are_no_strangers(tmp_path: Path) -> None:
     calls = record(call(1, "-c b.cu"), call(2, "--version", program="/opt/nvcc"))
     made = wheel(tmp_path, {"demo/x.so": "plain-130.so"})

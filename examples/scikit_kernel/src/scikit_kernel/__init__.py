@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.resources
 from collections.abc import Sequence
-from pathlib import Path
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
     """Loads without a GPU and without a driver: CUDA's runtime is linked in, and looks for the driver when called."""
-    found = ctypes.CDLL(str(Path(__file__).with_name("libscikit_kernel.so")))
+    # Not simply beside this file: of an editable install that is the source, and the library is in the environment.
+    found = ctypes.CDLL(str(importlib.resources.files(__name__) / "libscikit_kernel.so"))
     found.scikit_kernel_error.restype = ctypes.c_char_p
     return found
 

@@ -140,12 +140,7 @@ class Changes:
                 _sync_folders(self.root, steps)
                 writer.state("done")
             except BaseException:
-                # Renames need no room on the disk. What cannot be taken back now is left to the next run.
-                with contextlib.suppress(OSError):
-                    Writer(self._folder).state("undoing")
-                with contextlib.suppress(OSError):
-                    if not _restore(self.root, self._folder, steps):
-                        discard(self._folder)
+                _undo_switches(self.root, self._folder, steps)
                 raise
 
 
@@ -253,6 +248,15 @@ def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
         _sync_folders(root, found.steps)
         Writer(folder).state("done")
         _clear(folder / "new")
+
+
+def _undo_switches(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
+    """Renames need no room on the disk. What cannot be undone now is left to the next run, as after a kill."""
+    with contextlib.suppress(OSError):
+        Writer(folder).state("undoing")
+    with contextlib.suppress(OSError):
+        if not _restore(root, folder, steps):
+            discard(folder)
 
 
 # ---- install: all that is there is kept, then an installer works ----

@@ -179,7 +179,7 @@ def test_an_interrupted_switch_is_finished_or_taken_back(
         done.append(args)
 
     monkeypatch.setattr(journal, "_switch", dies)
-    monkeypatch.setattr(journal, "_take_back", lambda *_: None)
+    monkeypatch.setattr(journal, "_undo_switches", lambda *_: None)
     if stop < 4:
         with pytest.raises(Killed):
             change(root)
@@ -251,7 +251,7 @@ def test_killed_while_a_loaded_library_was_aside(
     """Nothing has its name then: the next run knows that it was not somebody else who removed it."""
     before = snapshot(root)
     loaded.add((root / "a").stat().st_ino)
-    monkeypatch.setattr(journal, "_take_back", lambda *_: None)  # killed: nothing is taken back
+    monkeypatch.setattr(journal, "_undo_switches", lambda *_: None)  # killed: nothing is undone
     rename = Tree.replace
 
     def killed(self: Tree, made: str, name: str) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
+from cuwheel.errors import ConfigurationError, FactsError, UnknownNameError, UnreadableError
 from cuwheel.facts import versions
 from cuwheel.facts.rows.packages import Package
-from cuwheel.facts.tables import tables
+from cuwheel.facts.tables import DATA, tables
 from cuwheel.support import codec, wording
 from cuwheel.support.patterns import lazy_pattern, matches_any
 
@@ -134,7 +134,23 @@ def find_library(name: str) -> Library:
 def known_library(name: str) -> Library | None:
     """As `find_library`, of names that are most often none of CUDA's: every file of a package, or of /usr/lib."""
     wanted = _file_name(name)
-    return _look_up(wanted) if _component(wanted).lower() in _components() else None
+    component = _component(wanted).lower()
+    return _look_up(wanted) if _is_mentioned(component) and component in _components() else None
+
+
+def _is_mentioned(component: str) -> bool:
+    """Whether the table holds the word at all: most libraries are none of CUDA's, and looking for it in the text takes
+    a tenth of the time that reading the table does.
+    """
+    return bool(os.environ.get(VARIABLE)) or component in _text_of_table()
+
+
+@cache
+def _text_of_table() -> str:
+    try:
+        return (DATA / "libraries.toml").read_text(encoding="utf-8").lower()
+    except OSError as error:
+        raise FactsError([f"libraries.toml: {error}"]) from error
 
 
 def library_majors(name: str) -> tuple[int, ...]:
@@ -171,7 +187,10 @@ def plain_name(name: str) -> str:
 def is_driver_library(name: str) -> bool:
     """By its name, whatever its version, also as repairers name copies: `libcuda-45427247.so.535.154.05`."""
     wanted = plain_name(_file_name(name))
-    return _component(wanted).lower() in _driver_components() and (".so" in wanted or wanted.lower().endswith(".dll"))
+    component = _component(wanted).lower()
+    if not (".so" in wanted or wanted.lower().endswith(".dll")) or not _is_mentioned(component):
+        return False
+    return component in _driver_components()
 
 
 @cache

@@ -58,6 +58,23 @@ def test_names_of_strangers_are_not_compared_with_all_that_are_known(monkeypatch
     assert not packages.is_cuda_library("kernels/libown.so.1")
 
 
+def test_names_of_strangers_do_not_even_have_the_table_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "tables", lambda: pytest.fail("read the table"))
+    for cached in (packages._packages_by_name, packages._components, packages._driver_components):
+        cached.cache_clear()
+    assert packages.known_library("plain-130.so") is None
+    assert not packages.is_driver_library("/usr/lib/libmykernels-1a2b3c4d.so.7")
+
+
+def test_every_name_of_the_table_is_known() -> None:
+    for each in packages.all_libraries():
+        found = packages.known_library(each.pattern.replace("*", "1"))
+        assert found, each.pattern
+        assert found.component == each.component
+        if each.from_driver:
+            assert packages.is_driver_library(each.pattern), each.pattern
+
+
 def test_an_unknown_library_suggests_near_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
         packages.find_library("libcublas.so.99")

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         CiRequest,
         FindRequest,
         InstallRequest,
+        LockFormat,
         PublishRequest,
     )
     from cuwheel.delivery.workflows.writing import Ci
@@ -205,6 +206,7 @@ __all__ = [
     "InstallRequest",
     "Kernels",
     "Library",
+    "LockFormat",
     "Machine",
     "MachineProfile",
     "MalformedError",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         given = self.headers.get("Authorization", "")
         login = base64.b64decode(given.removeprefix("Basic ")).decode() if given.startswith("Basic ") else ""
-        path = urlsplit(self.path).path
+        path = unquote(urlsplit(self.path).path)
         self.behaviour.asked.append((self.command, path, login))
         if self.behaviour.login and login != self.behaviour.login:
             self._send(401, b"", {"WWW-Authenticate": 'Basic realm="private"'})

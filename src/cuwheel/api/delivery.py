@@ -21,10 +21,19 @@ if TYPE_CHECKING:
 
 @takes_request(PublishRequest)
 def publish(request: PublishRequest) -> Publish:
-    """Add wheels to the index in a folder, or take some away; all of them or none."""
-    from cuwheel.delivery import publishing
+    """Add wheels to the index in a folder, or take some away; all of them or none. Or mirror what a file requires."""
+    if request.requirements is not None:
+        from cuwheel.delivery.mirroring import publish_mirror as stage
+    else:
+        from cuwheel.delivery.publishing import publish as stage
+    done = stage(request)
+    if request.copy_to is None or request.dry_run or not done.succeeded:
+        return done
+    from msgspec.structs import replace
 
-    return publishing.publish(request)
+    from cuwheel.delivery import copying
+
+    return replace(done, copied=copying.copy_index(request.to, request.copy_to))
 
 
 def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import PLATFORM, VARIANTS
+from cuwheel.cli.common import FOR, INDEX, PLATFORM, VARIANTS
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -80,6 +80,7 @@ def _publish(args: Namespace) -> Answer:
 PUBLISH = Command(
     """\
   cuwheel publish dist/*.whl --to index        make it, or add to it
+  cuwheel publish -r requirements.txt --for fleet.toml --slim --to mirror
   cuwheel publish dist/ --to index --dry-run   what would change
   cuwheel publish --to index --yank foo==1.0 --reason 'wrong results'
   cuwheel publish --to index --remove foo==0.9
@@ -104,6 +105,34 @@ found something wrong""",
         ),
         Option("--dry-run", "show what would change, write nothing", of=_SEND),
         group(
+            "a mirror cut to a fleet",
+            Option(
+                "-r --requirement FILE",
+                "all that a requirements file comes to on the machines, brought, judged together and published with "
+                "a lock for each kind of machine",
+                places.file,
+                field="requirements",
+                of=_INDEX,
+            ),
+            FOR._replace(
+                spelled="--for FLEET",
+                help="the machines: a fleet file that says their Pythons",
+                kind=values.machines,
+                of=_INDEX,
+            ),
+            Option("--slim", "cut from every wheel what these GPUs never load (its version ends in +slim)", of=_INDEX),
+            Option("--originals", "with --slim: leave packages under NVIDIA's terms as they are", of=_INDEX),
+            INDEX._replace(of=_INDEX),
+            Option(
+                "--find-links PLACE",
+                "a folder of wheels, or a page that links to them; repeatable",
+                places.links,
+                many=True,
+                of=_INDEX,
+            ),
+            more=True,
+        ),
+        group(
             "what the index has",
             VARIANTS._replace(of=_INDEX),
             Option(
@@ -123,6 +152,12 @@ found something wrong""",
                 "show on the page what a catalogue holds, in a folder or at a URL; 'shipped' for the one in cuwheel, "
                 "'none' to remove it",
                 catalogue_place,
+                of=_INDEX,
+            ),
+            Option(
+                "--copy-to PLACE",
+                "copy the index there afterwards, files before pages: a folder, or HOST:FOLDER by rsync",
+                places.copy_place,
                 of=_INDEX,
             ),
             PLATFORM._replace(of=_SEND),

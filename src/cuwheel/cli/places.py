@@ -161,6 +161,15 @@ def place(text: str) -> str:
     return text
 
 
+def copy_place(text: str) -> str:
+    """A folder to copy into, or HOST:FOLDER for rsync."""
+    if "://" in text or not text.strip():
+        raise UsageError(f"{shortened(text)!r} is neither a folder nor HOST:FOLDER", hint="--copy-to host:/srv/wheels")
+    if ":" not in text or Path(text).drive:
+        new_folder(text)
+    return text
+
+
 def links(text: str) -> str:
     """A folder of files, or a page that links to them, here or on a server."""
     if "://" in text or is_folder(text):

@@ -42,6 +42,12 @@ _OF_TOOLKIT = re.compile(r"cuda-toolkit|nvidia-cuda-(?:runtime|nvrtc|cupti)(?:-c
 _VERSION = re.compile(r"\d{1,2}(?:\.\d{1,2})?", re.ASCII)
 
 
+# What a publisher promises of machines: in a mirror, which is for known ones, no reason to refuse.
+_PROMISES = frozenset(
+    ("tag-glibc", "tag-libstdcxx", "tag-extension", "tags-differ", "requires-python", "metadata-differs")
+) | {"licence-file-missing"}
+
+
 VARIANTS = "variants"  # variant wheels, what uv reads of them, and the plain wheel of the same version
 
 
@@ -156,9 +162,11 @@ class Arrival(Struct, frozen=True, kw_only=True):
         return any(each.severity == "error" for each in self.findings)
 
 
-def read_arrivals(wheels: Sequence[str | Path], platform: str | None = None) -> list[Arrival]:
-    """The wheels in the order of their names. The same file named twice is one."""
-    found = [read_arrival(each) for each in wheel_paths(wheels, platform)]
+def read_arrivals(
+    wheels: Sequence[str | Path], platform: str | None = None, *, of_others: bool = False
+) -> list[Arrival]:
+    """The wheels in the order of their names. The same file named twice is one. `of_others`: for a mirror."""
+    found = [read_arrival(each, of_others=of_others) for each in wheel_paths(wheels, platform)]
     unique: dict[str, Arrival] = {}
     for each in found:
         other = unique.setdefault(each.name, each)
@@ -189,7 +197,7 @@ def _paths_of(wheel: str | Path, platform: str | None) -> Iterator[Path]:
     yield from wheels
 
 
-def read_arrival(path: Path) -> Arrival:
+def read_arrival(path: Path, *, of_others: bool = False) -> Arrival:
     """What is wrong with it is a finding, since the others are looked at too; but one that may do harm is an error."""
     if not path.is_file():
         raise UnreadableError(path, "no such file")
@@ -198,15 +206,17 @@ def read_arrival(path: Path) -> Arrival:
     sha256 = files.sha256(path)
     try:
         with WheelFile(path) as wheel:
-            return _read_wheel(wheel, sha256)
+            return _read_wheel(wheel, sha256, of_others=of_others)
     except MalformedError as error:
         return Arrival(path=path, sha256=sha256, findings=(_not_a_wheel(error.problem, error.hint),))
 
 
-def _read_wheel(wheel: WheelFile, sha256: str) -> Arrival:
+def _read_wheel(wheel: WheelFile, sha256: str, *, of_others: bool) -> Arrival:
     facts = wheel_facts.of_wheel(wheel, sha256=sha256)
     subject = WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts))
     found = tuple(each for each in wheel_rules.examine(subject) if each.severity != "note")
+    if of_others:
+        found = tuple(replace(each, severity="warning") if each.rule in _PROMISES else each for each in found)
     path = wheel.path
     if any(each.severity == "error" for each in found):
         return Arrival(path=path, sha256=sha256, size=wheel.size, findings=found)

@@ -177,6 +177,11 @@ def download(lock: InstallLock, folder: Path, find_links: Sequence[str] = ()) ->
     return tuple(each.file for each in wanted)
 
 
+def fetched(release: Release, folder: Path) -> Path:
+    """The file of a lock, in this folder, checked."""
+    return _fetched(release.url, folder / release.file, release.sha256, release.size)
+
+
 def _fetched(url: str, to: Path, sha256: str | None, length: int | None) -> Path:
     local = addresses.local_path(url)
     if local is None:

@@ -87,7 +87,7 @@ def write_locks(folder: Path, lock: InstallLock, formats: Sequence[LockFormat] =
         for each in dict.fromkeys(formats):
             pattern, text_of = _FORMATS[each]
             path = folder / pattern.format(name)
-            files.write(path, text_of(lock, part, folder).encode(), durable=True)
+            files.write_changed(path, text_of(lock, part, folder).encode())
             written.append(path)
     return tuple(written)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from cuwheel.delivery import arrivals, index_folder, page, signatures, simple_api, transaction, update, variants
 from cuwheel.delivery.index_folder import JOURNAL, IndexFolder, Journal
+from cuwheel.delivery.install_answer import Part
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
@@ -64,10 +65,25 @@ class Change(Struct, frozen=True, kw_only=True):
     size: int | None = None
 
 
+class Mirror(Struct, frozen=True, kw_only=True):
+    """What a requirements file comes to on each kind of machine (`parts`). `new`: files that were brought, or with
+    `dry_run` would be, and `bytes_new` their sizes. `bytes_before`, `bytes_after`: of all files, as their indexes have
+    them and as the mirror has them. `locks`: files in the mirror, for each kind of machine.
+    """
+
+    parts: tuple[Part, ...]
+    new: tuple[str, ...] = ()
+    bytes_new: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    locks: tuple[str, ...] = ()
+
+
 class Publish(Struct, frozen=True, kw_only=True):
     """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
     folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
-    "check", `wheels` are those of the index, each sound or wrong.
+    "check", `wheels` are those of the index, each sound or wrong. `mirror`: of a requirements file. `copied`: what
+    `--copy-to` wrote or removed elsewhere.
     """
 
     schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
@@ -81,6 +97,8 @@ class Publish(Struct, frozen=True, kw_only=True):
     yanked: tuple[str, ...] = ()
     unyanked: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    mirror: Mirror | None = None
+    copied: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -88,14 +106,14 @@ class Publish(Struct, frozen=True, kw_only=True):
         return not any(each.severity == "error" for each in self.findings)
 
 
-def publish(request: PublishRequest) -> Publish:
-    """Decided first: where one wheel is refused, nothing is written."""
+def publish(request: PublishRequest, *, of_others: bool = False) -> Publish:
+    """Decided first: where one wheel is refused, nothing is written. `of_others`: a mirror of their wheels."""
     unattested = (
         tuple(signatures.make_attestations(arrivals.wheel_paths(request.named, request.platform)))
         if request.attest
         else ()
     )
-    arrived = arrivals.read_arrivals(request.named, request.platform)
+    arrived = arrivals.read_arrivals(request.named, request.platform, of_others=of_others)
     index = IndexFolder(request.to)
     index.must_be_ours()
     made = variants.MadeVariants(arrivals=(), variants=(), findings=())

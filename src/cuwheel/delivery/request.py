@@ -36,6 +36,10 @@ class PublishRequest:
     variant wheels of the plain ones, too. `existing`: an index at an address or in a folder, whose content is brought
     along if `to` has none. `catalogue`: a folder or address whose content the index's page shows, too; `shipped` for
     the one in cuwheel, `none` to show none any more. `dry_run`: nothing is written.
+
+    `requirements`: a file; all that it comes to on `machines` (a fleet file), from the user's indexes and `indexes`, is
+    brought, `slim` cut for them, and published with a lock for each kind of machine. `originals`: packages under
+    NVIDIA's terms stay as they are. `copy_to`: a folder, or `HOST:FOLDER` for rsync, that gets a copy afterwards.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -53,11 +57,30 @@ class PublishRequest:
     variants: bool = False
     platform: str | None = None
     dry_run: bool = False
+    requirements: Path | None = None
+    machines: Sequence[str | Path | Machine] = ()
+    refine: Refinement | None = None
+    indexes: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    slim: bool = False
+    originals: bool = False
+    copy_to: str | None = None
 
     def __post_init__(self) -> None:
         normalise(self)
         must_be_positive(keep=self.keep)
-        if not (self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue):
+        changed = self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue
+        if self.requirements is not None:
+            if changed:
+                raise UsageError("a mirror is made of a requirements file alone", hint="publish the rest afterwards")
+            if not self.machines:
+                raise UsageError("a mirror needs its machines", hint="--for fleet.toml")
+        elif self.machines or self.slim or self.originals or self.indexes or self.find_links:
+            raise UsageError(
+                "--for, --slim, --originals, --index and --find-links are for a mirror",
+                hint="cuwheel publish -r requirements.txt --for fleet.toml --slim --to mirror",
+            )
+        if not (changed or self.requirements or self.copy_to):
             raise UsageError("nothing to publish was given", hint="cuwheel publish dist/*.whl --to index")
         for each in (*self.yank, *self.unyank, *self.remove):
             must_be_file(each)

@@ -14,7 +14,7 @@ from cuwheel.wheel.metadata import WheelName
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.delivery.publishing import Publish, PublishedWheel
+    from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel
     from cuwheel.report.document import Block
 
 _SHOWN = 20
@@ -34,6 +34,10 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
             yield hidden(len(shown) - _SHOWN)
     for word, names in _gone(answer).items() if answer.succeeded else ():
         yield Paragraph(f"{'would be ' if answer.dry_run else ''}{word}: {', '.join(names)}")
+    if answer.mirror:
+        yield from _mirror(answer.mirror, dry_run=answer.dry_run)
+    if answer.copied:
+        yield Paragraph(f"copied: {len(answer.copied)} files written or removed there")
     if answer.channels:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
     yield from _use(answer)
@@ -53,6 +57,27 @@ def _use(answer: Publish) -> Iterator[Block]:
     if answer.action == "publish" and names and answer.succeeded and not answer.dry_run:
         simple = (Path(answer.place).absolute() / "simple").as_uri()
         yield Verbatim((f"Use it: {quoting.here(['pip', 'install', '--index-url', simple, next(iter(names))])}",))
+
+
+def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
+    columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
+    rows = []
+    for part in mirror.parts:
+        names = ", ".join(part.machines)
+        if part.problem or not part.packages:
+            rows.append((names, "", part.problem or "nothing with CUDA code", str(len(part.files))))
+        for each in part.packages:
+            how = each.outcome if each.version else each.why
+            rows.append((names, f"{each.name} {each.version or '-'}", how, str(len(part.files))))
+    yield Table(columns, tuple(rows))
+    if mirror.new:
+        amount = f" ({size(mirror.bytes_new)})" if mirror.bytes_new else ""
+        yield Paragraph(f"{len(mirror.new)} files {'would be' if dry_run else 'were'} downloaded{amount}")
+    if mirror.bytes_before:
+        share = round(100 * mirror.bytes_after / mirror.bytes_before)
+        yield Paragraph(f"{size(mirror.bytes_after)} of {size(mirror.bytes_before)}: {share} %")
+    if mirror.locks:
+        yield Paragraph(f"locks: {', '.join(mirror.locks)}")
 
 
 def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:

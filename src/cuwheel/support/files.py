@@ -60,6 +60,14 @@ def temporary_sibling(path: Path) -> Path:
     return path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}-{next(_NUMBERS)}.part")
 
 
+def write_changed(path: Path, data: bytes) -> None:
+    """As `write`, on the disk before it has its name; a file that holds just that keeps its time."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == len(data) and path.read_bytes() == data:
+            return
+    write(path, data, durable=True)
+
+
 def copy(source: Path, to: Path) -> Path:
     """The whole of another file, under the name `to`."""
     import shutil  # noqa: PLC0415 - with all the compressions that it knows 2 ms

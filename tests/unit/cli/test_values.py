@@ -140,6 +140,7 @@ WRONG = {
     ),
     "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
+WRONG |= {"copy_place": ("https://x/y", " ", "FILE/x")}
 WRONG |= {"file_or_folder": ("FILE/x", "nowhere")}
 WRONG |= {"lock_file": ("FOLDER", "FILE/x"), "new_file_or_folder": ("FILE/x",)}
 WRONG |= {"machines_or_all": WRONG["machines"], "machine_codes": ("sm_75,banana", ",", "h100", "9.0", "12.8")}
@@ -160,7 +161,11 @@ TAKES = {
     "line": ("banana", "-1", "9" * 30, "ü", "1e999", "../../etc/passwd"),
 }
 
-TAKES |= {"lock_file": TAKES["new_folder"], "new_file_or_folder": TAKES["new_folder"]}
+TAKES |= {
+    "copy_place": TAKES["new_folder"],
+    "lock_file": TAKES["new_folder"],
+    "new_file_or_folder": TAKES["new_folder"],
+}
 # Options of which only the target tells what they may be.
 FREE = (None,)
 DEPENDING = {

@@ -1,0 +1,296 @@
+"""`publish -r`: a mirror cut to a fleet: what a requirements file comes to on each kind of machine, slimmed for them.
+
+Everything is resolved and judged first, as `install -r` does; where a machine is not served, nothing is written. Files
+come by their hashes, are cut for the machines that install them, and are published with facts, channels and a lock for
+each kind of machine. `mirror.json` remembers what became of each file, so that a later run brings only what is new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from cuwheel.delivery import fleet_install, index_folder, lock_files, publishing
+from cuwheel.delivery.index_folder import IndexFolder
+from cuwheel.delivery.lock_files import InstallLock
+from cuwheel.delivery.publishing import Mirror, Publish
+from cuwheel.delivery.request import InstallRequest
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.machine.fleet import Machine, machines_named
+from cuwheel.network.resolver import Release
+from cuwheel.support import codec, files, log
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.wording import a_few, size
+from cuwheel.wheel import requirements
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.delivery.install_answer import Part
+    from cuwheel.delivery.lock_files import LockPart
+    from cuwheel.delivery.request import PublishRequest
+
+RECORD = "mirror.json"
+_SCHEMA = "cuwheel.mirror/1"
+_MOST = 1 << 26
+_WORTH = 0.99  # of its size: for less a file keeps its own hash
+_LICENCE = "licence-on-changes"
+
+
+class MirroredFile(Struct, frozen=True, kw_only=True):
+    """What became of a file of another index. `why`: why it was not slimmed, though it was asked for."""
+
+    original: str
+    file: str
+    version: str
+    sha256: str
+    size: int
+    bytes_before: int
+    why: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """mirror.json. By the hash of the original, and the GPUs that it was cut for."""
+
+    schema: str = _SCHEMA
+    files: dict[str, MirroredFile] = {}
+
+
+class _Wanted(Struct, frozen=True, kw_only=True):
+    """A file of the fleet's locks, and the machines that install it."""
+
+    release: Release
+    machines: tuple[Machine, ...]
+    key: str
+
+
+def publish_mirror(request: PublishRequest) -> Publish:
+    """Refused before anything is written where something does not run."""
+    if request.requirements is None:
+        raise UsageError("no requirements file was given", hint="cuwheel publish -r requirements.txt --for fleet.toml")
+    IndexFolder(request.to).must_be_ours()
+    machines = machines_named(request.machines, request.refine)
+    asked = InstallRequest(
+        requirements=request.requirements,
+        indexes=request.indexes,
+        find_links=request.find_links,
+        wheel_only=True,
+        no_cpu=True,
+    )
+    found = fleet_install.resolve_fleet(asked, machines)
+    parts = tuple(part for part, _ in found)
+    locks = tuple(each for _, each in found if each)
+    if len(locks) < len(found):
+        return _refused(request, parts)
+    wanted = _wanted(InstallLock(wanted=(request.requirements.name,), parts=locks), machines, slim=request.slim)
+    known = _read_record(request.to)
+    there = {each.key: known[each.key] for each in wanted if _is_there(known.get(each.key), request.to)}
+    missing = [each for each in wanted if each.key not in there]
+    total = sum(each.release.size or 0 for each in missing)
+    if missing:
+        log.info("%s of %s files are new%s", len(missing), len(wanted), f" ({size(total)})" if total else "")
+    if request.dry_run:
+        return Publish(
+            place=str(request.to),
+            dry_run=True,
+            wheels=(),
+            channels=(),
+            mirror=Mirror(parts=parts, new=tuple(each.release.file for each in missing), bytes_new=total),
+        )
+    request.to.mkdir(parents=True, exist_ok=True)
+    made = dict(there)
+    findings: list[Finding] = []
+    with files.scratch_beside(request.to) as scratch:
+        brought = []
+        for each in missing:
+            path, mirrored, notes = _brought(each, scratch, request)
+            brought.append(path)
+            made[each.key] = mirrored
+            findings += notes
+        done = _published(request, brought)
+    if not done.succeeded:
+        return replace(done, mirror=Mirror(parts=parts), findings=(*done.findings, *_merged(findings)))
+    _write_record(request.to, {**known, **made})
+    by_file = {each.release.sha256: made[each.key] for each in wanted}
+    written = lock_files.write_locks(
+        request.to,
+        InstallLock(
+            wanted=(request.requirements.name,),
+            parts=tuple(_of_mirror(part, by_file, request) for part in locks),
+        ),
+        ("pylock", "requirements", "uv"),
+    )
+    return replace(
+        done,
+        mirror=Mirror(
+            parts=parts,
+            new=tuple(each.release.file for each in missing),
+            bytes_new=sum(made[each.key].bytes_before for each in missing),
+            bytes_before=sum(each.bytes_before for each in by_file.values()),
+            bytes_after=sum(each.size for each in by_file.values()),
+            locks=tuple(path.name for path in written),
+        ),
+        findings=(*done.findings, *_merged(findings), *_rewritten(request, by_file)),
+    )
+
+
+def _refused(request: PublishRequest, parts: Sequence[Part]) -> Publish:
+    findings = []
+    for part in parts:
+        reasons = [part.problem] if part.problem else []
+        reasons += [f"{each.name}: {each.why}" for each in part.packages if not each.version]
+        if reasons:
+            message = f"{', '.join(part.machines)}: {'; '.join(reasons)}"
+            findings.append(finding("mirror-not-served", message))
+    mirror = Mirror(parts=tuple(parts))
+    return Publish(place=str(request.to), wheels=(), channels=(), mirror=mirror, findings=tuple(findings))
+
+
+def _wanted(lock: InstallLock, machines: Sequence[Machine], *, slim: bool) -> list[_Wanted]:
+    """Each file once, cut for all that install it: a wheel for aarch64 is no business of the others."""
+    by_name = {each.name: each for each in machines}
+    found = []
+    for release in lock_files.all_files(lock):
+        using = [part for part in lock.parts if any(each.sha256 == release.sha256 for each in part.files)]
+        gpus = sorted({part.capability for part in using})
+        own = tuple(by_name[name] for part in using for name in part.machines if name in by_name)
+        key = f"{release.sha256} {','.join(gpus) if slim else 'whole'}"
+        found.append(_Wanted(release=release, machines=own, key=key))
+    return found
+
+
+def _is_there(known: MirroredFile | None, to: Path) -> bool:
+    if known is None:
+        return False
+    path = to / index_folder.file_path(known.file)
+    return path.is_file() and path.stat().st_size == known.size
+
+
+def _brought(wanted: _Wanted, scratch: Path, request: PublishRequest) -> tuple[Path, MirroredFile, list[Finding]]:
+    """The file, by its hash, and cut where that is asked for and makes it smaller."""
+    release = wanted.release
+    path = fleet_install.fetched(release, scratch)
+    before = path.stat().st_size
+    made, why = path, ""
+    notes: list[Finding] = []
+    if request.slim:
+        made, why, notes = _slimmed(path, wanted, scratch / "slim", request)
+    with WheelFile(made) as wheel:
+        version = wheel.distribution.version
+    if made != path:
+        path.unlink()  # a fleet's originals would need as much room again
+    mirrored = MirroredFile(
+        original=release.file,
+        file=made.name,
+        version=version,
+        sha256=files.sha256(made),
+        size=made.stat().st_size,
+        bytes_before=before,
+        why=why,
+    )
+    return made, mirrored, notes
+
+
+def _slimmed(path: Path, wanted: _Wanted, folder: Path, request: PublishRequest) -> tuple[Path, str, list[Finding]]:
+    from cuwheel.changes.slim import act  # noqa: PLC0415 - all that changes wheels
+    from cuwheel.changes.slim.plan import licence_findings  # noqa: PLC0415
+    from cuwheel.changes.slim.request import SlimRequest  # noqa: PLC0415
+
+    with WheelFile(path) as wheel:
+        restricted = licence_findings({wheel.distribution.name: wheel.metadata or ""})
+    if request.originals and restricted:
+        return path, "it is under NVIDIA's terms, and --originals keeps such files as they are", []
+    with log.progress(f"slimming {path.name}"):
+        done = act.slim(SlimRequest(path, machines=list(wanted.machines), output=folder))
+    notes = [each for each in done.findings if each.severity == "error" or each.rule == _LICENCE]
+    if not done.written or done.output is None or done.wheel is None:
+        return path, "it has nothing to remove", [each for each in notes if each.severity == "error"]
+    if done.wheel.bytes_after > _WORTH * done.wheel.bytes_before:
+        return path, "it would hardly be smaller", []
+    log.info("%s: %s, was %s", path.name, size(done.wheel.bytes_after), size(done.wheel.bytes_before))
+    return Path(done.output), "", notes
+
+
+def _published(request: PublishRequest, brought: Sequence[Path]) -> Publish:
+    if not brought and not request.catalogue:
+        return Publish(place=str(request.to), wheels=(), channels=())
+    wheels = with_fields(
+        request,
+        wheels=tuple(brought),
+        requirements=None,
+        machines=(),
+        indexes=(),
+        find_links=(),
+        slim=False,
+        originals=False,
+    )
+    return publishing.publish(wheels, of_others=True)
+
+
+def _merged(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """One for all packages of which the same is to be said."""
+    named: dict[tuple[str, str], list[Finding]] = {}
+    for each in findings:
+        named.setdefault((each.rule, each.message), []).append(each)
+    for alike in named.values():
+        yield replace(alike[0], evidence=tuple(dict.fromkeys(line for each in alike for line in each.evidence)))
+
+
+def _of_mirror(part: LockPart, made: dict[str | None, MirroredFile], request: PublishRequest) -> LockPart:
+    """The same lock with the mirror's files; their versions end in `+slim` where they were cut."""
+    served = f"{request.files_url.rstrip('/')}/" if request.files_url else ""
+
+    def mirrored(release: Release) -> Release:
+        own = made[release.sha256]
+        place = request.to / index_folder.file_path(own.file)
+        url = f"{served}{own.file}" if served else place.absolute().as_uri()
+        return replace(release, version=own.version, file=own.file, url=url, sha256=own.sha256, size=own.size, index="")
+
+    taken = tuple(map(mirrored, part.files))
+    versions = {normalised(each.name): each.version for each in taken}
+    packages = {name: f"{versions[name]} {how.partition(' ')[2]}" for name, how in part.packages.items()}
+    return replace(part, files=taken, packages=packages)
+
+
+def _rewritten(request: PublishRequest, made: dict[str | None, MirroredFile]) -> Iterator[Finding]:
+    """`==2.11.0+cu130` does not accept `+cu130.slim`: the locks name what is there; a resolver would refuse it."""
+    from cuwheel.delivery import requirements_file  # noqa: PLC0415
+
+    if request.requirements is None:
+        return
+    versions = {normalised(each.file.partition("-")[0]): Version(each.version) for each in made.values()}
+    listed = requirements_file.read_requirements(request.requirements, None)
+    broken = []
+    for text in listed.named:
+        wanted = requirements.parse(text)
+        have = versions.get(normalised(wanted.name)) if wanted else None
+        if wanted and have and not SpecifierSet(str(wanted.specifier)).contains(have, prereleases=True):
+            broken.append(f"{wanted}: {have}")
+    if broken:
+        message = f"{a_few(broken, 4)}: the locks name the slimmed version, and the requirements do not accept it"
+        yield finding("mirror-pin-rewritten", message)
+
+
+def _read_record(folder: Path) -> dict[str, MirroredFile]:
+    data = files.read_if_present(folder / RECORD, _MOST, "the record of a mirror")
+    if data is None:
+        return {}
+    try:
+        codec.refuse_newer(codec.decode(data, dict[str, object]), _SCHEMA, str(folder / RECORD))
+        return codec.decode(data, Record).files
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = "remove it: everything is then brought again"
+        raise MalformedError(folder / RECORD, f"is not the record of a mirror: {error}", hint) from error
+
+
+def _write_record(folder: Path, made: dict[str, MirroredFile]) -> None:
+    files.write_changed(folder / RECORD, codec.indented(Record(files=dict(sorted(made.items())))))

@@ -17,7 +17,7 @@ from cuwheel.delivery.install_answer import Slimmed
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.settings import settings_for_uv
-from cuwheel.proving import checks, libraries
+from cuwheel.proving import checks
 from cuwheel.proving.outcomes import result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
@@ -266,7 +266,11 @@ def with_imports(
                     hide=lambda text: masking.known(text, os.environ),
                 )
             result = result_of(report, check)
-            results.append(result if driver else libraries.hint_at_driver(result))
+            if not driver and not result.good:
+                from cuwheel.proving import libraries  # noqa: PLC0415 - where something failed alone
+
+                result = libraries.hint_at_driver(result)
+            results.append(result)
     answer = replace(answer, checks=tuple(results))
     bad = [each for each in results if each.outcome not in _GOOD]
     if not bad:

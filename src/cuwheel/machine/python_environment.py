@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel.device_code import torch_symbols
 from cuwheel.errors import UnreadableError
 from cuwheel.facts import packages
 from cuwheel.machine.profile import Framework, Package, Python, Variable
@@ -196,11 +195,15 @@ def symbols_of_torch(surveys: Iterable[Survey]) -> frozenset[str]:
 def torch_exports(env: Path | None, wanted: Collection[str]) -> TorchExports | None:
     """Which of these symbols the environment's torch has; None where it has no torch, or nothing is wanted."""
     found = _find_torch(env) if wanted else None
-    return torch_symbols.exported(found[0] / "torch", found[1], wanted) if found else None
+    if found is None:
+        return None
+    from cuwheel.device_code import torch_symbols  # noqa: PLC0415 - few libraries need symbols of torch
+
+    return torch_symbols.exported(found[0] / "torch", found[1], wanted)
 
 
 def torch_version(env: Path | None) -> str | None:
-    """Of the environment's torch; None where it has none."""
+    """The version of the environment's torch; None where it has none."""
     found = _find_torch(env)
     return found[1] if found else None
 

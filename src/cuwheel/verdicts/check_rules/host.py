@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code import demangle
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few
@@ -142,6 +141,8 @@ def torch_symbols_missing(case: LibraryCase) -> Iterator[Finding]:
         return  # what nobody knows may bring them
     missing = [name for name in case.library.torch_symbols if name in torch.asked and name not in torch.names]
     if missing:
+        from cuwheel.device_code import demangle  # noqa: PLC0415 - few libraries miss any
+
         readable = demangle.demangled(missing[:_NAMED])
         what = "a symbol" if len(missing) == 1 else f"{len(missing)} symbols"
         yield finding(

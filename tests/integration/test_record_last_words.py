@@ -335,3 +335,17 @@ def test_a_signal_that_ends_it(tmp_path: Path) -> None:
         assert child.stdout.readline() == b"ready\n"
         child.send_signal(signal.SIGTERM)
         assert child.wait(600) == 128 + signal.SIGTERM
+
+
+def test_words_that_nvcc_takes_from_variables_are_shown(tmp_path: Path) -> None:
+    """The same command typed by hand works, and nothing in it says why it did not there."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho \"nvcc fatal   : Unknown option '$NVCC_APPEND_FLAGS'\" >&2\nexit 1\n")
+    nvcc.chmod(0o755)
+    (tmp_path / "build.sh").write_text(f"export NVCC_APPEND_FLAGS=--fancy\n'{nvcc}' -c a.cu 2>/dev/null\n")
+    told, report = record(tmp_path, "sh", "build.sh")
+    failure = report["failure"]
+    assert isinstance(failure, dict)
+    assert failure["flags"] == ["NVCC_APPEND_FLAGS=--fancy"]
+    assert "one of them is set" in failure["causes"][0]["fix"][0]
+    assert "NVCC_APPEND_FLAGS=--fancy" in told.stderr

@@ -14,12 +14,12 @@ from cuwheel.building.recording import calls, reader, replays
 from cuwheel.building.recording.calls import Call
 from cuwheel.building.recording.command import Failure as FailedCall
 from cuwheel.building.recording.command import LastWords, Reason
-from cuwheel.building.recording.words import readable
+from cuwheel.building.recording.words import NVCC_VARIABLES, readable
 from cuwheel.diagnosis import ending, inquiry
 from cuwheel.diagnosis.ending import Ending
 from cuwheel.support import files, masking, quoting
 from cuwheel.support.finding import Cause
-from cuwheel.support.wording import uncoloured
+from cuwheel.support.wording import file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,7 +209,16 @@ def _failed_call(record: Record, call: Call, printed: str, reasons: tuple[Reason
         causes=reasons,
         replay=readable(quoting.here(again)),
         compare=readable(quoting.here((*again, "--diff"))),
+        flags=tuple(map(readable, _flags(record, call))),
     )
+
+
+def _flags(record: Record, call: Call) -> list[str]:
+    """What nvcc takes from variables, as a shell has it: no command line shows that."""
+    if not file_name(call.program).lower().startswith("nvcc"):
+        return []
+    environ = replays.call_environment(record, call)
+    return [f"{name}={quoting.shown([environ[name]])}" for name in NVCC_VARIABLES if environ.get(name)]
 
 
 def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
@@ -227,6 +236,6 @@ def _of_call(record: Record, call: Call, printed: str) -> tuple[Cause, ...]:
     """With what compilers said of their versions before: a cause is surer with them."""
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
     versions = dict.fromkeys(reader.read_printed(record, each, 4096) for each in asked[:_ASKED])
-    line = quoting.shown((call.program, *(call.ran or call.words)))
+    line = " ".join((*_flags(record, call), quoting.shown((call.program, *(call.ran or call.words)))))
     problem = f"{call.program}: {call.problem}\n" if call.problem else ""
     return inquiry.causes("\n".join((*versions, line, printed + problem)))

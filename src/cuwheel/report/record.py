@@ -89,6 +89,8 @@ def _causes(causes: tuple[Reason, ...], *, verbose: bool) -> Iterator[Block]:
 
 def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterator[Row]:
     yield Row("command", failure.command if verbose else _shortened(failure.command))
+    for each in failure.flags:
+        yield Row("variable", each, "nvcc adds its words to the command")
     yield Row("in", failure.cwd)
     if failure.files:
         yield Row("files", a_few(failure.files, len(failure.files) if verbose else 1))

@@ -55,6 +55,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     replay: str
     inside: tuple[str, ...] = ()  # programs that it ran itself and that failed, and how
     compare: str = ""  # the command that finds what makes it fail in the build alone
+    flags: tuple[str, ...] = ()  # variables whose words nvcc puts to those of the command, as NAME=VALUE
 
 
 class LastWords(Struct, frozen=True, kw_only=True):

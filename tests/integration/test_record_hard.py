@@ -98,6 +98,32 @@ def test_a_disk_that_is_full(tmp_path: Path, way: str) -> None:
     assert done.returncode == 55, done.stderr
 
 
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare to mount a small disk")
+def test_no_room_for_its_orders(tmp_path: Path) -> None:
+    """Nothing is run then, and no record stays that says nothing."""
+    made, small = bench(tmp_path / "bench", "preload"), tmp_path / "small"
+    small.mkdir()
+    script = (
+        f'mount -t tmpfs -o size=4k none "{small}" || exit 77\n'
+        f'TMPDIR="{small}" "{sys.executable}" -m cuwheel record -o rec -- touch ran\n'
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script],
+        env={**os.environ, "LARGE": "x" * 8000},
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    if done.returncode in (1, 77) and ("mount" in done.stderr or "unshare" in done.stderr):
+        pytest.skip("this system mounts nothing for its users")
+    assert done.returncode == 4, done.stderr
+    assert f"{small}/cuwheel-record-" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert not {"rec", "ran"} & {each.name for each in made.folder.iterdir()}
+
+
 def test_what_a_tool_leaves_behind_can_go_on_writing(at: Bench) -> None:
     """To the null device, for ever: nothing of ours may end it."""
     mark = at.folder / "mark"

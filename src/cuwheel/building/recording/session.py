@@ -56,7 +56,7 @@ def recording(
         environ = {name.upper(): value for name, value in environ.items()}
     with session_folder() as own:
         recorder = choose_recorder(environ, options)
-        _lay_out(folder, command, environ, cwd, options, recorder)
+        made = _lay_out(folder, command, environ, cwd, options, recorder)
         began = time.perf_counter_ns()
         redirected = recorder.redirected_environ(environ)
         orders = ShimOrders(
@@ -70,7 +70,12 @@ def recording(
                 name: value for name, value in redirected.items() if environ.get(name) != value and name != "LD_PRELOAD"
             },
         )
-        shims.write_orders(own, orders)
+        try:
+            shims.write_orders(own, orders)
+        except OSError as error:
+            _take_back(folder, whole=made)
+            hint = "nothing was run or recorded: make room there, or choose another folder with TMPDIR"
+            raise UnreadableError.from_os(error, own, hint=hint) from error
         redirected[shims.RECORD_VARIABLE] = str(own)
         words_to_run = _through_recorder(recorder, command, environ, cwd)
         try:
@@ -87,8 +92,11 @@ def _lay_out(
     cwd: Path,
     options: RecordOptions,
     recorder: Recorder,
-) -> None:
-    """The files of a record of which nothing has happened yet; none of them where one cannot be written."""
+) -> bool:
+    """The files of a record of which nothing has happened yet; none of them where one cannot be written.
+
+    Whether the folder is new, too.
+    """
     made = not folder.exists()
     hint = "choose a writable folder with --output"
     try:
@@ -117,10 +125,15 @@ def _lay_out(
         calls.write_json(folder, calls.HEAD_FILE, head)
         (folder / calls.CALLS_FILE).touch()
     except (OSError, UnreadableError) as error:
-        for path in (folder,) if made else tuple(folder.iterdir()):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        _take_back(folder, whole=made)
         reason = error.__cause__ if isinstance(error, UnreadableError) else error
         raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
+    return made
+
+
+def _take_back(folder: Path, *, whole: bool) -> None:
+    for path in (folder,) if whole else tuple(folder.iterdir()):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _through_recorder(

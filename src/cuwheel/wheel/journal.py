@@ -360,7 +360,12 @@ def describe_changes(root: Path, folder: Path, kept: Journal, state: State, scop
     steps += [same[each] for each in {step.path.rpartition("/")[0] for step in steps} & same.keys()]
     found = Journal(header=kept.header, steps=tuple(sorted(steps, key=lambda each: each.path)), state=state)
     with errors_of(root, _RERUN_HINT):
-        Writer(folder).rewrite(found)
+        try:
+            Writer(folder).rewrite(found)
+        except OSError:
+            if state != "undoing":
+                raise
+            return found  # on a full disk: putting back needs no room, and by what was kept the next run goes on
     needed = {str(each.number) for each in steps}
     for part in ("originals", "copies"):
         for each in (folder / part).iterdir():

@@ -125,6 +125,36 @@ def unhurt() -> Iterator[None]:
     _left[:] = held
 
 
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Nothing can be written: the system says so."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_on_a_full_disk_all_is_put_back(tmp_path: Path) -> None:
+    """And where that is killed, by the next run."""
+    calls, died = 0, [True]
+    while died[0]:
+        env = environment(tmp_path / str(calls))
+        before = state(env)
+        copy = EnvironmentCopy(env)
+        copy.begin("foo")
+        install(env)
+        with full_disk(), killed_after(calls) as died:
+            assert copy.restore() == ()
+        if died[0]:
+            EnvironmentCopy(env).recover()
+        assert state(env) == before, f"killed after {calls} calls"
+        calls += 1
+    assert calls > 10
+
+
 @pytest.mark.parametrize("act", [_back, _done, _undone])
 def test_killed_at_any_call_nothing_is_lost(act: Callable[[Path], None], tmp_path: Path) -> None:
     after = environment(tmp_path / "after")

@@ -387,23 +387,28 @@ def _left_as_it_is(
 def _gaps_out_of_sight(library: Library, task: SlimTask, rulings: Mapping[int, _Ruling]) -> Iterator[Finding]:
     """Containers that have nothing for a machine, of a library that `check` does not take for one that chooses.
 
-    Emptied, they look like those of one that does: of the slimmed file `check` will say that it runs.
+    Emptied, they look like those of one that does: of the slimmed file `check` will say that it runs. So it is with one
+    that chooses, and of which a machine takes next to nothing: cuSPARSELt on a T4.
     """
     kept = {each.container for index, each in enumerate(library.entries) if index not in rulings or rulings[index].keep}
     emptied = {each.container for each in library.entries if each.linked and each.container is not None} - kept
-    found = predict.reach_of(library)
-    if task.workload or not emptied or not found.chooses.many or found.chooses.itself:
+    if task.workload or not emptied:
         return
+    found = predict.reach_of(library)
     devices = [(machine.name, device_of_machine(machine)) for machine in task.machines or ()]
     counts = [(name, found.by_code(device)) for name, device in devices if device]
-    gaps = {name: each.containers for name, each in counts if each.outcome == "partial" and each.containers.none}
+    shown = {"partial"} if found.chooses.many and not found.chooses.itself else set()
+    shown |= {"fails"} if found.chooses.itself else set()
+    gaps = {name: each for name, each in counts if each.outcome in shown and each.taken and each.containers.none}
     if gaps:
+        runs = "does not run" if found.chooses.itself else "runs only in part"
         yield finding(
             "gaps-out-of-sight",
-            f"it runs only in part on {', '.join(gaps)}, slimmed or not, and the slimmed library no longer shows that: "
-            "`check` will take it for one that chooses its kernels itself",
+            f"it {runs} on {', '.join(gaps)}, slimmed or not, and the slimmed library no longer shows that: "
+            "`check` will say that it runs",
             evidence=tuple(
-                f"{each.none} of {each.total} containers have nothing for {name}" for name, each in gaps.items()
+                f"{each.containers.none} of {each.containers.total} containers have nothing for {name}"
+                for name, each in gaps.items()
             ),
         )
 

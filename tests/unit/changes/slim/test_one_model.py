@@ -107,6 +107,18 @@ def test_code_that_the_library_loads_itself_counts_for_slim_as_for_check() -> No
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
 
 
+def test_slim_says_that_a_library_runs_nowhere_which_then_looks_as_if_it_did() -> None:
+    """As cuSPARSELt 0.6.2 on a T4: one kernel of 2,513 fits, which asks what GPU there is."""
+    found = replace(made("compute_52", *["sm_90"] * 150), path="lib/libcusparseLt.so.0")
+    gpu = Machine(name="7.5", capability=Capability.parse("7.5"))
+    assert _on(found, gpu).outcome == "fails"
+    plan = decide_library(found, SlimTask(machines=(gpu,)))
+    told = [each.message for each in plan.untouched if each.rule == "gaps-out-of-sight"]
+    assert [each.partition(",")[0] for each in told] == ["it does not run on 7.5"]
+    other = decide_library(found, SlimTask(machines=(Machine(name="9.0", capability=Capability.parse("9.0")),)))
+    assert not [each for each in other.untouched if each.rule == "gaps-out-of-sight"]
+
+
 def test_objects_that_cannot_be_linked_are_of_no_use_to_either() -> None:
     """The object that fits needs one that does not: the link fails, and with it every kernel."""
     found = made("sm_70", "rel:sm_90", "rel:sm_70", wrappers=(2, 1, 1))

@@ -14,6 +14,7 @@ from msgspec.structs import fields
 
 import cuwheel
 from cuwheel import api, errors
+from cuwheel.delivery.catalogue import SHIPPED, CatalogueReader
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.facts import gpus, spellings
 from cuwheel.facts.arch import Arch, Capability
@@ -159,6 +160,14 @@ def pages() -> dict[str, str]:
     return found
 
 
+def _platforms() -> str:
+    """How many of them are for which system."""
+    files = [each.file for each in CatalogueReader(SHIPPED).contents.wheels]
+    windows = sum("win_" in each for each in files)
+    arm = sum("linux" in each and "aarch64" in each for each in files)
+    return f"{len(files) - windows - arm} for Linux on x86-64, {arm} on aarch64 and {windows} for Windows"
+
+
 def catalogue_contents() -> str:
     """What ships, with the last release for each generation. Apart from `pages`: every wheel in it is judged."""
     found = api.catalogue_list()
@@ -167,8 +176,9 @@ def catalogue_contents() -> str:
     lines = ["# What the catalogue holds", ""]
     lines += [
         f"The [catalogue](../howto/catalogue.md) that ships with cuwheel, from the public index up to {found.date}:",
-        f"{found.wheels} wheels of {len(found.projects)} packages for Linux on x86-64. Of each package the last",
-        "release that runs on the first GPUs of each generation, of those that are held. *jit*: compiled by the",
+        f"{found.wheels} wheels of {len(found.projects)} packages, {_platforms()}.",
+        "Of each package the last release that runs on Linux, x86-64, with the first GPUs of each generation, of",
+        "those that are held. *jit*: compiled by the",
         "driver; *partly*: not all of it runs; *no code*: it has none that a GPU loads; –: none of them runs there.",
         "This page is written from it.",
         "",

@@ -17,6 +17,7 @@ from cuwheel.delivery import catalogue
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import torch, versions
+from cuwheel.machine.fleet import Machine
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.verdicts import library_sources
@@ -242,6 +243,36 @@ def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], t
     assert "hint" in capsys.readouterr().err
     with pytest.raises(UsageError):
         api.catalogue([], to=tmp_path)
+
+
+def test_a_packed_catalogue_says_the_same_in_less(index: Behaviour, tmp_path: Path) -> None:
+    with serving(index) as url:
+        api.catalogue(["demo"], to=tmp_path / "facts", indexes=[f"{url}/simple"], days=0)
+    count = catalogue.Store(tmp_path / "facts").pack(tmp_path / "packed")
+    assert count == sum(each.stat().st_size for each in (tmp_path / "packed").rglob("*") if each.is_file())
+    loose, packed = (catalogue.CatalogueReader(tmp_path / each) for each in ("facts", "packed"))
+    assert packed.contents.wheels == loose.contents.wheels
+    assert packed.contents.wheels
+    for each in loose.contents.wheels:
+        assert packed.facts(each.sha256) == loose.facts(each.sha256)
+    assert api.catalogue_list(tmp_path / "packed").projects == api.catalogue_list(tmp_path / "facts").projects
+    with pytest.raises(MalformedError, match="only read"):
+        catalogue.Store(tmp_path / "packed")
+    (tmp_path / "packed" / "packs" / "demo.zst").write_bytes(b"no zstd")
+    with pytest.raises(MalformedError):
+        catalogue.CatalogueReader(tmp_path / "packed").facts(loose.contents.wheels[0].sha256)
+
+
+def test_the_list_is_for_the_machines_own_system(tmp_path: Path) -> None:
+    """A catalogue holds wheels for several systems; a machine of which nothing is said is Linux on x86-64."""
+    dist = tmp_path / "dist"
+    made = [_wheel(dist, "1.0", NATIVE), _wheel(dist, "2.0", NATIVE, "py3-none-win_amd64")]
+    with serving(_served(made, facts=False)) as url:
+        for platform in ("manylinux_2_28_x86_64", "win_amd64"):
+            api.catalogue(["demo"], to=tmp_path / "facts", indexes=[f"{url}/simple"], days=0, platform=platform)
+    windows = Machine(name="w", capability="9.0", os="windows", cpu="x86_64")  # type: ignore[arg-type]
+    (project,) = api.catalogue_list(tmp_path / "facts", on=["h100", windows]).projects
+    assert [each.version for each in project.newest] == ["1.0", None], "what is in 2.0 is a library of Linux"
 
 
 @pytest.mark.parametrize(

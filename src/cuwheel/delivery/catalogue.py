@@ -1,12 +1,14 @@
 """A catalogue: the facts of many wheels of other people's indexes, each under the hash of its wheel.
 
 A folder, or a place on a server: `catalogue.json` lists the wheels, and `facts/` holds the facts file of each,
-compressed. Who knows a wheel's hash from its index knows so what is in it, without the wheel.
+compressed. Who knows a wheel's hash from its index knows so what is in it, without the wheel. The one that ships is
+packed: `packs/` holds the facts of all wheels of a project in one file, which are much alike.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -32,7 +34,7 @@ LIST: Final = "catalogue.json"
 NONE: Final = "none"
 SCHEMA: Final = "cuwheel.catalogue-list/1"
 SHIPPED = Path(__file__).with_name("catalogue")  # what this release of cuwheel knows of the public index
-_FACTS = "facts"
+_FACTS, _PACKS = "facts", "packs"
 _MOST_LIST, _MOST_FACTS, _MOST_PACKED = 1 << 27, 1 << 26, 1 << 24
 _LEVEL = 19
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -49,12 +51,13 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uploaded: str | None = None
 
 
-class Contents(Struct, frozen=True, kw_only=True):
-    """catalogue.json. `date`: when something was added last."""
+class Contents(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """catalogue.json. `date`: when something was added last. `packed`: facts are in a file for each project."""
 
     schema: Literal["cuwheel.catalogue-list/1"]
     date: str
     wheels: tuple[Listed, ...] = ()
+    packed: bool = False
 
 
 class CatalogueReader:
@@ -64,22 +67,40 @@ class CatalogueReader:
         self._place = str(place)
         self._folder = place if isinstance(place, Path) else addresses.local_path(place)
         self._session = session
+        self._packs: dict[str, dict[str, bytes]] = {}
+        self._lock = threading.Lock()
 
     @cached_property
     def contents(self) -> Contents:
         return parse(self._read(LIST, _MOST_LIST), f"{self._place}/{LIST}")
 
     @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(each.sha256 for each in self.contents.wheels)
+    def _known(self) -> dict[str, str]:
+        """Hash → project."""
+        return {each.sha256: each.name for each in self.contents.wheels}
 
     def facts(self, sha256: str | None) -> WheelFacts | None:
         """None where it does not hold them."""
         if sha256 is None or sha256 not in self._known:
             return None
-        data = unpacked(self._read(f"{_FACTS}/{sha256}.json.zst", _MOST_PACKED), f"{self._place}: {sha256}")
+        name = self._known[sha256]
+        if self.contents.packed:
+            data = self._pack(name).get(sha256)
+            if data is None:
+                raise MalformedError(f"{self._place}/{_PACKS}/{name}.zst", f"does not hold {sha256}, which is listed")
+        else:
+            data = unpacked(self._read(f"{_FACTS}/{sha256}.json.zst", _MOST_PACKED), f"{self._place}: {sha256}")
         found = wheel_facts.parse(data, f"{self._place}: {sha256}")
         return found if found.sha256 == sha256 else None
+
+    def _pack(self, project: str) -> dict[str, bytes]:
+        """Lines of a hash and facts. Read once: whoever asks about a project asks about many of its wheels."""
+        with self._lock:
+            if project not in self._packs:
+                place = f"{_PACKS}/{project}.zst"
+                lines = unpacked(self._read(place, _MOST_PACKED), f"{self._place}/{place}").splitlines()
+                self._packs[project] = {line[:64].decode("ascii", "replace"): line[65:] for line in lines}
+            return self._packs[project]
 
     def of_sibling(self, wheel: WheelName, version: str) -> WheelFacts | None:
         """Of another wheel of the same release and platform, for another Python: they hold the same device code."""
@@ -154,7 +175,10 @@ class Store:
         self.folder = folder
         self._listed: dict[str, Listed] = {}
         if (folder / LIST).exists():
-            self._listed = {each.sha256: each for each in CatalogueReader(folder).contents.wheels}
+            held = CatalogueReader(folder).contents
+            if held.packed:
+                raise MalformedError(folder, "is a packed catalogue, which is only read", hint="--to ANOTHER-FOLDER")
+            self._listed = {each.sha256: each for each in held.wheels}
 
     def has(self, sha256: str) -> bool:
         return sha256 in self._listed and self._path(sha256).is_file()
@@ -165,9 +189,30 @@ class Store:
         files.write(path, buffer.zstd_compressed(wheel_facts.encoded(facts), _LEVEL))
         self._listed[listed.sha256] = listed
 
+    def pack(self, to: Path) -> int:
+        """The same catalogue in its compact form, to be read and not added to; its bytes."""
+        by_project: dict[str, list[bytes]] = {}
+        for each in self._sorted():
+            data = unpacked(self._path(each.sha256).read_bytes(), each.sha256).strip()
+            by_project.setdefault(each.name, []).append(each.sha256.encode() + b" " + data + b"\n")
+        (to / _PACKS).mkdir(parents=True, exist_ok=True)
+        made = Contents(
+            schema=SCHEMA, date=CatalogueReader(self.folder).contents.date, wheels=self._sorted(), packed=True
+        )
+        written = {
+            f"{_PACKS}/{name}.zst": buffer.zstd_compressed(b"".join(lines), _LEVEL)
+            for name, lines in by_project.items()
+        }
+        written[LIST] = codec.encode(made) + b"\n"
+        for path, data in written.items():
+            files.write(to / path, data)
+        return sum(map(len, written.values()))
+
+    def _sorted(self) -> tuple[Listed, ...]:
+        return tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
+
     def save(self, date: str) -> None:
-        wheels = tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
-        made = Contents(schema=SCHEMA, date=date, wheels=wheels)
+        made = Contents(schema=SCHEMA, date=date, wheels=self._sorted())
         self.folder.mkdir(parents=True, exist_ok=True)
         files.write(self.folder / LIST, codec.indented(made))
 

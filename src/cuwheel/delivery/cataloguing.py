@@ -373,10 +373,10 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
     waiting = {each.name: each for each in machines}
     answers: dict[str, Newest] = {}
     for listed in wheels:
-        facts = catalogue.facts(listed.sha256) if waiting else None
+        asked = tuple(each for each in waiting.values() if _is_for(listed, each))
+        facts = catalogue.facts(listed.sha256) if asked else None
         if facts is None:
             continue
-        asked = tuple(waiting.values())
         for machine, verdict in zip(asked, matrix.judge_all(wheel_facts.survey(facts), asked), strict=True):
             found = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
             rank = judging.rank_of_verdict(verdict)
@@ -387,6 +387,15 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
                 answers.setdefault(machine.name, found)
     for machine in machines:
         yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))
+
+
+def _is_for(listed: Listed, machine: Machine) -> bool:
+    """Whether a wheel is for a machine's system and processor; where nobody said, for the most usual ones."""
+    wheel = WheelName.parse(listed.file)
+    made_for = wheel_tags.platform_of(wheel.platforms[0]) if wheel else None
+    if made_for is None or made_for.os is None:
+        return True
+    return (made_for.os, made_for.cpu) == (machine.os or "linux", machine.cpu or "x86_64")
 
 
 # A catalogue in the page of an index: of each package the newest release that runs on each kind of GPU.

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         trials_report,
         trials_service,
         verify,
+        verify_fleet,
         verify_pack,
         verify_read,
     )
@@ -141,10 +142,12 @@ if TYPE_CHECKING:
         Span,
     )
     from cuwheel.proving.measuring.service import ServiceChange
+    from cuwheel.proving.on_cluster import Proofs
     from cuwheel.proving.outcomes import Verify
     from cuwheel.proving.proof import Proof
     from cuwheel.proving.request import (
         BenchRequest,
+        FleetRequest,
         PackRequest,
         VerifyRequest,
     )
@@ -198,6 +201,7 @@ __all__ = [
     "FindRequest",
     "Finding",
     "Fit",
+    "FleetRequest",
     "Gpus",
     "Graft",
     "GraftRequest",
@@ -220,6 +224,7 @@ __all__ = [
     "PackRequest",
     "Plan",
     "Proof",
+    "Proofs",
     "Publish",
     "PublishRequest",
     "RecordOptions",
@@ -308,6 +313,7 @@ __all__ = [
     "trials_report",
     "trials_service",
     "verify",
+    "verify_fleet",
     "verify_pack",
     "verify_read",
 ]

@@ -108,6 +108,19 @@ def of_windows(report: Path) -> Counts:
     return {"passed": len(found) - len(wrong), "failed": wrong}
 
 
+def of_fleet(report: Path) -> Counts:
+    """A proof from every kind of GPU here, of the GPU that the tag named, which agrees with what was predicted."""
+    found = json.loads(report.read_text())
+    by_gpu = {each["gpu"]: each for each in found["proofs"]}
+    wrong = {} if found["here"] else {"fleet": "no GPU is seen here"}
+    for gpu in found["here"]:
+        proof = by_gpu.get(gpu, {}).get("proof")
+        seen = proof and (proof["machine"]["gpus"][:1], proof["wheels"][0]["agreement"])
+        if not proof or proof["machine"]["gpus"][0]["capability"] != gpu or seen[1] != "agreed":
+            wrong[f"fleet: {gpu}"] = str(seen or by_gpu.get(gpu) or found.get("said"))[:300]
+    return {"passed": len(found["here"]) - len(wrong), "failed": wrong}
+
+
 def of_bitsandbytes(report: Path) -> Counts:
     """Its own status says whether all are the same: a report that came with another is not read."""
     runs = json.loads(report.read_text())
@@ -153,6 +166,12 @@ def parts() -> list[Part]:
             words=["-m", "tests.gpu.windows_code", "--report", "{out}", *libraries],
             counts=of_windows,
             brought=libraries,
+        ),
+        Part(
+            name="fleet",
+            words=["-m", "tests.gpu.fleet", "{out}"],
+            counts=of_fleet,
+            needs=("distributed", "cryptography"),
         ),
         Part(
             name="bitsandbytes",
@@ -204,7 +223,8 @@ def prepare(python: str) -> None:
     BROUGHT.mkdir(parents=True, exist_ok=True)
 
     def packages(folder: Path) -> None:
-        cache.uv_install(folder, cache.own_requirements(), python=python, platform="x86_64-manylinux_2_28")
+        needed = [*cache.own_requirements(), "distributed", "cryptography"]  # a cluster on one machine
+        cache.uv_install(folder, needed, python=python, platform="x86_64-manylinux_2_28")
         if shutil.which("strip"):  # zstandard alone brings 20 MB for debuggers
             process.run(["strip", "--strip-debug", *folder.rglob("*.so")], timeout=PART_S)
 

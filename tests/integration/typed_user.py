@@ -121,6 +121,7 @@ assert_type(cuwheel.bench(cuwheel.BenchRequest(["./solver"], by="processes")).li
 # The rest of what the verbs can do.
 assert_type(cuwheel.slim_undo(Path(".venv")), cuwheel.Slim)
 assert_type(cuwheel.slim_commit(Path(".venv")), cuwheel.Slim)
+assert_type(cuwheel.verify_fleet("a.whl", cluster="local", on=["h100"]), cuwheel.Proofs)
 assert_type(cuwheel.verify_pack("a.whl", to=Path("kit.pyz"), python="3.12"), cuwheel.Verify)
 assert_type(cuwheel.verify_pack(cuwheel.PackRequest(["a.whl"], to=Path("kit.pyz"))), cuwheel.Verify)
 assert_type(cuwheel.verify_read(Path("proof.json"), "a.whl"), cuwheel.Proof)

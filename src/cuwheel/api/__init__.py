@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.wheels import toolchain_remove as toolchain_remove
     from cuwheel.api.wheels import toolchain_verify as toolchain_verify
     from cuwheel.api.wheels import verify as verify
+    from cuwheel.api.wheels import verify_fleet as verify_fleet
     from cuwheel.api.wheels import verify_pack as verify_pack
     from cuwheel.api.wheels import verify_read as verify_read
 

@@ -12,7 +12,7 @@ from cuwheel.building.request import BuildRequest
 from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.slim.request import SlimRequest
-from cuwheel.proving.request import PackRequest, VerifyRequest
+from cuwheel.proving.request import FleetRequest, PackRequest, VerifyRequest
 from cuwheel.support.request_fields import takes_request
 from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.repair.answer import Repair
     from cuwheel.changes.slim.answer import Slim
     from cuwheel.delivery.install_answer import Install
+    from cuwheel.proving.on_cluster import Proofs
     from cuwheel.proving.outcomes import Verify
     from cuwheel.proving.proof import Proof
     from cuwheel.report.cache import Cache
@@ -105,6 +106,14 @@ def verify(request: VerifyRequest) -> Verify:
     from cuwheel.proving import wheels as stage
 
     return stage.verify_wheels(request)
+
+
+@takes_request(FleetRequest)
+def verify_fleet(request: FleetRequest) -> Proofs:
+    """Try wheels on a GPU of each kind that a cluster has, and bring a proof back from each."""
+    from cuwheel.proving import on_cluster
+
+    return on_cluster.verify_on_cluster(request)
 
 
 @takes_request(PackRequest)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, PLATFORM
+from cuwheel.cli.common import HTML, ON, PLATFORM, cluster
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -16,26 +17,31 @@ if TYPE_CHECKING:
 # What is asked for is not left out silently: a dry run that writes a kit is worse than none.
 _HERE = ("",)
 _PACK = ("--pack",)
-_TRY = ("", "--pack")
+_FLEET = ("--cluster",)
+_KIT = ("--pack", "--cluster")
+_TRY = ("", "--pack", "--cluster")
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.pack and len(args.python) > 1:
+    if (args.pack or args.cluster) and len(args.python) > 1:
         yield UsageError("a kit is for one Python version", hint="--python 3.12")
-    if args.pack and args.requires and not args.pack_requirements:
+    if (args.pack or args.cluster) and args.requires and not args.pack_requirements:
         yield UsageError("--with needs a kit that includes requirements", hint="--pack-requirements")
 
 
 def _verify(args: Namespace) -> Answer:
     from cuwheel import api
-    from cuwheel.proving.request import PackRequest, VerifyRequest
+    from cuwheel.proving.request import FleetRequest, PackRequest, VerifyRequest
 
     if args.read:
         return api.verify_read(args.read, *args.wheels)
-    if not args.pack:
+    if not args.pack and not args.cluster:
         return api.verify(request_of(VerifyRequest, args))
-    kit = {"to": args.pack, "requirements": args.pack_requirements, "system": args.system_site_packages}
-    return api.verify_pack(request_of(PackRequest, args, **kit, python=args.python[0] if args.python else None))
+    kit = {"requirements": args.pack_requirements, "system": args.system_site_packages}
+    kit["python"] = args.python[0] if args.python else None
+    if args.cluster:
+        return api.verify_fleet(request_of(FleetRequest, args, **kit, on=args.on, output=args.output or Path("proofs")))
+    return api.verify_pack(request_of(PackRequest, args, **kit, to=args.pack))
 
 
 VERIFY = Command(
@@ -47,6 +53,7 @@ VERIFY = Command(
   cuwheel verify foo.whl --static           the file alone, nothing installed
   cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
   cuwheel verify --read proof.json          read the proof brought back
+  cuwheel verify foo.whl --cluster tls://build01:8786 --on h100,l40
 
 Verifying runs code of the wheel and of its requirements, with a clean
 environment, a home folder of its own and, where possible, no network.
@@ -90,7 +97,7 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
                 "let the checks see this variable too; by default they see those for GPUs, language and processors",
                 values.variables,
                 many=True,
-                of=_HERE,
+                of=("", "--cluster"),
             ),
             Option("--network", "let the checks use the network", of=_HERE),
             Option("--sources", "build requirements that come as source; this runs their code unconfined", of=_HERE),
@@ -99,14 +106,21 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
         group(
             "a machine without a network",
             Option("--pack KIT", "write one file with the wheels and checks, to run elsewhere", places.new_file),
-            Option("--pack-requirements", "include everything that the wheels require", of=_PACK),
-            Option("--system-site-packages", "let the wheels see the packages installed there", of=_PACK),
+            Option("--pack-requirements", "include everything that the wheels require", of=_KIT),
+            Option("--system-site-packages", "let the wheels see the packages installed there", of=_KIT),
             Option("--read PROOF", "read a kit's proof.json; with wheels, check that it is about them", places.file),
+            more=True,
+        ),
+        group(
+            "the GPUs of a cluster",
+            cluster("try it on a GPU of each kind that its workers have"),
+            ON._replace(help="only on these GPUs", of=_FLEET),
+            Option("-o --output FOLDER", "where the proofs go (default: proofs)", places.new_folder, of=_FLEET),
             more=True,
         ),
         HTML,
     ),
     _verify,
-    ways=("--pack", "--read"),
+    ways=("--pack", "--read", "--cluster"),
     refuse=_refuse,
 )

@@ -85,6 +85,7 @@ class Engine:
         self._done: list[Done] = []
         self._sent: dict[str, Any] = {}
         self._lost = False
+        self._left: set[str] = set()  # workers that said that they go
         self._own = secrets.token_hex(4)
         self._client: Any = connected.client()
         self.workers = Roster(self._client)
@@ -99,25 +100,25 @@ class Engine:
         self._sent, self._lost, self.workers.client = {}, False, self._client
         self._ready: Any = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
         self._client.subscribe_topic(remote.TOPIC, self._heard)
-        self._client.subscribe_topic("all", self._heard_of_worker)
         service.declare_plugin(self._client)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        """A worker has begun a task, or says what it is at."""
+        """A worker has begun a task, or says what it is at, or that it leaves."""
         with contextlib.suppress(TypeError, KeyError, ValueError):
-            if found := self._running.get(event[1]["key"]):
-                found.shows, found.on = event[1]["shows"], event[1]["worker"]
+            said = event[1]
+            if not said["key"]:
+                self._left.add(said["worker"])
+            elif found := self._running.get(said["key"]):
+                if found.on != said["worker"]:
+                    self._note_lost(found)
+                found.shows, found.on = said["shows"], said["worker"]
 
-    def _heard_of_worker(self, event: tuple[float, Any]) -> None:
+    def _note_lost(self, each: _Try) -> None:
         """Dask gives to others what a lost worker had begun; a person may want to know it."""
-        with contextlib.suppress(TypeError, KeyError, ValueError):
-            if event[1]["action"] != "remove-worker" or event[1]["expected"]:
-                return
-            for key in event[1]["processing-tasks"]:
-                found = self._running.get(key)
-                if found and found.on == event[1]["worker"]:
-                    found.tries.append(f"{self.workers.name(found.on)}: the worker is gone")
-                    log.info("%s is done elsewhere: %s", found.task.id, found.tries[-1])
+        if each.on and each.on not in self._left:
+            each.tries.append(f"{self.workers.name(each.on)}: the worker is gone")
+            log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])
+        each.on = ""
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -161,6 +162,9 @@ class Engine:
                     if self._lost or self._client.status != "running":
                         self._reconnect()
                     self.workers.look()
+                    for each in list(self._running.values()):
+                        if each.on and each.on not in self.workers.there:
+                            self._note_lost(each)
                     self._use_kept()
                     self._submit()
                     hopeless = self._hopeless()

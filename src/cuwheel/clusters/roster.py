@@ -41,6 +41,7 @@ class Roster:
         self._first: dict[str, float] = {}
         self._faults: Counter[str] = Counter()
         self._offers: dict[str, dict[str, float]] = {}
+        self.there: set[str] = set()
         self.seen: dict[str, Facts] = {}
         self.refused: dict[str, str] = {}
         self.names: dict[str, str] = {}
@@ -60,6 +61,7 @@ class Roster:
             self._read(self.client.scheduler_info(n_workers=-1)["workers"])
 
     def _read(self, there: dict[str, Any]) -> None:
+        self.there = set(there)
         running = {address: each for address, each in there.items() if each["status"] == "running"}
         self.seen = {address: facts for address, facts in self.seen.items() if address in running}
         self._offers = {address: each["resources"] for address, each in running.items()}

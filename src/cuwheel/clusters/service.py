@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _AGAIN_S = 1.0
 _INSIDE = "127.0.0.1:0"  # Dask's own pages, which have no TLS: reached from this machine alone
 _LEAVE_S = 5.0
+_SAID_S = 0.2
 CLIENT = "CUWHEEL_CLUSTER_CLIENT"  # of a scheduler that one run started for itself: the process to end with
 
 
@@ -45,6 +46,7 @@ def configure_dask(*, pages: bool = False) -> None:
         dask.config.set({f"distributed.{each}.http.routes": [] for each in ("scheduler", "worker")})
     settings = {
         "admin": {"tick": {"limit": "30s"}},
+        "diagnostics": {"nvml": False},  # a driver that does not fit its library would end the worker
         "comm": {"timeouts": {"connect": "20s", "tcp": "60s"}},
         "scheduler": {"worker-ttl": "30s", "unknown-task-duration": "60s"},
         "worker": {"daemon": False, "memory": {"pause": False, "terminate": False}},  # compilers are not in it
@@ -173,6 +175,8 @@ async def _worker(found: Target, security: Any, options: WorkerOptions, folder: 
         except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
             reason = str(error)
         except asyncio.CancelledError:
+            made.log_event(remote.TOPIC, {"key": "", "worker": made.address})
+            await asyncio.sleep(_SAID_S)  # before the scheduler closes the line
             with contextlib.suppress(Exception):  # what it has and does goes to others, and nobody is blamed
                 leaving = made.scheduler.retire_workers(workers=[made.address], remove=True, close_workers=False)
                 await asyncio.wait_for(leaving, _LEAVE_S)

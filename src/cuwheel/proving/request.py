@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from cuwheel.clusters import access
 from cuwheel.errors import UsageError
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
@@ -68,8 +69,12 @@ class VerifyRequest(_Wheels):
         _Wheels.__post_init__(self)  # `super()` does not find its class where there are slots
         if self.cuda is not None and not re.fullmatch(r"\d{1,3}(\.\d{1,3}){0,2}", self.cuda, re.ASCII):
             raise UsageError(f"{self.cuda!r} is not a CUDA version", hint="such as --cuda 12.8")
-        if wrong := [each for each in self.pass_env if not (each.isascii() and each.isidentifier())]:
-            raise UsageError(f"{wrong[0]!r} is not a variable name", hint="--pass-env MODEL_FOLDER")
+        _must_be_variables(self.pass_env)
+
+
+def _must_be_variables(names: Sequence[str]) -> None:
+    if wrong := [each for each in names if not (each.isascii() and each.isidentifier())]:
+        raise UsageError(f"{wrong[0]!r} is not a variable name", hint="--pass-env MODEL_FOLDER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,28 @@ class PackRequest(_Wheels):
     requirements: bool = False
     system: bool = False
     python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRequest(_Wheels):
+    """The same, tried by the workers of a `cluster`: once on a GPU of each kind, and a proof comes back from each.
+
+    `on`: GPUs, as everywhere; none: every kind that the cluster has. `output`: the folder for the proofs.
+    `pass_env`: variables of the worker that the checks see too.
+    """
+
+    cluster: str
+    on: Sequence[str] = ()
+    output: Path = Path("proofs")
+    requirements: bool = False
+    system: bool = False
+    python: str | None = None
+    pass_env: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _Wheels.__post_init__(self)
+        access.parse_address(self.cluster)
+        _must_be_variables(self.pass_env)
 
 
 MOST_AT_ONCE = 1024

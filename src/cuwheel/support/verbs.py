@@ -101,8 +101,8 @@ _ROWS = (
         "verify",
         "prove that a wheel works: install it alone, import it, test it",
         "WHEEL",
-        ("wheels.verify", "wheels.verify_pack", "wheels.verify_read"),
-        ("proving.outcomes.Verify", "proving.proof.Proof"),
+        ("wheels.verify", "wheels.verify_fleet", "wheels.verify_pack", "wheels.verify_read"),
+        ("proving.outcomes.Verify", "proving.proof.Proof", "proving.on_cluster.Proofs"),
         "proving.VerifyRequest",
     ),
     Verb(
@@ -282,7 +282,7 @@ OTHER_NAMES = {
     "cuwheel.machine.fleet": ("Machine", "Refinement"),
     "cuwheel.machine.profile": ("MachineProfile",),
     "cuwheel.proving.measuring.bisection": ("Odds", "Span"),
-    "cuwheel.proving.request": ("PackRequest",),
+    "cuwheel.proving.request": ("FleetRequest", "PackRequest"),
     "cuwheel.support.finding": ("Cause", "Finding"),
     "cuwheel.verdicts.verdict": ("Verdict",),
 }

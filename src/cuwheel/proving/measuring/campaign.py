@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
+from cuwheel.machine import gpu
+from cuwheel.machine.world import World
 from cuwheel.proving.measuring import execution, gpu_samples, journal
 from cuwheel.proving.measuring.journal import End, Header, Line, Reboot, Start, State
 from cuwheel.proving.runner import child
@@ -87,11 +89,23 @@ def chosen_conditions(plan: Plan, only: Mapping[str, str]) -> list[int]:
     return chosen
 
 
+def conditions_here(plan: Plan, chosen: Sequence[int]) -> list[int]:
+    """Those whose GPU this machine has, or that need none."""
+    wanted = {plan.conditions[each].on for each in chosen} - {None}
+    here = {str(each.capability) for each in gpu.probe_gpus(World.here())[0]} if wanted else set()
+    found = [each for each in chosen if plan.conditions[each].on in {None, *here}]
+    if not found:
+        raise UsageError(f"this machine has no GPU for them ({', '.join(sorted(map(str, wanted)))})", hint="--cluster")
+    if missing := wanted - here:
+        log.warning("trials on %s are left out: this machine has no such GPU", ", ".join(sorted(map(str, missing))))
+    return found
+
+
 def run_trials(
     plan: Plan, folder: Path, options: CampaignOptions, execute: Callable[[execution.Job], End] = execution.run_job
 ) -> None:
     """All trials that have no result yet. Their results are in the journal, and nowhere else."""
-    chosen = chosen_conditions(plan, options.only)
+    chosen = conditions_here(plan, chosen_conditions(plan, options.only))
     made: dict[int, MeasuredEnvironment] = {}
 
     def make() -> dict[int, MeasuredEnvironment]:
@@ -106,7 +120,7 @@ def run_trials(
                 progress.show(plan.conditions[turn.condition].name)
                 runner.take(turn)
                 progress.advance()
-        if not options.only:
+        if not options.only and len(chosen) == len(plan.conditions):
             files.write(folder / journal.DONE, f"{time.time():.0f}\n")
 
 

@@ -68,6 +68,7 @@ def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
             function="cuwheel.proving.measuring.on_cluster:trial",
             parameters=codec.encode(parameters).decode(),
             inputs={_FILES: packed},
+            tag=f"gpu:{on}" if (on := plan.conditions[turn.condition].on) else "",
             fresh=True,  # another campaign's would be no trial
             alone=True,  # another trial beside it would be a condition of its own
         )

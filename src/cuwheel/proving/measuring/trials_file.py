@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
-from cuwheel.errors import ConfigurationError
+from cuwheel.errors import ConfigurationError, CuwheelError
+from cuwheel.machine import fleet
 from cuwheel.network import venvs
 from cuwheel.support import axes as named_axes
 from cuwheel.support import codec
@@ -25,6 +26,7 @@ StartKind: TypeAlias = Literal["cold", "warm"]
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 MOST_REPEATS = 100_000
 _HINT = "docs/howto/trials.md shows such a file"
+ON = "on"  # the axis that a file's own `on` makes
 _WHERE = "trials"
 _LONGEST_S = 366 * 24 * 3600.0
 _MEMORY = 64 << 30
@@ -43,11 +45,15 @@ class _Setting(Struct, frozen=True, kw_only=True):
 
 
 class Value(_Setting, frozen=True, kw_only=True):
-    """One value of an axis. `words` stand for `{axis}` in the command, or are an argument of the function."""
+    """One value of an axis. `words` stand for `{axis}` in the command, or are an argument of the function.
+
+    `on`: the GPU that the trials with it need.
+    """
 
     words: str = ""
     directory: str | None = None
     start: StartKind | None = None
+    on: str | None = None
 
 
 class ColdSettings(Struct, frozen=True, kw_only=True):
@@ -92,6 +98,7 @@ class _File(_Setting, frozen=True, kw_only=True):
     cold: ColdSettings = field(default_factory=ColdSettings)
     include: tuple[dict[str, str], ...] = ()
     exclude: tuple[dict[str, Any], ...] = ()
+    on: tuple[str, ...] = ()
 
 
 class Function(Struct, frozen=True, kw_only=True):
@@ -103,13 +110,14 @@ class Function(Struct, frozen=True, kw_only=True):
 
 
 class Condition(_Setting, frozen=True, kw_only=True):
-    """One combination of the axes' values. `choices`: axis → the value's name."""
+    """One combination of the axes' values. `choices`: axis → the value's name. `on`: the capability of its GPU."""
 
     choices: dict[str, str]
     command: tuple[str, ...] = ()
     function: Function | None = None
     directory: str = "."
     start: StartKind | None = None
+    on: str | None = None
 
     @property
     def name(self) -> str:
@@ -158,6 +166,8 @@ def load_trials(path: Path) -> Plan:
             file.axes, _WHERE, problems, lambda axis, given, where: _value(axis, given, where, problems)
         )
     )
+    if file.on and ON not in axes:
+        axes[ON] = {name: Value(on=name) for name in file.on}
     problems += _problems(file, axes, path.parent)
     conditions = _conditions(file, axes, path.parent.absolute(), problems) if not problems else []
     if problems or not conditions:
@@ -179,7 +189,7 @@ def load_trials(path: Path) -> Plan:
 
 def _tidied(data: dict[str, Any]) -> dict[str, Any]:
     """One requirement, one status or one text may stand without a list."""
-    made = _as_lists(data, "install", "unset")
+    made = _as_lists(data, "install", "unset", "on")
     if isinstance(made.get("failure"), dict):
         made["failure"] = _as_lists(made["failure"], "kinds", "status", "expect", "forbid")
     if isinstance(made.get("cold"), dict):
@@ -221,6 +231,14 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
             yield f"{_WHERE}: {place} is not a Python environment: it has no {'/'.join(python.parts[-2:])}"
     if file.cold.reboot is not None and (problem := named_axes.unsplit(file.cold.reboot) or not file.cold.reboot):
         yield f"{_WHERE}.cold.reboot: {problem if isinstance(problem, str) else 'it is empty'}"
+    if file.on and ON in file.axes:
+        yield f"{_WHERE}.on: an axis is called '{ON}' too"
+    for name in {value.on for values in axes.values() for value in values.values() if value.on}:
+        try:
+            if fleet.from_gpu(name).capability is None:
+                yield f"{_WHERE}.on: {name!r} has no compute capability"
+        except CuwheelError as error:
+            yield f"{_WHERE}.on: {error.message}"
     yield from named_axes.unknown("include", file.include, axes, _WHERE)
     yield from named_axes.unknown("exclude", file.exclude, axes, _WHERE)
 
@@ -287,6 +305,7 @@ def _condition(
         install=(*file.install, *(each for value in values.values() for each in value.install)),
         env=str(folder / env) if env else None,
         start=next((value.start for value in values.values() if value.start), None),
+        on=next((str(fleet.from_gpu(value.on).capability) for value in values.values() if value.on), None),
     )
 
 

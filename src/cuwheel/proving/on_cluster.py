@@ -1,0 +1,115 @@
+"""Wheels tried on every GPU of a fleet: a kit goes to a worker that has the GPU, and its proof comes back."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from cuwheel.clusters import access, engine, keeping
+from cuwheel.clusters.task import Task
+from cuwheel.errors import MalformedError, UnavailableError
+from cuwheel.machine import fleet
+from cuwheel.proving import wheels
+from cuwheel.proving.proof import Proof, read_proof
+from cuwheel.proving.request import PackRequest
+from cuwheel.support import files, process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.clusters.task import Done
+    from cuwheel.proving.request import FleetRequest
+
+_KIT, _PROOF = "kit.pyz", "proof.json"
+_MEMORY = 2 * 10**9
+_LONGEST_S = 24 * 3600.0  # its checks have limits of their own
+
+
+class GpuProof(Struct, frozen=True, kw_only=True):
+    """Of one kind of GPU: the `proof` and its `file`, or the `problem` for which there is none."""
+
+    gpu: str
+    worker: str = ""
+    file: str = ""
+    problem: str = ""
+    proof: Proof | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.proof is not None and self.proof.succeeded
+
+
+class Proofs(Struct, frozen=True, kw_only=True):
+    schema: Literal["cuwheel.proofs/1"] = "cuwheel.proofs/1"
+    proofs: tuple[GpuProof, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return bool(self.proofs) and all(each.succeeded for each in self.proofs)
+
+
+def gpu_tags(on: Iterable[str]) -> tuple[str, ...]:
+    """Of the GPUs that are named: which workers have them."""
+    named = fleet.machines_named(on)
+    return tuple(dict.fromkeys(f"gpu:{each.capability}" for each in named if each.capability))
+
+
+def verify_on_cluster(request: FleetRequest) -> Proofs:
+    """A proof for each kind of GPU."""
+    wanted = gpu_tags(request.on)
+    with tempfile.TemporaryDirectory() as scratch:
+        shared = {each.name: getattr(request, each.name) for each in fields(PackRequest) if each.name != "to"}
+        kit = wheels.pack_wheels(PackRequest(**shared, to=Path(scratch, _KIT)))
+        packed = keeping.add_blob(Path(scratch, _KIT))
+    found = access.parse_address(request.cluster)
+    with engine.open_engine(found, files.cache_folder() / "cluster") as machine:
+        machine.capacity()
+        there = {tag for facts in machine.workers.usable.values() for tag in facts.tags if tag.startswith("gpu:")}
+        if not wanted and not there:
+            raise UnavailableError(
+                "no worker of the cluster has a GPU", hint="cuwheel cluster status, and --tag of cuwheel cluster worker"
+            )
+        title = ", ".join(dict.fromkeys(each.name for each in kit.wheels))
+        tasks = [
+            Task(
+                id=f"{title} on {tag.removeprefix('gpu:')}",
+                function=f"{__name__}:prove",
+                parameters=",".join(request.pass_env),
+                inputs={_KIT: packed},
+                memory=_MEMORY,
+                tag=tag,
+                fresh=True,  # a proof of this run
+            )
+            for tag in wanted or sorted(there)
+        ]
+        done = {each.task.tag: _brought_back(each, request) for each in machine.run(tasks)}
+    return Proofs(proofs=tuple(done[each.tag] for each in tasks))
+
+
+def _brought_back(done: Done, request: FleetRequest) -> GpuProof:
+    gpu = done.task.tag.removeprefix("gpu:")
+    if done.problem or _PROOF not in done.files:
+        return GpuProof(gpu=gpu, worker=done.worker, problem=done.problem or f"the kit wrote no proof: {done.text}")
+    request.output.mkdir(parents=True, exist_ok=True)
+    place = files.copy(done.files[_PROOF], request.output / f"proof-{gpu}.json")
+    try:
+        proof = read_proof(place, [wheels.find_wheel(each, request.platform, request.python) for each in request.named])
+    except MalformedError as error:
+        return GpuProof(gpu=gpu, worker=done.worker, file=str(place), problem=error.message)
+    return GpuProof(gpu=gpu, worker=done.worker, file=str(place), proof=proof)
+
+
+def prove(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
+    """On a worker: the kit as it runs anywhere. What it proves is in its file, whatever its exit status."""
+    kit, proof = work / _KIT, work / _PROOF
+    kit.symlink_to(inputs[_KIT])
+    passed = ["--pass-env", task.parameters] if task.parameters else []
+    told = process.run(
+        [sys.executable, str(kit), "--to", str(proof), *passed], timeout=_LONGEST_S, cwd=work, check=False
+    )
+    return told.stderr[-2000:], {_PROOF: proof} if proof.is_file() else {}

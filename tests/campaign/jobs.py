@@ -407,7 +407,12 @@ JOBS = (
         journal=_kept_install,
         undo=_undo_install,
     ),
-    Job(name="install-lock", prepare=_fleet, command=_lock_for_fleet),
+    Job(
+        name="install-lock",
+        puts_back=False,  # files that were brought stay, for the next try
+        prepare=_fleet,
+        command=_lock_for_fleet,
+    ),
     Job(
         name="install-undo",
         prepare=_environment,

@@ -49,8 +49,8 @@ def write_or_download(request: InstallRequest) -> Install:
         return answer
     lock = InstallLock(wanted=_wanted(request), parts=parts)
     folder = request.output or Path()
-    written = lock_files.write_locks(folder, lock, request.lock_as or ("pylock",))
     done = download(lock, request.download, request.find_links) if request.download else ()
+    written = lock_files.write_locks(folder, lock, request.lock_as or ("pylock",))
     return replace(answer, lock=str(folder), locks=tuple(map(str, written)), downloaded=done, written=True)
 
 

@@ -7,6 +7,7 @@ believed that could lead out of a folder, and no file is taken whose hash is ano
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -82,14 +83,19 @@ def write_locks(folder: Path, lock: InstallLock, formats: Sequence[LockFormat] =
     """For each kind of machine a file in each format; a lock names the files of `folder` relative to itself."""
     with files.errors_of(folder, "name another folder: -o FOLDER"):
         folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    texts: dict[Path, bytes] = {}
     for name, part in zip(_names(lock), lock.parts, strict=True):
         for each in dict.fromkeys(formats):
             pattern, text_of = _FORMATS[each]
-            path = folder / pattern.format(name)
-            files.write_changed(path, text_of(lock, part, folder).encode())
-            written.append(path)
-    return tuple(written)
+            texts[folder / pattern.format(name)] = text_of(lock, part, folder).encode()
+    # All are written before one has its name: of a fleet's locks none is new while another is old.
+    with contextlib.ExitStack() as names:
+        for path, text in texts.items():
+            if files.read_if_present(path, _LARGEST, "a lock") != text:
+                file = names.enter_context(files.replacing(path, durable=True))
+                file.write(text)
+                file.flush()
+    return tuple(texts)
 
 
 def _names(lock: InstallLock) -> Iterator[str]:

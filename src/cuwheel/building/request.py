@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
 
-from cuwheel.clusters import access
 from cuwheel.errors import UsageError
 from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
@@ -131,6 +130,8 @@ class BuildRequest(ToolkitSources):
         if self.resume and self.rebuild:
             raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         if self.cluster is not None:
+            from cuwheel.clusters import access  # noqa: PLC0415 - few have one
+
             access.parse_address(self.cluster)
         must_be_positive(jobs=self.jobs, at_once=self.at_once)
         object.__setattr__(self, "output", Path(self.output).absolute())

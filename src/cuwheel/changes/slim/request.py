@@ -105,9 +105,12 @@ def resolve(request: SlimRequest) -> SlimTask:
     """Looks everything up, and downloads `name==version`. Raises UsageError for what does not go together."""
     from cuwheel.device_code.target import downloaded_if_pinned  # noqa: PLC0415 - who makes a request needs none
     from cuwheel.facts import toolkits  # noqa: PLC0415
-    from cuwheel.tracing import traced  # noqa: PLC0415
 
-    workload = traced.read_workload(request.used) if request.used else None
+    workload = None
+    if request.used:
+        from cuwheel.tracing import traced  # noqa: PLC0415 - few cut by use
+
+        workload = traced.read_workload(request.used)
     wanted = request.machines or (workload.gpus if workload else ())  # a trace knows its GPUs
     cuda = request.cuda
     if cuda and cuda not in {each.version.partition(".")[0] for each in toolkits.all_toolkits()}:

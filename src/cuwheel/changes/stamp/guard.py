@@ -16,12 +16,13 @@ from cuwheel.facts import gpus, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import matrix, predict
+from cuwheel.verdicts import predict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from cuwheel.device_code.libraries import Survey
+    from cuwheel.verdicts import matrix
 
 
 MODULE = "_cuwheel_guard"
@@ -116,6 +117,8 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     Every known capability, and what may come between them: a later minor of the same major runs what is compiled for
     an earlier one, unless it is compiled for that alone.
     """
+    from cuwheel.verdicts import matrix  # noqa: PLC0415 - few wheels have a guard
+
     subject = matrix.Judge(found)
     known = sorted(each.number for each in gpus.current_capabilities())
     asked = sorted({*known, *(number + 1 for number in known if number % 10 < _LAST_MINOR)})

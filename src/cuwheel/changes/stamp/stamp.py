@@ -29,7 +29,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.support import files, system_calls
 from cuwheel.support.files import errors_of, sync_folder
 from cuwheel.support.wording import a_few, first_few
-from cuwheel.verdicts import matrix, wheel_tags
+from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel import file
 from cuwheel.wheel.edit import Taken, WheelEdit
 from cuwheel.wheel.file import WheelFile
@@ -218,6 +218,8 @@ def describe(
 
 def coverage_of_wheel(found: Survey) -> Coverage:
     """Which GPUs the whole wheel serves, all that is loaded together counted."""
+    from cuwheel.verdicts import matrix  # noqa: PLC0415 - wheels without a description are changed too
+
     known = gpus.current_capabilities()
     devices = [*known, Capability(known[-1].major + 1, 0)]
     verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in devices])

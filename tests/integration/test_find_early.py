@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +20,16 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.errors import EXIT_INTERRUPTED
+from cuwheel.errors import EXIT_INTERRUPTED, MalformedError
 from cuwheel.machine.fleet import Refinement
+from cuwheel.network import remote, venvs
+from tests.fixtures import servers
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.delivery.best_candidate import Find
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
@@ -167,3 +175,100 @@ def test_the_catalogue_can_be_left_out(tmp_path: Path) -> None:
         without = _find(catalogues=["none"], **place)
     assert known.candidates[0].known_from in ("cache", "catalogue")
     assert without.candidates[0].known_from == "wheel"
+
+
+@contextlib.contextmanager
+def _dripping(page: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Answers with the page at once, and of every wheel a byte each tenth of a second, for ever."""
+    asked: list[str] = []
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_wheel = self.path.endswith(".whl")
+            asked.extend([self.path] if is_wheel else [])
+            if not is_wheel and not self.path.startswith("/simple"):
+                self.send_error(404)
+                return
+            self.send_response(206 if is_wheel else 200)
+            length = 65_536 if is_wheel else len(page)
+            self.send_header("Content-Length", str(length))
+            if is_wheel:
+                self.send_header("Content-Range", "bytes 934464-999999/1000000")
+            self.end_headers()
+            if not is_wheel:
+                self.wfile.write(page)
+                return
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.1):
+                    self.wfile.write(b"x")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with servers.answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        try:
+            yield url, asked
+        finally:
+            ended.set()
+
+
+def test_a_server_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not wheel after wheel: three are tried, each for so long, and the answer says why."""
+    monkeypatch.setattr(remote, "_PATIENCE_S", 0.5)
+    names = [f"demo-{number}.0-{TAG}.whl" for number in range(20)]
+    page = "".join(f'<a href="/files/{each}#sha256={"ab" * 32}">{each}</a>' for each in names).encode()
+    began = time.monotonic()
+    with _dripping(page) as (url, asked):
+        answer = _find(indexes=[f"{url}/simple"])
+    assert time.monotonic() - began < 20
+    assert (answer.stopped, answer.judged, answer.releases) == ("slow", 0, 20)
+    assert len(asked) == 3
+    assert "it comes too slowly" in answer.candidates[0].reasons[0]
+
+
+def test_a_page_of_two_hundred_thousand_files_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    links = "".join(f'<a href="/files/demo-1.{number}-{TAG}.whl">x</a>' for number in range(200_000))
+    behaviour = Behaviour(files={"/simple/demo/": links.encode(), "/simple/": b""})
+    began = time.process_time()
+    with serving(behaviour) as url:
+        assert main(["find", "demo", "--index", f"{url}/simple", "--on", "h100"]) == MalformedError.exit_code
+    assert "lists more than 100,000 files" in capsys.readouterr().err
+    assert time.process_time() - began < 20
+
+
+def test_a_server_that_lies_about_a_wheel(tmp_path: Path) -> None:
+    """Another size than it announced, and another content than the hash: neither is judged as what it is not."""
+    made = _wheel(tmp_path / "dist", "1.0")
+    behaviour = Behaviour.of(made)
+    row = {"filename": made.name, "url": f"/files/{made.name}", "hashes": {"sha256": "ab" * 32}, "size": 5}
+    page = {"meta": {"api-version": "1.1"}, "name": "demo", "files": [row]}
+    behaviour.files["/simple/demo/"] = json.dumps(page).encode()
+    behaviour.headers["Content-Type"] = "application/vnd.pypi.simple.v1+json"
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+    assert _chosen(answer) is None
+    assert "5 were announced: it is another file" in answer.candidates[0].reasons[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["find", "install"])
+def test_two_hundred_first_runs_under_load(tmp_path: Path, verb: str) -> None:
+    """Each in a process of its own with an empty cache, four at once: none crashes, all say the same."""
+    made = [wheel(tmp_path / "dist", "demo", f"{number}.0", library=NATIVE, tag=TAG) for number in range(1, 13)]
+    api.publish(made, to=tmp_path / "index")
+    env = tmp_path / "env"
+    venvs.make(env, venvs.find_python())
+    with serving(Behaviour.folder(tmp_path / "index")) as url:
+        words = [sys.executable, "-m", "cuwheel", verb, "demo", "--index", f"{url}/simple", "--on", "h100", "--json"]
+        words += ["--driver", "580.65.06", *(["--env", str(env), "--dry-run"] if verb == "install" else [])]
+
+        def run(number: int) -> tuple[int, str | None]:
+            environ = {**os.environ, "CUWHEEL_CACHE": str(tmp_path / f"cache-{number}")}
+            done = subprocess.run(words, capture_output=True, env=environ, check=False, timeout=600)
+            told = json.loads(done.stdout) if done.returncode == 0 else {"candidates": []}
+            return done.returncode, next((each["version"] for each in told["candidates"] if each["chosen"]), None)
+
+        with ThreadPoolExecutor(4) as pool:
+            ended = list(pool.map(run, range(200)))
+    assert set(ended) == {(0, "12.0")}

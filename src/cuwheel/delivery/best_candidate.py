@@ -26,7 +26,7 @@ from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
-from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.network.remote import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import log
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
@@ -89,7 +89,7 @@ _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
 _MOST_FACTS = 2000  # facts files that are asked for, of the newest releases
 _MOST_READ = 100  # wheels that are read, one after the other
-_MOST_REFUSED = 3  # wheels larger than what is left of the budget, before no smaller one is looked for
+_MOST_REFUSED = 3  # wheels larger than what is left of the budget, or that come too slowly, before no other is tried
 _OLDER_READ = 3  # older releases that are read for device code where a newer one has none
 MAY_BE_TAKEN = 2  # the highest rank that is
 
@@ -122,14 +122,14 @@ class FoundFile(Struct, frozen=True, kw_only=True):
         return self.outcome == "unknown" and self.reasons[:1] == (GPU_NOT_KNOWN,)
 
 
-Stopped: TypeAlias = Literal["budget", "interrupted"]
+Stopped: TypeAlias = Literal["budget", "slow", "interrupted"]
 
 
 class Find(Struct, frozen=True, kw_only=True):
     """Candidates, the best first. `downloaded`: bytes of wheels that had to be read.
 
     `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why
-    it ended before it knew the best: the budget was spent, or somebody pressed Ctrl-C.
+    it ended before it knew the best: the budget was spent, the server was too slow, or somebody pressed Ctrl-C.
     """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
@@ -369,13 +369,14 @@ class _Look:
             elif not reason and count == _MOST_READ:
                 reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
             elif not reason and refused == _MOST_REFUSED:
-                reason = f"not looked into: the {size(self._budget.limit or 0)} of --budget are spent"
+                spent = f"the {size(self._budget.limit or 0)} of --budget are spent"
+                reason = f"not looked into: {spent if self.stopped == 'budget' else 'the server is too slow'}"
             if reason:
                 yield replace(each, reasons=(reason,), decided=True)
                 continue
             count += 1
             judged = self._read(each)
-            refused += judged.origin is None and self.stopped == "budget"
+            refused += judged.origin is None and self.stopped in ("budget", "slow")
             if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
                 best = judged
             elif best:
@@ -403,6 +404,9 @@ class _Look:
             self.stopped = "budget"
             left = size(max((self._budget.limit or 0) - self._budget.used, 0))
             reason = f"not read: it takes more than the {left} that are left of --budget"
+        except TooSlowError as error:
+            self.stopped = "slow"
+            reason = f"not read: {error.message}"
         except KeyboardInterrupt:
             self.stopped = "interrupted"
             reason = "not read to its end: it was interrupted"

@@ -27,11 +27,16 @@ _AT_LEAST = 1 << 16
 _AT_ONCE = 1 << 23
 _PARTIAL, _UNSATISFIABLE = 206, 416
 _ATTEMPTS = 3
+_PATIENCE_S = 30.0  # of one part, after which it has to come at the slowest rate, too
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 
 
 class OverBudgetError(NetworkError):
     """More would have to be downloaded than the user allows."""
+
+
+class TooSlowError(NetworkError):
+    """It comes, but would take hours: not tried again."""
 
 
 class Budget:
@@ -131,7 +136,7 @@ class RemoteFile:
                 with self._asked(f"{start}-{stop - 1}") as response:
                     self._must_be_same(response, start)
                     self._take(response, self._start(response))
-            except (client.NotReachableError, OverBudgetError):
+            except (client.NotReachableError, OverBudgetError, TooSlowError):
                 raise
             except NetworkError:
                 if attempt == _ATTEMPTS and self._here_until(start) is None:
@@ -156,7 +161,7 @@ class RemoteFile:
             raise NetworkError(self.name, "the answer is compressed in a way that was not requested")
         if response.status_code != _PARTIAL:
             self._budget.must_allow(self.name, self.size)
-        deadline = time.monotonic() + transfer.patience_for(self.size - at)
+        began, count = time.monotonic(), 0
         for chunk in self._within(response, at):
             self._budget.spend(self.name, len(chunk))
             try:
@@ -166,8 +171,11 @@ class RemoteFile:
                 raise UnreadableError.from_os(error, tempfile.gettempdir()) from error
             self._have(at, at + len(chunk))
             at += len(chunk)
-            if time.monotonic() > deadline:
-                raise NetworkError(self.name, "it comes too slowly")
+            count += len(chunk)
+            if time.monotonic() - began > _PATIENCE_S + count / transfer.SLOWEST:
+                raise TooSlowError(
+                    self.name, f"it comes too slowly: {count:,} bytes in {time.monotonic() - began:.0f} s"
+                )
 
     def _within(self, response: httpx.Response, at: int) -> Iterator[bytes]:
         for chunk in response.iter_raw():

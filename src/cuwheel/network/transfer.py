@@ -26,7 +26,7 @@ LARGEST = 32 * 10**9  # bytes of a download whose size nobody announced
 _DOCUMENT_S = 120.0
 _DOCUMENT_START_S = 20.0  # after which a document has to come at the slowest rate, too
 _START_S = 300.0
-_SLOWEST = 16_000  # bytes a second over the whole download: a server that trickles does not hold us for ever
+SLOWEST = 16_000  # bytes a second over the whole download: a server that trickles does not hold us for ever
 _IDLE_S = 120.0  # without a single byte of a download, which has hours in all: caches and mirrors fetch it first
 _RESUMED = 3  # times that a download which breaks off is continued, within one call
 _PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for lies behind its end
@@ -45,7 +45,7 @@ def body_of(response: httpx.Response, limit: int) -> bytes:
         body += chunk
         if len(body) > limit:
             raise NetworkError(str(response.url), f"the answer is larger than the {limit:,} bytes allowed")
-        allowed = min(_DOCUMENT_S, _DOCUMENT_START_S + len(body) / _SLOWEST)
+        allowed = min(_DOCUMENT_S, _DOCUMENT_START_S + len(body) / SLOWEST)
         if time.monotonic() - began > allowed:
             problem = f"the answer was not complete within {allowed:.3g} s: {len(body):,} bytes came"
             raise NetworkError(str(response.url), problem, "the server is too slow: try again later, or use a mirror")
@@ -78,7 +78,7 @@ def size_of(url: str) -> int | None:
 
 def patience_for(count: int) -> float:
     """Seconds that so many bytes may take in all."""
-    return _START_S + count / _SLOWEST
+    return _START_S + count / SLOWEST
 
 
 def length(response: httpx.Response) -> int | None:

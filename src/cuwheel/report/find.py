@@ -65,7 +65,8 @@ def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
     if answer.stopped is None:
         return
     best = f"the newest that runs among them is {chosen.version}" if chosen else "none of them runs"
-    how = {"interrupted": "interrupted", "budget": "a larger --budget reads more"}[answer.stopped]
+    words = {"interrupted": "interrupted", "budget": "a larger --budget reads more", "slow": "the server is too slow"}
+    how = words[answer.stopped]
     releases = "1 release" if answer.releases == 1 else f"{answer.releases} releases"
     yield Paragraph(f"  {answer.judged} of {releases} judged; {best} ({how})")
 

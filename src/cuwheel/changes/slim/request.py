@@ -115,6 +115,7 @@ def resolve(request: SlimRequest) -> SlimTask:
     cuda = request.cuda
     if cuda and cuda not in {each.version.partition(".")[0] for each in toolkits.all_toolkits()}:
         cuda = toolkits.find_toolkit(cuda).version  # a major alone stays one
+    machines = _machines(wanted, request)  # before anything is downloaded
     named = request.named
     if request.env is None:
         named = tuple(downloaded_if_pinned(each, request.platform) for each in named)
@@ -122,7 +123,7 @@ def resolve(request: SlimRequest) -> SlimTask:
         request=request,
         kind=_kind(request, [Path(each) for each in named]),
         named=named,
-        machines=_machines(wanted, request),
+        machines=machines,
         cuda=cuda or None,
         workload=workload,
     )

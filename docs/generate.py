@@ -34,14 +34,14 @@ _WIDTH = 100  # of a signature on one line
 EXIT_CODES = """\
 # Exit codes
 
-Scripts and CI may rely on these. Every class of error has its own.
+For whoever calls cuwheel from a script or CI: these do not change. Every class of error has its own.
 
 | code | meaning |
 | --- | --- |
 | 0 | yes, or done |
 | 1 | the answer is no: it will not run, a problem was found, a need is not met |
 {rows}
-| 15 | `check`: nobody can tell, since the GPU or the device code is not known |
+| 15 | `check`, `find`, `install --dry-run`: nobody can tell, since the GPU or the device code is not known |
 | 70 | a bug in cuwheel: run it again with `--verbose` and report what it prints |
 | 130 | interrupted (Ctrl-C) |
 
@@ -175,6 +175,8 @@ def catalogue_contents() -> str:
     titles = [f"{gpus.find_architecture(Capability.parse(each)).generation} {each}" for each in machines]
     lines = ["# What the catalogue holds", ""]
     lines += [
+        "For whoever asks what the catalogue knows.",
+        "",
         f"The [catalogue](../howto/catalogue.md) that ships with cuwheel, from the public index up to {found.date}:",
         f"{found.wheels} wheels of {len(found.projects)} packages, {_platforms()}.",
         "Of each package the last release that runs on Linux, x86-64, with the first GPUs of each generation, of",
@@ -302,7 +304,8 @@ def _spellings() -> str:
     lists = [([Arch.parse(each) for each in archs], [Arch.parse(each) for each in ptx]) for archs, ptx in shown]
     lines = ["# Spellings of architecture lists", ""]
     lines += [
-        "`cuwheel plan` writes a list as every build system spells it, and reads it back (`--read LIST --as NAME`)."
+        "For whoever writes an architecture list by hand. `cuwheel plan` writes one as every build system spells it,",
+        "and reads it back (`--read LIST --as NAME`).",
     ]
     lines += ["Each is a module of `src/cuwheel/facts/spellings`, and this page is written from them.", ""]
     lines += ["| name | whose | where | in a configuration |", "| --- | --- | --- | --- |"]
@@ -317,7 +320,7 @@ def _spellings() -> str:
 
 
 def _causes() -> str:
-    lines = ["# Causes", "", "What `cuwheel explain` finds in logs. Ids do not change. Each is a file in"]
+    lines = ["# Causes", "", "For whoever has an id from `cuwheel explain`. Ids do not change. Each is a file in"]
     lines += ["`src/cuwheel/diagnosis/causes`, and this page is written from them."]
     causes = knowledge().causes
     for family in dict.fromkeys(file.family for file in causes.values()):
@@ -355,7 +358,11 @@ def _exit_codes() -> str:
 
 
 def _index() -> str:
-    lines = ["# Rules", "", "Each finding carries the id of its rule; ids do not change."]
+    lines = [
+        "# Rules",
+        "",
+        "For whoever has a finding and wants its reason. Each carries the id of its rule; ids do not change.",
+    ]
     for group in GROUPS:
         lines += ["", f"## {group.title}: {group.what}", ""]
         lines += [f"- [{rule.id}]({rule.id}.md) ({rule.severity})" for rule in group.rule]

@@ -128,14 +128,14 @@ def document(answer: Check, *, verbose: bool) -> Document:
     if not one and (told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))):
         blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
     by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if _is_by_tag(each)}
-    if by_tag and one and not verbose:
+    if by_tag:  # whoever has the wheel knows: no condition of the verdict
         blocks.append(Facts(tuple(Row("needs", each.rpartition(" (tag")[0]) for each in sorted(by_tag))))
     in_line: set[str] = set()
     in_table: set[str] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
         found = _conditions_beyond_tag(verdict)
         (in_line if [f"if {each}" for each in found] == [_condition_in_short(verdict)] else in_table).update(found)
-    without = by_tag | (in_line - in_table) if one and not verbose else set()
+    without = by_tag | (in_line - in_table if one and not verbose else set())
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
     if conditions := tuple(_once(answer, left)):
         columns = (Column("on"), Column("the verdict holds only if"))

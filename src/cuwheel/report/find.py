@@ -43,9 +43,10 @@ def document(answer: Find, *, verbose: bool) -> Document:
         elif chosen.outcome == "unknown" and chosen.known_from:
             sentence = f"{answer.name} {chosen.version}: no CUDA code that can be judged{other}"
         blocks = [Heading(sentence), *_so_far(answer, chosen), *hint]
-        blocks += _chosen(
-            chosen, quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}"]), verbose=verbose
-        )
+        # A folder has to be named again.
+        place = ["--index", chosen.index] if not chosen.index.startswith(("http:", "https:")) else []
+        command = quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}", *place])
+        blocks += _chosen(chosen, command, verbose=verbose)
     others = [each for each in answer.candidates if not each.chosen]
     releases = others if verbose else _once_a_release(answer.candidates)
     if releases:

@@ -34,6 +34,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
     chosen = {each.file: each for each in answer.candidates if each.chosen}
     blocks += [Facts(tuple(_taken(each, chosen.get(each.file or "")))) for each in answer.packages]
     if any(each.version is None for each in answer.packages):
+        if chosen:  # it would run by itself: what stands against it is told above
+            return Document(title, tuple(blocks))
         none = Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
     if answer.editable:

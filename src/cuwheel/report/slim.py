@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Slim
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
+from cuwheel.report.document import (
+    Amount,
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    Verbatim,
+    hidden,
+)
 from cuwheel.report.inspect_document import arch_order
 from cuwheel.support.wording import file_name, first_few, size
 
@@ -171,14 +183,12 @@ def _merged(findings: Sequence[Finding], *, verbose: bool) -> tuple[Finding, ...
 
 
 def _next_steps(answer: Slim) -> Iterator[Block]:
-    rows = []
+    lines = []
     if answer.undo:
-        rows.append(Row("undo", answer.undo))
-        rows.append(
-            Row("free the space", answer.undo.replace("--undo", "--commit") + "   (the originals are kept until then)")
-        )
+        lines += ["  to undo it, or to free the space: the originals are kept until then", f"    {answer.undo}"]
+        lines.append(f"    {answer.undo.replace('--undo', '--commit')}")
     if answer.container:
-        rows.append(Row("in an image", f"{answer.container}\nin the layer that installs; a later layer saves nothing"))
-    if rows:
+        lines += ["  in the layer of an image that installs; a later layer saves nothing", f"    {answer.container}"]
+    if lines:
         yield Heading("Next")
-        yield Facts(tuple(rows))
+        yield Verbatim(tuple(lines))

@@ -334,14 +334,19 @@ async function showPackages(part, on, display) {
     return { name, best, nearest: best || nearestOf(judged, on) };
   }));
   const fine = found.filter((each) => each.best && runs(each.best));
-  const rest = found.filter((each) => !fine.includes(each));
+  const unclear = found.filter((each) => !fine.includes(each) && each.nearest && each.nearest.outcome === "unknown");
+  const failing = found.filter((each) => !fine.includes(each) && !unclear.includes(each));
+  const folded = (some, one, many) => some.length
+    ? [element("details", { class: "others", open: !fine.length }, element("summary", {}, some.length === 1 ? one : `${some.length} ${many}`), packageTable(some))]
+    : [];
   const more = element("button", { type: "button", class: "more" }, `look at ${fitting.length - listed.length} more packages`);
   more.addEventListener("click", () => { packagesShown += PACKAGES_AT_ONCE; show(); });
   const words = `${fine.length} of ${found.length} ${found.length === 1 ? "package runs" : "packages run"} on ${nameOf(on)}`;
   return display(
     element("h2", { class: "count" }, words), element("p", { class: "evidence" }, describe(on)),
     ...(fine.length ? [packageTable(fine)] : []),
-    ...(rest.length ? [element("details", { class: "others", open: !fine.length }, element("summary", {}, rest.length === 1 ? "one that does not" : `${rest.length} that do not`), packageTable(rest))] : []),
+    ...folded(failing, "one that does not", "that do not"),
+    ...folded(unclear, "one of which nobody can tell", "of which nobody can tell"),
     ...(fitting.length > listed.length ? [more] : []));
 }
 

@@ -6,6 +6,7 @@ interrupted one every file is as before or as after, and `recover` brings it to 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -25,6 +26,7 @@ from tests.unit.changes.slim.packages import FOO, make_environment, make_wheel
 from tests.unit.delivery import published
 
 _SERVERS = contextlib.ExitStack()
+atexit.register(_SERVERS.close)  # later its threads are gone, and whoever waits for them never ends
 Command = Callable[[Path], Sequence[str]]
 
 

@@ -12,13 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cuwheel.clusters.task import gpus_here
+from cuwheel.machine.gpu import gpus_of_this_process
 from tests.integration.cluster_world import World, wait_for
 from tests.unit.changes.slim.packages import FOO, make_wheel
 
 
 def main(report: Path) -> int:
-    capabilities = sorted(set(gpus_here().values()))
+    capabilities = sorted(set(gpus_of_this_process().values()))
     with tempfile.TemporaryDirectory(prefix="cuwheel-fleet-") as name:
         folder = Path(name)
         os.environ["CUWHEEL_CACHE"] = str(folder / "cache")

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import access, engine, keeping, roster, surveys
+from cuwheel.clusters.task import Task
+from cuwheel.support import codec, process
+from tests.fixtures import cache
 from tests.integration.build_world import gone
 from tests.integration.cluster_world import ROOT, World, task, wait_for
+from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.clusters.engine import Engine
-    from cuwheel.clusters.task import Done, Task
+    from cuwheel.clusters.task import Done
 
 pytest.importorskip("distributed")
 
@@ -187,3 +191,45 @@ def test_a_dask_that_somebody_else_started_works_too(here: World, tmp_path: Path
         later.join()
         assert [each.problem for each in done] == ["", "", ""]
         assert {each.worker for each in done} == {"second"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Mismatched versions found")
+def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> None:
+    """Into a folder of its own; until then it is left alone, and afterwards it works as any other."""
+    bare = tmp_path / "bare"
+    uv = [process.needed_program("uv", "the test")]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(bare)], check=True)
+    needed = [each for each in cache.pins() if each.startswith(("distributed==", "dask==", "cryptography=="))]
+    subprocess.run([*uv, "pip", "install", "--quiet", "--python", str(bare), *needed, "pip"], check=True)
+    subprocess.run([*uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(ROOT)], check=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    here.scheduler()
+    certificate = str(here.certificates / "worker.pem")
+    tls = [f"--tls-{part}={certificate}" for part in ("ca-file", "cert", "key")]
+    words = ["-m", "distributed.cli.dask_worker", here.address, "--no-nanny", "--no-dashboard", "--nthreads=1", *tls]
+    environ = here.environ({"PYTHONPATH": "", "CUWHEEL_CACHE": str(tmp_path / "theirs")})
+    with (tmp_path / "bare.log").open("ab") as out:
+        here.children["bare"] = subprocess.Popen(
+            [str(bare / "bin" / "python"), *words, "--name=bare", f"--local-directory={tmp_path}"],
+            env=environ,
+            stdout=out,
+            stderr=out,
+            cwd=tmp_path,
+            start_new_session=True,
+        )
+    wait_for(lambda: "Registered to" in here.said("bare"))
+    before = roster.overview(here.address, here.certificates / "client.pem")
+    assert "it has no cuwheel" in before.workers[0].problem
+    after = roster.overview(here.address, here.certificates / "client.pem", wheel=wheel)
+    assert [(each.name, each.problem) for each in after.workers] == [("bare", "")], here.said("bare")
+    given = tmp_path / "foo.whl"
+    given.write_bytes(make_wheel(tmp_path / "wheels", FOO).read_bytes())
+    with here.engine() as made:
+        wait_for(lambda: usable(made))
+        parameters = codec.encode(surveys.SurveyTask(name="foo-1.0+cu130-py3-none-any.whl")).decode()
+        inputs = {"foo-1.0+cu130-py3-none-any.whl": keeping.add_blob(given)}
+        surveying = Task(id="foo", function="cuwheel.clusters.surveys:survey", parameters=parameters, inputs=inputs)
+        (done,) = made.run([surveying])
+    assert (done.worker, done.problem) == ("bare", "")
+    assert '"arch":"sm_90"' in done.text

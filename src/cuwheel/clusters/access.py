@@ -138,11 +138,16 @@ def make_certificates(to: Path, days: int = _DAYS) -> Certificates:
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UnreadableError.from_os(error, to) from error
-    key, certificate = _authority(days)
-    _write_secret(to / _AUTHORITY, _key_text(key))
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    def text(key: ec.EllipticCurvePrivateKey) -> bytes:
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    authority = _certificate("cuwheel cluster authority", days)
+    _write_secret(to / _AUTHORITY, text(authority[0]))
     for role, place in places.items():
-        own_key, own = _signed_certificate(role, key, certificate, days)
-        _write_secret(place, _key_text(own_key) + _certificate_text(own) + _certificate_text(certificate))
+        key, own = _certificate(_common(role), days, authority)
+        _write_secret(place, text(key) + b"".join(each.public_bytes(Encoding.PEM) for each in (own, authority[1])))
     return Certificates(
         authority=str(to / _AUTHORITY),
         client=str(places["client"]),
@@ -231,83 +236,39 @@ def _must_be_one(file: Path) -> None:
         raise UnreadableError.from_os(error, file) from error
 
 
-def _authority(days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def _certificate(
+    name: str,
+    days: int,
+    issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None = None,
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """A new key and its certificate, signed by the issuer; without one it is an authority, and signs itself."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _common_name("cuwheel cluster authority")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, its = (key, subject) if issuer is None else (issuer[0], issuer[1].subject)
     now = datetime.now(timezone.utc)
-    usage = x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )
     made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
+        x509.CertificateBuilder(issuer_name=its, subject_name=subject, public_key=key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))  # clocks differ
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None if issuer else 0), critical=True)
     )
-    return key, made.sign(key, hashes.SHA256())
-
-
-def _signed_certificate(
-    role: Role, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, days: int
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    own = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.now(timezone.utc)
-    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # every part of Dask listens and calls
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(_common_name(_common(role)))
-        .issuer_name(authority.subject)
-        .public_key(own.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-    )
-    return own, made.sign(key, hashes.SHA256())
-
-
-def _common_name(text: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import serialization as forms
-
-    return key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-
-
-def _certificate_text(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM)
+    if issuer is None:
+        signs = ("key_cert_sign", "crl_sign")
+        others = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        usage = dict.fromkeys(signs, True) | dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
+        made = made.add_extension(x509.KeyUsage(**usage), critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    else:
+        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # all of Dask listens and calls
+        its_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        made = made.add_extension(x509.ExtendedKeyUsage(both), critical=False).add_extension(its_key, critical=False)
+    return key, made.sign(signer, hashes.SHA256())
 
 
 def _write_secret(path: Path, text: bytes) -> None:

@@ -163,7 +163,7 @@ class Engine:
                         self._reconnect()
                     self.workers.look()
                     for each in list(self._running.values()):
-                        if each.on and each.on not in self.workers.there:
+                        if self.workers.lost(each.on):
                             self._note_lost(each)
                     self._use_kept()
                     self._submit()

@@ -18,11 +18,11 @@ from distributed import Reschedule, WorkerPlugin, get_worker
 from distributed.core import Status
 from msgspec.structs import replace
 
-from cuwheel.clusters import child as child_process
 from cuwheel.clusters import keeping
-from cuwheel.clusters.task import Answer, Task, gpus_here, own_code, own_facts
+from cuwheel.clusters.task import Answer, Task, own_code, own_facts
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
-from cuwheel.support import codec, files, process, scratch
+from cuwheel.machine import gpu as machine_gpu
+from cuwheel.support import codec, files, own_folder, process, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def declare(
     name: str, cores: int, memory: int, tags: Sequence[str] = ()
 ) -> tuple[dict[str, float], Callable[[Any], str]]:
     """What this machine offers, and what a worker here says of itself with each heartbeat."""
-    found = own_facts(name=name, cores=cores, memory=memory, apart=child_process.can_separate_builds(), tags=tags)
+    found = own_facts(name=name, cores=cores, memory=memory, apart=own_folder.can_be_apart(), tags=tags)
     said = codec.encode(found).decode()
     return found.offers, lambda _: said
 
@@ -100,7 +100,11 @@ class _Room:
         """The word for CUDA_VISIBLE_DEVICES of the GPU that the task has; empty where it asked for none."""
         with self._changed:
             self._changed.wait_for(lambda: not any(task.alone or each.alone for each in self._inside))
-            its = (word for word, capability in gpus_here().items() if task.tag == f"gpu:{capability}")
+            its = (
+                word
+                for word, capability in machine_gpu.gpus_of_this_process().items()
+                if task.tag == f"gpu:{capability}"
+            )
             gpu = next((word for word in its if word not in self._taken), "")
             self._inside.append(task)
             self._taken.add(gpu)

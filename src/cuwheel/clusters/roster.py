@@ -62,17 +62,17 @@ class Roster:
 
     def _read(self, there: dict[str, Any]) -> None:
         self.there = set(there)
+        self._first |= dict.fromkeys(self.there - self._first.keys(), time.monotonic())
         running = {address: each for address, each in there.items() if each["status"] == "running"}
         self.seen = {address: facts for address, facts in self.seen.items() if address in running}
         self._offers = {address: each["resources"] for address, each in running.items()}
         for address, each in running.items():
-            first = self._first.setdefault(address, time.monotonic())
             if address in self.refused:
                 continue
             said = each["metrics"].get("cuwheel")
             if said is not None and address not in self.seen:
                 self._greet(address, said)
-            elif said is None and time.monotonic() - first > _QUIET_S:
+            elif said is None and time.monotonic() - self._first[address] > _QUIET_S:
                 self._refuse(address, "it has no cuwheel; install it there, or send it: cuwheel cluster send")
             if self._offers[address].get(code_tag()) == 0:
                 self._refuse(address, ASIDE)
@@ -119,6 +119,10 @@ class Roster:
             for address in self.usable
             if address not in avoid and all(self._offers.get(address, {}).get(name, 0) >= much for name, much in wanted)
         ]
+
+    def lost(self, address: str) -> bool:
+        """Whether it was there, and is not: of one that has just come nothing is known yet."""
+        return address in self._first and address not in self.there
 
     def praise(self, address: str) -> None:
         self._faults[address] = 0

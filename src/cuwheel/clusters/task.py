@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from cuwheel.machine import gpu
-from cuwheel.machine.world import World
 from cuwheel.support import files
 from cuwheel.version import __version__
 
@@ -174,25 +172,8 @@ def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Iterable
         cores=cores,
         memory=memory,
         apart=apart,
-        tags=dict(Counter(f"gpu:{each}" for each in gpus_here().values()) + Counter(tags)),
+        tags=dict(Counter(f"gpu:{each}" for each in gpu.gpus_of_this_process().values()) + Counter(tags)),
     )
-
-
-@cache
-def gpus_here() -> dict[str, str]:
-    """By the word that CUDA_VISIBLE_DEVICES has for each: the capabilities of the GPUs that programs here see.
-
-    Of a worker of dask-cuda the first alone: it has all of them in another order than its neighbours.
-    """
-    found = {str(number): str(each.capability or "") for number, each in enumerate(gpu.probe_gpus(World.here())[0])}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    words = list(found) if visible is None else [each.strip() for each in visible.split(",")]
-    if len(set(found.values())) == 1:  # then it does not matter which of them a UUID means
-        found |= dict.fromkeys(
-            (each for each in words if each.startswith(("GPU-", "MIG-"))), next(iter(found.values()))
-        )
-    seen = [each for each in words if found.get(each)]
-    return {each: found[each] for each in (seen[:1] if "dask_cuda" in sys.modules else seen)}
 
 
 def _libc() -> str:

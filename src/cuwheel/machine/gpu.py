@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,3 +197,22 @@ def _pci_devices(world: World) -> tuple[str, ...]:
             found.append(f"10de:{(device or '').removeprefix('0x')}")
     world.note("gpus", "/sys/bus/pci/devices", f"{len(found)} NVIDIA display devices")
     return tuple(found)
+
+
+@cache
+def gpus_of_this_process() -> dict[str, str]:
+    """By the word that CUDA_VISIBLE_DEVICES has for each: the capabilities of the GPUs that programs here see.
+
+    Of a worker of dask-cuda the first alone: it has all of them in another order than its neighbours.
+    """
+    from cuwheel.machine.world import World  # noqa: PLC0415 - which is made of probes
+
+    found = {str(number): str(each.capability or "") for number, each in enumerate(probe_gpus(World.here())[0])}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    words = list(found) if visible is None else [each.strip() for each in visible.split(",")]
+    if len(set(found.values())) == 1:  # then it does not matter which of them a UUID means
+        found |= dict.fromkeys(
+            (each for each in words if each.startswith(("GPU-", "MIG-"))), next(iter(found.values()))
+        )
+    seen = [each for each in words if found.get(each)]
+    return {each: found[each] for each in (seen[:1] if "dask_cuda" in sys.modules else seen)}

@@ -180,6 +180,8 @@ def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> Publishe
     outcome: Outcome = "refused" if arrival.name in refused else "present"
     if new and outcome == "present":
         outcome = "skipped" if refused else "added"
+    elif outcome == "present" and wanted.published(arrival.name) is None:  # `--keep` took it away before it came
+        outcome = "skipped"
     return PublishedWheel(
         file=arrival.name,
         sha256=arrival.sha256,

@@ -207,6 +207,7 @@ def test_what_is_not_kept_is_not_added_first(dist: Path, index: Path) -> None:
     answer = cuwheel.publish(wheel(dist, "1.0"), to=index, keep=1)
     assert state(index) == before
     assert answer.changes == ()
+    assert [each.outcome for each in answer.wheels] == ["skipped"]
 
 
 @pytest.mark.parametrize("word", ["foo-2.0-py3-none-any.whl", "foo==2.0", "bar==1.0", "bar-1.0-py3-none-any.whl"])

@@ -126,6 +126,9 @@ def test_no_wheel_is_opened_once_three_did_not_fit(tmp_path: Path) -> None:
         answer = _find(indexes=[f"{url}/simple"], budget=100_000)
     assert len(_read(behaviour)) <= 3
     assert (answer.stopped, answer.judged, answer.releases) == ("budget", 0, 8)
+    assert answer.candidates[-1].reasons == (
+        "not looked into: 3 newer wheels were larger than what is left of --budget",
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a whole console there")

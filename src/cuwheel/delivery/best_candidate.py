@@ -369,8 +369,8 @@ class _Look:
             elif not reason and count == _MOST_READ:
                 reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
             elif not reason and refused == _MOST_REFUSED:
-                spent = f"the {size(self._budget.limit or 0)} of --budget are spent"
-                reason = f"not looked into: {spent if self.stopped == 'budget' else 'the server is too slow'}"
+                large = f"{_MOST_REFUSED} newer wheels were larger than what is left of --budget"
+                reason = f"not looked into: {large if self.stopped == 'budget' else 'the server is too slow'}"
             if reason:
                 yield replace(each, reasons=(reason,), decided=True)
                 continue

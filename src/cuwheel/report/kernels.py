@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.support.wording import file_name, size
+from cuwheel.support.wording import elided, file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block, Cell
 
 _SHOWN = 12
+_NAME_WIDTH = 22  # what the other columns leave of a line
 
 
 def document(answer: Kernels, *, verbose: bool) -> Document:
@@ -56,7 +57,7 @@ def _totals(answer: Kernels) -> Table:
         stacked = sum(bool(kernel.stack_bytes) for kernel in kernels)
         rows.append(
             (
-                file_name(library) if library != previous else "",
+                elided(file_name(library), _NAME_WIDTH) if library != previous else "",
                 arch,
                 kind,
                 "linked" if linked else "relocatable",

@@ -104,6 +104,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
 
 
+def elided(name: str, most: int) -> str:
+    """A name that fits: of a longer one the beginning and the end, which tell it from others."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) * 2 // 3
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
 def file_name(path: str) -> str:
     """The last part of a path as either system writes it; of a root, itself."""
     return path.replace("\\", "/").rstrip("/").rsplit("/", maxsplit=1)[-1] or path

@@ -9,6 +9,7 @@ import pytest
 from cuwheel.cli import main
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine import probe
+from cuwheel.support import wording
 from tests.unit.verdicts.machines import MACHINES
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
@@ -87,3 +88,8 @@ def test_doctor_begins_with_its_verdict(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(probe, "probe", lambda _env, **_: NO_GPU)
     assert main(["doctor"]) in (0, 1)
     assert capsys.readouterr().out.startswith("This machine has no GPU; ")
+
+
+def test_a_long_name_is_elided_and_never_broken() -> None:
+    assert wording.elided("libbitsandbytes_cuda118.so", 24) == "libbitsa…ytes_cuda118.so"
+    assert wording.elided("libfoo.so", 24) == "libfoo.so"

@@ -1,0 +1,124 @@
+"""Who may be given a task: of the workers that Dask knows, those that offer what it takes."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from cuwheel.clusters.roster import Roster
+from cuwheel.clusters.task import Facts, Task, code_tag, own_code
+from cuwheel.support import codec
+from cuwheel.version import __version__
+
+pytest.importorskip("distributed")
+
+
+def facts(name: str, cores: int = 2, libc: str = "glibc 2.36", **more: Any) -> Facts:
+    own = {
+        "host": name,
+        "cuwheel": __version__,
+        "code": own_code(),
+        "machine": "x86_64",
+        "python": "3.12",
+        "store": "/c",
+    }
+    return Facts(name=name, cores=cores, memory=8, libc=libc, tools="t", **{**own, **more})
+
+
+class Dask:
+    """What a scheduler would say of these workers, and what it is told of them."""
+
+    scheduler = None
+
+    def __init__(self, *workers: Facts) -> None:
+        self.told: list[Any] = []
+        self.workers = {
+            each.name: {
+                "status": "running",
+                "resources": each.offers,
+                "metrics": {"cuwheel": codec.encode(each).decode()},
+            }
+            for each in workers
+        }
+        self.scheduler = self
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:  # noqa: ARG002
+        return {"workers": self.workers}
+
+    def set_resources(self, **words: Any) -> None:
+        self.told.append(words)
+
+    def sync(self, function: Any, **words: Any) -> None:
+        function(**words)
+
+
+def looked(*workers: Facts) -> tuple[Roster, Dask]:
+    dask = Dask(*workers)
+    made = Roster(dask)
+    made.look()
+    return made, dask
+
+
+def task(**more: Any) -> Task:
+    return Task(id="x", function="cuwheel.x:y", parameters="", **more)
+
+
+def test_cores_memory_and_tags_are_asked_for() -> None:
+    roster, _ = looked(facts("small", 1), facts("large", 8, tags={"gpu:9.0": 2}))
+    assert roster.able(task()) == ["small", "large"]
+    assert roster.able(task(cores=2)) == ["large"]
+    assert roster.able(task(memory=9)) == []
+    assert roster.able(task(tag="gpu:9.0")) == ["large"]
+    assert roster.able(task(), avoid={"small"}) == ["large"]
+
+
+def test_what_is_put_together_is_made_by_the_kind_with_the_most_cores() -> None:
+    roster, _ = looked(facts("old", 3, "glibc 2.17"), facts("first"), facts("second"))
+    assert roster.able(task(alike=True)) == ["first", "second"]
+    assert len(roster.able(task())) == 3
+
+
+def test_another_cuwheel_offers_nothing_of_ours() -> None:
+    roster, _ = looked(facts("other", cuwheel="0.0.1"), facts("same"))
+    assert roster.able(task()) == ["same"]
+    assert "it has cuwheel 0.0.1" in roster.refused["other"]
+
+
+def test_who_lies_once_or_fails_twice_in_a_row_is_set_aside_at_the_scheduler() -> None:
+    roster, dask = looked(facts("liar"), facts("weak"), facts("good"))
+    roster.blame("liar", "another hash", lied=True)
+    roster.blame("weak", "disk full", lied=False)
+    roster.praise("weak")
+    roster.blame("weak", "disk full", lied=False)
+    assert roster.able(task()) == ["weak", "good"]
+    roster.blame("weak", "disk full", lied=False)
+    assert roster.able(task()) == ["good"]
+    assert dask.told == [{"worker": name, "resources": {code_tag(): 0}} for name in ("liar", "weak")]
+
+
+def test_a_task_that_is_to_be_alone_waits_for_the_others() -> None:
+    from cuwheel.clusters import remote
+
+    room, order = remote._Room(), []
+    inside, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with room.entered(task()):
+            inside.set()
+            leave.wait(60)
+            order.append("first ends")
+
+    def alone() -> None:
+        with room.entered(task(alone=True)):
+            order.append("alone begins")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=alone)]
+    threads[0].start()
+    inside.wait(60)
+    threads[1].start()
+    leave.set()
+    for each in threads:
+        each.join(60)
+    assert order == ["first ends", "alone begins"]

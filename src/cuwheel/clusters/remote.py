@@ -100,11 +100,8 @@ class _Room:
         """The word for CUDA_VISIBLE_DEVICES of the GPU that the task has; empty where it asked for none."""
         with self._changed:
             self._changed.wait_for(lambda: not any(task.alone or each.alone for each in self._inside))
-            its = (
-                word
-                for word, capability in machine_gpu.gpus_of_this_process().items()
-                if task.tag == f"gpu:{capability}"
-            )
+            here = machine_gpu.gpus_of_this_process() if task.tag.startswith("gpu:") else {}
+            its = (word for word, capability in here.items() if task.tag == f"gpu:{capability}")
             gpu = next((word for word in its if word not in self._taken), "")
             self._inside.append(task)
             self._taken.add(gpu)

@@ -47,7 +47,7 @@ For whoever calls cuwheel from a script or CI: these do not change. Every class 
 
 An invalid value of an option is always 2, whatever is wrong with it: an unknown GPU, a file that is not there,
 a version that does not exist. All problems are reported at once. 3, 4 and 5 are for what stands without an option
-(`cuwheel gpus NAME`, the wheel of `cuwheel inspect WHEEL`) and for what is met on the way.
+(`cuwheel lookup gpu NAME`, the wheel of `cuwheel inspect WHEEL`) and for what is met on the way.
 
 Errors go to standard error as `error: …`, mostly followed by `hint: …` with the command to run next. The answer alone
 goes to standard output, so `cuwheel VERB --json > file` never mixes the two.

@@ -60,7 +60,7 @@ def test_what_was_built_is_seen_at_once(page: Chrome) -> None:
     assert marks[0] == "built\n7.2 MB"
     assert marks[1] == "failed"
     text = page.find_element("tag name", "main").text
-    for told in ("sha256", "nvcc 13.0.88 from index", "cache: 1 of 4 hit", "cuwheel replay /jobs/2/record 1"):
+    for told in ("sha256", "nvcc 13.0.88 from index", "cache: 1 of 4 hit", "cuwheel record replay /jobs/2/record 1"):
         assert told in text
     heat = [each.text for each in page.find_elements("css selector", ".heat tbody tr:first-child td")]
     assert heat[:3] == ["67.9 kB", "2.1 MB", "2.5 MB"]

@@ -45,8 +45,8 @@ NOT_HERE = {
     "cuwheel find 'torch": "the same",
     "cuwheel check torchvision": "needs an environment with torch",
     "cuwheel graft": "of libraries that were compiled for it; tests/integration/test_graft.py compiles and grafts such",
-    "cuwheel trials": "counts by chance, over minutes; tests/integration/test_trials.py runs programs that fail so",
-    "cuwheel bench": "times, which differ; tests/integration/test_bench.py runs it",
+    "cuwheel lab trials": "counts by chance, over minutes; tests/integration/test_trials.py runs programs that fail so",
+    "cuwheel lab bench": "times, which differ; tests/integration/test_bench.py runs it",
     "cuwheel catalogue list": "shows the data that ship, which grow; tests/integration/test_catalogue.py has one",
 }
 

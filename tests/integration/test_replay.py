@@ -79,7 +79,7 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
 def test_record_offers_the_comparison_or_makes_it(project: Path) -> None:
     bad = str(project / "bad headers")
     offered = cuwheel("record", "-o", "rec", "--", "sh", "build.sh", cwd=project, CPATH=bad)
-    assert "compare  cuwheel replay rec:1 --diff" in offered.stderr
+    assert "compare  cuwheel record diff rec:1" in offered.stderr
     # A build that sets the variable itself: in the shell that starts it the call works.
     (project / "outer.sh").write_text(f"CPATH='{bad}' exec sh build.sh\n")
     made = cuwheel("record", "--diff", "-o", "made", "--", "sh", "outer.sh", cwd=project)

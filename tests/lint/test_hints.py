@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import frame
 from cuwheel.cli.options import flat
 from cuwheel.cli.parser import rows_of
-from cuwheel.support.verbs import VERBS
+from cuwheel.support.verbs import FAMILIES, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +51,9 @@ def texts(path: Path) -> Iterator[str]:
 
 def strangers(text: str) -> Iterator[str]:
     for verb, rest in COMMAND.findall(text):
+        first = next(iter(rest.split()), "")
+        if verb in FAMILIES and first in FAMILIES[verb].commands:
+            verb = FAMILIES[verb].commands[first]  # noqa: PLW2901 - `record diff` is a command of its own
         if verb not in VERBS:
             continue  # prose: "cuwheel is …"
         words = rest.split(" -- ")[0] if verb in ("record", "trace", "bench") else rest

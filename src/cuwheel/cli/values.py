@@ -32,8 +32,8 @@ _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
 _LONGEST_NAME = 255
 _LONGEST_LABEL = 64  # a file name has to hold it
 _LONGEST_NEED = 200
-_GPUS = "cuwheel gpus lists the GPUs"
-_TOOLKITS = "cuwheel toolkits lists the versions"
+_GPUS = "cuwheel lookup gpu lists the GPUs"
+_TOOLKITS = "cuwheel lookup cuda lists the versions"
 # Compiled where one is needed: most commands need none.
 _DRIVER = r"[1-9]\d{2,3}(\.\d{1,3}){0,2}"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -63,7 +63,7 @@ def _of_build(problem: Problem, built: Built, record: Record | None, job: Decide
         causes = _causes(job, "\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
         failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)
         return replace(failed, what=words.what) if words else failed
-    replay = quoting.here(["cuwheel", "replay", f"{built.record}:{call.number}"])
+    replay = quoting.here(["cuwheel", "record", "replay", f"{built.record}:{call.number}"])
     causes = () if problem.kind == "time" else _causes(job, printed, tail)
     failed = replace(described(problem, call, printed, causes), replay=replay)
     what = failed.what
@@ -191,7 +191,7 @@ def _failed_call(record: Record, call: Call, printed: str, reasons: tuple[Reason
         place = min(os.path.relpath(record.folder), record.folder, key=len)
     except ValueError:
         place = record.folder
-    again = ("cuwheel", "replay", f"{place}:{call.number}")
+    named = f"{place}:{call.number}"
     return FailedCall(
         number=call.number,
         command=readable(quoting.shown((call.program, *(call.ran or call.words)))),
@@ -207,8 +207,8 @@ def _failed_call(record: Record, call: Call, printed: str, reasons: tuple[Reason
         archs=tuple(map(readable, parsed.archs)),
         output=printed,
         causes=reasons,
-        replay=readable(quoting.here(again)),
-        compare=readable(quoting.here((*again, "--diff"))),
+        replay=readable(quoting.here(("cuwheel", "record", "replay", named))),
+        compare=readable(quoting.here(("cuwheel", "record", "diff", named))),
         flags=tuple(map(readable, _flags(record, call))),
     )
 

@@ -78,7 +78,7 @@ def find_gpu(text: str) -> Gpu:
     if found := _by_full_name().get(squashed(text)) or _of_virtual(text) or _named(text):
         return found
     near = _nearest(text)
-    raise UnknownNameError(_KIND, text, near, hint="" if near else "'cuwheel gpus' lists all of them")
+    raise UnknownNameError(_KIND, text, near, hint="" if near else "'cuwheel lookup gpu' lists all of them")
 
 
 def _of_virtual(text: str) -> Gpu | None:
@@ -322,7 +322,7 @@ def find_architecture(capability: Capability) -> Architecture:
     if row := _architectures().get(capability):
         return row
     near = wording.similar_names(str(capability), map(str, _architectures()))
-    hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
+    hint = "" if near else "'cuwheel lookup gpu' lists the GPUs and their capabilities"
     raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of `cuwheel verify`, to try wheels here or to pack them for another machine, and of `cuwheel bench`."""
+"""What is asked of `cuwheel verify` (wheels tried here, or packed for another machine) and of `cuwheel lab bench`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class BenchRequest:
         normalise(self)
         must_be_positive(calls=self.calls, seconds=self.seconds, blocks=self.blocks, timeout=self.timeout)
         if not self.what:
-            raise UsageError("nothing to measure was given", hint="cuwheel bench work.py:call, or -- COMMAND")
+            raise UsageError("nothing to measure was given", hint="cuwheel lab bench work.py:call, or -- COMMAND")
         if not self.at_once or not all(1 <= each <= MOST_AT_ONCE for each in self.at_once):
             raise UsageError(f"at_once must be numbers from 1 to {MOST_AT_ONCE}", hint="--at-once 1,2,4")
         if self.warm_up < 0:
@@ -159,7 +159,9 @@ class BenchRequest:
             return None
         file, colon, name = self.what.rpartition(":")
         if not colon or not name.isidentifier():
-            raise UsageError(f"{self.what[:100]!r} must be FILE:NAME", hint="cuwheel bench work.py:call, or -- COMMAND")
+            raise UsageError(
+                f"{self.what[:100]!r} must be FILE:NAME", hint="cuwheel lab bench work.py:call, or -- COMMAND"
+            )
         return Path(file), name
 
     @property

@@ -1,4 +1,4 @@
-"""`cuwheel bench`: the document of its answer."""
+"""`cuwheel lab bench`: the document of its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT = 10e-6  # seconds of a call
 
 
 def document(answer: Bench, *, verbose: bool) -> Document:
-    return Document(f"cuwheel bench {answer.what}", tuple(_blocks(answer, verbose=verbose)))
+    return Document(f"cuwheel lab bench {answer.what}", tuple(_blocks(answer, verbose=verbose)))
 
 
 def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:

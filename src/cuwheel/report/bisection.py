@@ -1,4 +1,4 @@
-"""`cuwheel trials bisect`: the document of its answer."""
+"""`cuwheel lab trials bisect`: the document of its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def document(answer: Bisection, *, verbose: bool) -> Document:
-    return Document(f"cuwheel trials bisect {answer.what}", tuple(_blocks(answer, verbose=verbose)))
+    return Document(f"cuwheel lab trials bisect {answer.what}", tuple(_blocks(answer, verbose=verbose)))
 
 
 def _blocks(answer: Bisection, *, verbose: bool) -> Iterator[Block]:

@@ -177,7 +177,7 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
         if each.steers and (each.changed or each.origin):
             value = each.value if each.value is not None else "(removed)"
             yield Row(each.name, value, each.origin or "changed by the build")
-    again = quoting.here(["cuwheel", "replay", f"{call.record}:{call.number}"])
+    again = quoting.here(["cuwheel", "record", "replay", f"{call.record}:{call.number}"])
     yield Row("again", f"{again}    (--diff: what differs from this shell)")
 
 

@@ -1,4 +1,4 @@
-"""`cuwheel gpus`: the answer and its document."""
+"""`cuwheel lookup gpu`: the answer and its document."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def _gpu(gpu: Gpu) -> GpuRow:
 
 def document(answer: Gpus, *, verbose: bool) -> Document:
     if len(answer.gpus) == 1 or verbose:
-        return Document("cuwheel gpus", tuple(Facts(_details(row)) for row in answer.gpus))
+        return Document("cuwheel lookup gpu", tuple(Facts(_details(row)) for row in answer.gpus))
     columns = (Column("GPU"), Column("capability"), Column("generation"), Column("CUDA"))
     rows = tuple((row.name, row.capability, row.generation, _span(row)) for row in answer.gpus)
-    return Document("cuwheel gpus", (Table(columns, rows),))
+    return Document("cuwheel lookup gpu", (Table(columns, rows),))
 
 
 def _details(row: GpuRow) -> tuple[Row, ...]:

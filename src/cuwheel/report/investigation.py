@@ -127,9 +127,9 @@ def _draft(answer: Explain) -> Iterator[str]:
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
     yield from ("**What was found out**", "", reason)
     if answer.call and answer.call.blame:
-        yield from ("", f"`cuwheel replay --diff`: {in_markdown(answer.call.blame)}")
+        yield from ("", f"`cuwheel record diff`: {in_markdown(answer.call.blame)}")
     elif answer.call:
-        words = ["cuwheel", "replay", f"{answer.call.record}:{answer.call.number}", "--diff"]
+        words = ["cuwheel", "record", "diff", f"{answer.call.record}:{answer.call.number}"]
         yield from ("", f"Not tried yet: `{quoting.here(words)}` finds which variable makes the difference.")
 
 

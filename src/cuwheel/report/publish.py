@@ -82,10 +82,11 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
 
 def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
     """A name is told in the parts that people read; one that is no wheel's stands as it is."""
+    told = {each.outcome for each in shown} != {"added"}  # which the heading says of all
     columns = (
         Column("wheel", wrap=False),
         Column("for", wrap=False),
-        Column("", wrap=False),
+        *([Column("", wrap=False)] if told else []),
         Column("size", numeric=True),
         *([Column("channels")] if channels else []),
     )
@@ -94,8 +95,9 @@ def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
         name = WheelName.parse(each.file)
         what = f"{name.name} {name.version}{f' build {name.build}' if name.build else ''}" if name else each.file
         tag = "-".join(filter(None, (name.python, name.abi, name.platform, name.variant))) if name else ""
-        row = (what, tag, each.outcome, Amount(size(each.size), each.size))
-        rows.append((*row, " ".join(each.channels)) if channels else row)
+        outcome = (each.outcome,) if told else ()
+        shown_channels = (" ".join(each.channels),) if channels else ()
+        rows.append((what, tag, *outcome, Amount(size(each.size), each.size), *shown_channels))
     return Table(columns, tuple(rows))
 
 

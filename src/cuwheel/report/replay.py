@@ -1,4 +1,4 @@
-"""The document of `cuwheel replay`."""
+"""The document of `cuwheel record replay`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NARROW = 100  # of a value, without --verbose
 
 
 def document(answer: Replay, *, verbose: bool) -> Document:
-    return Document(f"cuwheel replay {answer.record}", tuple(_BLOCKS[answer.action](answer, verbose=verbose)))
+    return Document(f"cuwheel record replay {answer.record}", tuple(_BLOCKS[answer.action](answer, verbose=verbose)))
 
 
 def _run(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001 - one signature

@@ -1,4 +1,4 @@
-"""`cuwheel trials install-service` and `remove-service`: the document of their answer."""
+"""`cuwheel lab trials install-service` and `remove-service`: the document of their answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def document(answer: ServiceChange, *, verbose: bool) -> Document:
-    return Document("cuwheel trials", tuple(_blocks(answer, verbose=verbose)))
+    return Document("cuwheel lab trials", tuple(_blocks(answer, verbose=verbose)))
 
 
 def _blocks(answer: ServiceChange, *, verbose: bool) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""`cuwheel toolkits`: the answer and its document."""
+"""`cuwheel lookup cuda`: the answer and its document."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _toolkit(toolkit: Release) -> ToolkitRow:
 
 def document(answer: Toolkits, *, verbose: bool) -> Document:
     if len(answer.toolkits) == 1 or verbose:
-        return Document("cuwheel toolkits", tuple(Facts(_details(row)) for row in answer.toolkits))
+        return Document("cuwheel lookup cuda", tuple(Facts(_details(row)) for row in answer.toolkits))
     columns = (
         Column("CUDA"),
         Column("PTX"),
@@ -90,7 +90,7 @@ def document(answer: Toolkits, *, verbose: bool) -> Document:
         )
         for row in answer.toolkits
     )
-    return Document("cuwheel toolkits", (Table(columns, rows),))
+    return Document("cuwheel lookup cuda", (Table(columns, rows),))
 
 
 def _details(row: ToolkitRow) -> tuple[Row, ...]:

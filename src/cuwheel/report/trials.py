@@ -1,4 +1,4 @@
-"""`cuwheel trials`: the document of what `run` and `report` answer."""
+"""`cuwheel lab trials`: the document of what `run` and `report` answer."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PERCENT = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def document(answer: Trials, *, verbose: bool) -> Document:
     if answer.planned:
-        return Document(f"cuwheel trials {answer.file}", tuple(_planned(answer)))
-    return Document(f"cuwheel trials {answer.file}", tuple(_blocks(answer, verbose=verbose)))
+        return Document(f"cuwheel lab trials {answer.file}", tuple(_planned(answer)))
+    return Document(f"cuwheel lab trials {answer.file}", tuple(_blocks(answer, verbose=verbose)))
 
 
 def _planned(answer: Trials) -> Iterator[Block]:

@@ -284,7 +284,7 @@ def test_a_damaged_blame_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "r" / "blame-1.json").write_text("[[[")
     assert main(["explain", str(tmp_path / "r"), "--report", str(tmp_path / "x.md")]) == 0
     capsys.readouterr()
-    assert "Not tried yet: `cuwheel replay" in (tmp_path / "x.md").read_text()
+    assert "Not tried yet: `cuwheel record diff" in (tmp_path / "x.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ FAILED = job(
         cwd="/jobs/2/src",
         status=1,
         output="line one\ncsrc/kernel_1.cu(3): error: identifier \x1b[31mfoo\x1b[0m is undefined\n",
-        replay="cuwheel replay /jobs/2/record 1",
+        replay="cuwheel record replay /jobs/2/record 1",
         causes=(
             Cause(
                 id="host-compiler-too-new",

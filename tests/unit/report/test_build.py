@@ -67,7 +67,8 @@ def test_everything_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_says_what_why_and_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(build(FAILED), monkeypatch)
     for told in ("call 1, nvcc csrc/kernel_1.cu: exit status 1", "host compiler is too new", "install an older one",
-                 "cuwheel replay /jobs/2/record 1", "error: identifier", "/out/logs/cu130-cp312.log"):  # fmt: skip
+                 "cuwheel record replay /jobs/2/record 1", "error: identifier",
+                 "/out/logs/cu130-cp312.log"):  # fmt: skip
         assert told in text, told
     assert "\x1b" not in text
 

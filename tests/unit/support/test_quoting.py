@@ -21,8 +21,10 @@ def test_a_command_for_the_shell_that_started_us(
     monkeypatch: pytest.MonkeyPatch, shell: quoting.Shell, shown: str
 ) -> None:
     monkeypatch.setattr(quoting, "shell_here", lambda: shell)
-    assert quoting.here(WORDS) == f"cuwheel replay {shown}"
-    assert quoting.here(["cuwheel", "replay", "two\nlines"]).startswith("cuwheel replay ")  # cmd takes no such line
+    assert quoting.here(WORDS) == f"cuwheel record replay {shown}"
+    assert quoting.here(["cuwheel", "replay", "two\nlines"]).startswith(
+        "cuwheel record replay "
+    )  # cmd takes no such line
 
 
 MACHINES_OWN = r"C:\Program Files\WindowsPowerShell\Modules;C:\WINDOWS\system32\WindowsPowerShell\v1.0\Modules"

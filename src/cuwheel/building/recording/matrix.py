@@ -430,7 +430,7 @@ def planned_matrix(plan: Plan, file: str, folder: Path) -> Matrix:
 
 def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], error: str) -> Matrix:
     """`index`: of the cell. `causes`, `error`: why it failed, if it did."""
-    again = quoting.here(["cuwheel", "replay", _near(run.record)]) if run.failed_calls else ""
+    again = quoting.here(["cuwheel", "record", "replay", _near(run.record)]) if run.failed_calls else ""
     cells = list(answer.cells)
     cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
     # One that comes later may be nearer to one that failed before.
@@ -441,7 +441,7 @@ def _compare(cell: Cell, cells: Sequence[Cell]) -> str:
     if not cell.run or not cell.run.failed_calls:
         return ""
     good = _nearest(cell, cells)
-    words = ["cuwheel", "replay", _near(cell.run.record), "--diff"]
+    words = ["cuwheel", "record", "diff", _near(cell.run.record)]
     return quoting.here([*words, _near(good.record)] if good else words)
 
 

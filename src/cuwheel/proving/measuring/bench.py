@@ -290,7 +290,7 @@ def read_earlier(path: Path) -> Bench:
         raise UnreadableError.from_os(error, path) from error
     except msgspec.DecodeError as error:
         raise MalformedError(
-            path, f"is not what bench wrote: {error}", hint="cuwheel bench … --save earlier.json"
+            path, f"is not what bench wrote: {error}", hint="cuwheel lab bench … --save earlier.json"
         ) from error
 
 

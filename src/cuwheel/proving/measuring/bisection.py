@@ -306,7 +306,7 @@ def run_bisection(
         words = " ".join(f"--only {axis}={value}" for axis, value in chosen[0].choices.items())
         raise UsageError(
             f"a bisection runs one condition, and these are {len(chosen)}",
-            hint=f"choose the one that fails most: cuwheel trials bisect FILE {words} …",
+            hint=f"choose the one that fails most: cuwheel lab trials bisect FILE {words} …",
         )
     (base,) = chosen
     listed = candidate_names(span, releases_of)

@@ -85,7 +85,7 @@ def chosen_conditions(plan: Plan, only: Mapping[str, str]) -> list[int]:
         if all(each.choices.get(axis) == name for axis, name in only.items())
     ]
     if not chosen:
-        raise UsageError("no condition has all these values", hint="cuwheel trials run FILE --dry-run lists them")
+        raise UsageError("no condition has all these values", hint="cuwheel lab trials run FILE --dry-run lists them")
     return chosen
 
 

@@ -238,7 +238,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
     try:
         handle = confined.open_plain(path, os.O_RDONLY)
     except OSError as error:
-        hint = "cuwheel trials run TRIALS.toml makes one"
+        hint = "cuwheel lab trials run TRIALS.toml makes one"
         raise UnreadableError.from_os(error, path, hint=hint) from error
     with os.fdopen(handle, "rb") as file:
         while piece := file.readline(_LONGEST_LINE):

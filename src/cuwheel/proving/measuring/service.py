@@ -22,9 +22,9 @@ _LIMIT_S = 60.0
 _SYSTEM = Path("/etc/systemd/system")
 _RUNNING = Path("/run/systemd/system")  # there where systemd runs the machine
 _UNIT = """\
-# Written by cuwheel for {file}; remove it with: cuwheel trials remove-service
+# Written by cuwheel for {file}; remove it with: cuwheel lab trials remove-service
 [Unit]
-Description=cuwheel trials of {name}
+Description=cuwheel lab trials of {name}
 ConditionPathExists=!{done}
 
 [Service]
@@ -111,7 +111,7 @@ def default_kind() -> ServiceKind:
     if sys.platform == "win32":
         raise UsageError(
             "a service that resumes trials is for Linux: a unit of systemd, or a line of cron",
-            hint="Task Scheduler starts a command with Windows: cuwheel trials run FILE --resume",
+            hint="Task Scheduler starts a command with Windows: cuwheel lab trials run FILE --resume",
         )
     if not _RUNNING.is_dir() or shutil.which("systemctl") is None:
         return "cron"

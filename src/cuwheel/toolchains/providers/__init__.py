@@ -70,7 +70,7 @@ def _in_a_line(error: CuwheelError) -> str:
 def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
     tried = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
-    hint = "cuwheel toolkits lists the versions; docs/howto/toolchains.md lists what each provider needs"
+    hint = "cuwheel lookup cuda lists the versions; docs/howto/toolchains.md lists what each provider needs"
     if wanted.offline:
         hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
     return UnavailableError(

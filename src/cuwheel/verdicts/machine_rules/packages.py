@@ -172,7 +172,7 @@ def architecture_not_compilable(machine: MachineProfile) -> Iterator[Finding]:
                 "architecture-not-compilable",
                 f"{variable.name} contains words that are not architectures: {', '.join(asked.unknown)}",
                 evidence=(f"{variable.name}={variable.value} (set in {variable.found_via})",),
-                fix=view.setting(machine, **{variable.name: "…"}) + "   (cuwheel gpus lists capabilities)",
+                fix=view.setting(machine, **{variable.name: "…"}) + "   (cuwheel lookup gpu lists capabilities)",
             )
         if toolkit is None or known is None:
             continue
@@ -186,7 +186,7 @@ def architecture_not_compilable(machine: MachineProfile) -> Iterator[Finding]:
                     f"{variable.name}={variable.value} (set in {variable.found_via})",
                     f"nvcc: {toolkit.root}",
                 ),
-                fix=f"cuwheel toolkits --compiles {next(iter(beyond))}   (which toolkits can)",
+                fix=f"cuwheel lookup cuda --compiles {next(iter(beyond))}   (which toolkits can)",
             )
 
 

@@ -178,7 +178,7 @@ def test_the_report_shows_the_first_error() -> None:
         "archs": ("sm_90",),
         "output": output,
         "causes": (),
-        "replay": "cuwheel replay r:1",
+        "replay": "cuwheel record replay r:1",
     }
     text = repr(document_of(answer(Failure(**told), 2), verbose=False))
     assert "a.cu(7): error: no" in text

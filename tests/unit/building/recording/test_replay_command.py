@@ -1,4 +1,4 @@
-"""`cuwheel replay` and `cuwheel explain RECORD`, as far as they start no program."""
+"""`cuwheel record replay` and `cuwheel explain RECORD`, as far as they start no program."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_call_that_could_not_start(tmp_path: Path) -> None:
 
 def test_the_report_holds_the_call(failed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(failed), "--report", str(tmp_path / "x.md")]) == 0
-    assert "cuwheel replay" in capsys.readouterr().out
+    assert "cuwheel record replay" in capsys.readouterr().out
     text = (tmp_path / "x.md").read_text()
     for part in (
         "## The call that failed (number 2 of the record)",

@@ -2,8 +2,8 @@
 
 `python caller.py once FILE NAME JSON` calls the function once, with these arguments, and prints what it returns.
 `python caller.py function FILE NAME` and `python caller.py command WORD…` call many times at once, when they are told
-to: the measured side of `cuwheel bench`. It says a JSON object when it is ready, then reads requests from its input, a
-JSON object a line, and answers each with one:
+to: the measured side of `cuwheel lab bench`. It says a JSON object when it is ready, then reads requests from its
+input, a JSON object a line, and answers each with one:
  {"at": monotonic time to begin, "threads": n, "calls": most or null, "seconds": most}
  → {"began": …, "ended": …, "calls": n, "errors": n, "error": the first one's words, "latencies": [seconds, …]}
 That environment has no cuwheel: nothing but the standard library of Python 3.9, and little of it for a single call.

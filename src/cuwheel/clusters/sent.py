@@ -43,6 +43,7 @@ class Install(WorkerPlugin):
         pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["uv", "pip"]
         python = [] if pip[0] == sys.executable else ["--python", sys.executable]
         words = [*pip, "install", *python, "--quiet", "--target", str(place), str(wheel)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+        # There, where nobody else writes: Python runs modules of the current folder in place of its own.
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)  # noqa: S603
         if done.returncode:
             raise RuntimeError(f"{' '.join(words[:4])} failed: {done.stderr.strip()[-2000:]}")

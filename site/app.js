@@ -96,7 +96,7 @@ function withLinks(box) {
 
 function withButtons(box) {
   const copyable = [
-    ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent)).map((each) => each.nextElementSibling),
+    ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent.trim())).map((each) => each.nextElementSibling),
     ...box.querySelectorAll(".findings div > code"),
   ];
   for (const each of copyable) {

@@ -241,7 +241,7 @@ def test_a_page_of_two_hundred_thousand_files_is_refused(capsys: pytest.CaptureF
 
 
 def test_a_server_that_lies_about_a_wheel(tmp_path: Path) -> None:
-    """Another size than it announced, and another content than the hash: neither is judged as what it is not."""
+    """A file of another size than announced is not judged; hashes are for whole files, which `install` takes."""
     made = _wheel(tmp_path / "dist", "1.0")
     behaviour = Behaviour.of(made)
     row = {"filename": made.name, "url": f"/files/{made.name}", "hashes": {"sha256": "ab" * 32}, "size": 5}

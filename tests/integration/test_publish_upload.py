@@ -72,7 +72,7 @@ def test_uploaded_and_installed_from_there(dist: Path, tmp_path: Path, capsys: p
         assert main(["publish", *map(str, made), "--upload", f"http://alice:secret@{address}/"]) == 1
         shown = capsys.readouterr()
         assert "already exists" in " ".join(shown.out.split())
-        assert "0 of 2 uploaded" in shown.out
+        assert "0 of 2 wheels uploaded" in shown.out
         assert "skipped" in shown.out
         assert "secret" not in shown.out + shown.err
 

@@ -258,7 +258,9 @@ def test_one_that_failed_is_compared_with_one_whose_copy_is_gone(copies: Path) -
     assert not (copies / "cuwheel-matrix" / "003-good-two" / "source").exists()
     here = "cuwheel-matrix"
     assert broken["compare"] == f"cuwheel record diff {here}/001-broken-two/record {here}/003-good-two/record"
-    assert none["compare"].endswith("--diff cuwheel-matrix/003-good-two/record")
+    assert none["compare"].endswith(
+        "record diff cuwheel-matrix/004-ungenerated-two/record cuwheel-matrix/003-good-two/record"
+    )
     compared = cuwheel(*broken["compare"].split()[1:], cwd=copies)
     told = " ".join(compared.stdout.split())
     assert compared.status == 0, compared.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from cuwheel.support import process_groups, quoting
 
-WORDS = ("cuwheel", "replay", r"C:\two words\record:3")
+WORDS = ("cuwheel", "record", "replay", r"C:\two words\record:3")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_command_for_the_shell_that_started_us(
 ) -> None:
     monkeypatch.setattr(quoting, "shell_here", lambda: shell)
     assert quoting.here(WORDS) == f"cuwheel record replay {shown}"
-    assert quoting.here(["cuwheel", "replay", "two\nlines"]).startswith(
+    assert quoting.here(["cuwheel", "record", "replay", "two\nlines"]).startswith(
         "cuwheel record replay "
     )  # cmd takes no such line
 

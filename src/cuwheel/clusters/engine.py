@@ -195,6 +195,8 @@ class Engine:
         """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide."""
         if not self.workers.kind:
             return
+        if self._waiting:
+            self.workers.fix_kind()
         users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
         ahead = sum(

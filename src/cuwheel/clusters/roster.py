@@ -46,6 +46,7 @@ class Roster:
         self.refused: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.kind: tuple[str, ...] = ()
+        self._kind_is_fixed = False
 
     @property
     def usable(self) -> dict[str, Facts]:
@@ -76,8 +77,11 @@ class Roster:
                 self._refuse(address, "it has no cuwheel; install it there, or send it: cuwheel cluster send")
             if self._offers[address].get(code_tag()) == 0:
                 self._refuse(address, ASIDE)
-        if not self.kind and self.usable:
-            self._decide()
+        if not self._kind_is_fixed and self.usable:
+            cores: Counter[tuple[str, ...]] = Counter()
+            for facts in self.usable.values():
+                cores[facts.kind] += facts.cores
+            self.kind = max(cores, key=lambda kind: cores[kind])
 
     def _greet(self, address: str, said: str) -> None:
         try:
@@ -96,12 +100,11 @@ class Roster:
         self.refused[address] = why
         log.warning("the worker %s is not used: %s", self.name(address), why)
 
-    def _decide(self) -> None:
-        """The kind with the most cores."""
-        cores: Counter[tuple[str, ...]] = Counter()
-        for facts in self.usable.values():
-            cores[facts.kind] += facts.cores
-        self.kind = max(cores, key=lambda kind: cores[kind])
+    def fix_kind(self) -> None:
+        """From the first task on: until then it is the kind with the most cores of those that have come."""
+        if self._kind_is_fixed:
+            return
+        self._kind_is_fixed = True
         for each in self.usable.values():
             if each.kind != self.kind:
                 log.warning(

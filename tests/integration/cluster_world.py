@@ -18,6 +18,8 @@ from cuwheel.clusters.task import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import pytest
+
     from cuwheel.clusters.engine import Engine
 
 START_S = 600.0
@@ -103,6 +105,21 @@ class World:
                 child.send_signal(signal.SIGCONT)
                 child.kill()
             child.wait(600)
+
+
+@contextlib.contextmanager
+def new_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("CUWHEEL_CACHE", str(folder / "cache"))
+    made = World(folder=folder)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def begun(folder: Path, name: str = "") -> list[Path]:
+    """What tasks leave behind when they begin."""
+    return sorted(folder.glob(f"{name}*.begun"))
 
 
 def wait_for(seen: Callable[[], object], patience: float = START_S) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cuwheel.clusters import access, keeping
 from cuwheel.errors import UnreadableError
 from tests.integration.build_world import gone
-from tests.integration.cluster_world import World, task, wait_for
+from tests.integration.cluster_world import World, begun, new_world, task, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,16 +26,8 @@ pytest.importorskip("distributed")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    made = World(folder=tmp_path)
-    try:
+    with new_world(tmp_path, monkeypatch) as made:
         yield made
-    finally:
-        made.end()
-
-
-def begun(folder: Path, name: str = "") -> list[Path]:
-    return sorted(folder.glob(f"{name}*.begun"))
 
 
 def listening(pid: int) -> set[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.clusters import access, service
-from tests.integration.cluster_world import World, task
+from tests.integration.cluster_world import World, new_world, task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +23,8 @@ pytest.importorskip("distributed")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    made = World(folder=tmp_path)
-    try:
+    with new_world(tmp_path, monkeypatch) as made:
         yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture

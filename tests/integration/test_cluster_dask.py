@@ -16,7 +16,7 @@ from cuwheel.clusters.task import Task
 from cuwheel.support import codec, process
 from tests.fixtures import cache
 from tests.integration.build_world import gone
-from tests.integration.cluster_world import ROOT, World, task, wait_for
+from tests.integration.cluster_world import ROOT, World, begun, new_world, task, wait_for
 from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
@@ -31,16 +31,8 @@ pytest.importorskip("distributed")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    made = World(folder=tmp_path)
-    try:
+    with new_world(tmp_path, monkeypatch) as made:
         yield made
-    finally:
-        made.end()
-
-
-def begun(folder: Path, name: str = "") -> list[Path]:
-    return sorted(folder.glob(f"{name}*.begun"))
 
 
 def usable(engine: Engine) -> int:

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.building import jobs, on_cluster
+from cuwheel.building import act, jobs, on_cluster
+from cuwheel.building.decide import plan_build, read_context
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.steps import Steps, read_context
 from cuwheel.clusters import access, engine
 from cuwheel.clusters.task import Task
 from cuwheel.machine import system
@@ -60,12 +60,11 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
             request = BuildRequest(
                 project, machines=machines.split(","), providers=[provider], output=folder / "dist", shares=True
             )
-            steps = Steps(read_context(request))
-            steps.make_output()
-            planned = steps.plan()
-            context = steps.context
+            act.make_output(request.output)
+            plan = plan_build(read_context(request))
+            context = plan.context
             works[context.project.name] = on_cluster.OnCluster(
-                steps, planned, jobs.pythons(context.table, context.project), capacity
+                plan, jobs.pythons(context.table, context.project), capacity
             )
 
         def follow_up(done: Done) -> Iterator[Task]:

@@ -30,8 +30,8 @@ from tests.unit.changes.slim.packages import fixture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.changes.stamp.variants import VariantSet
     from cuwheel.device_code.libraries import Survey
+    from cuwheel.wheel.variant import VariantSet
 
 pytestmark = pytest.mark.oracle
 

@@ -38,13 +38,18 @@ def build(request: BuildRequest) -> Build:
     from msgspec.structs import replace
 
     from cuwheel.building import pipeline
-    from cuwheel.diagnosis import failures
-    from cuwheel.report import build as report
 
     made = pipeline.build(request, dict(os.environ))
-    jobs = tuple(replace(each.answer, failure=failures.failure(each)) for each in made.jobs)
-    answer = replace(made.answer, jobs=jobs)
-    return answer if request.dry_run else report.write_beside_wheels(answer, request.output)
+    answer = made.answer
+    if any(each.problem for each in made.jobs):
+        from cuwheel.diagnosis import failures
+
+        answer = replace(answer, jobs=tuple(replace(each.answer, failure=failures.failure(each)) for each in made.jobs))
+    if request.dry_run:
+        return answer
+    from cuwheel.report import build as report
+
+    return report.write_beside_wheels(answer, request.output)
 
 
 def build_editable(request: BuildRequest, env: Path | None = None) -> Install:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.building.recording.calls import CallState, ToolKind, parse_call, source_of
-from cuwheel.changes.stamp.variants import VariantSet
 from cuwheel.facts.arch import Arch
 from cuwheel.support.finding import Cause, Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 from cuwheel.verdicts.planning.plan import NotServed, Served
+from cuwheel.wheel.variant import VariantSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

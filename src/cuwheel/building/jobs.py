@@ -17,9 +17,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.building import tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
-from cuwheel.building.request import Fit
 from cuwheel.building.values import DecidedJob
-from cuwheel.changes.graft import subject
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import spellings, toolkits, versions
@@ -115,11 +113,13 @@ def make_job(
     python: str,
     interpreter: Python | None,
     caller: Mapping[str, str],
+    *,
+    by_shares: bool = False,
 ) -> DecidedJob:
     """Everything that a build of this wheel depends on, decided before it begins; its key is made of that."""
     archs = (*plan.archs, *plan.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
-    listed = ("shares",) if context.request.shares else archs
+    listed = ("shares",) if by_shares else archs
     folder = workspace.job_folder(context.store, name=context.project.name, cuda=plan.cuda, archs=listed, python=python)
     chosen = workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
@@ -137,13 +137,18 @@ def make_job(
         path=context.images.get(toolchain.identity, workspace.system_path(links)),
     )
     values = workspace.placeholders(inputs)
-    fit = context.request.fit or Fit(archs=())
-    only = tuple(map(Arch.parse, fit.archs))
-    origin = subject.match_module_ids(fit.module_ids, context.tree.files)
     # What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted.
     forced: tuple[str, ...] = ()
-    if only:  # with the list of the others, which CUB and Thrust put into names
-        forced = (*gencode(only), *arch_list(plan.archs))
+    only: tuple[Arch, ...] = ()
+    module_ids: dict[str, str] = {}
+    if fit := context.request.fit:
+        from cuwheel.changes.graft import subject  # noqa: PLC0415 - few builds must fit another
+
+        only = tuple(map(Arch.parse, fit.archs))
+        origin = subject.match_module_ids(fit.module_ids, context.tree.files)
+        module_ids = origin.assigned(folder / "src")
+        # With the list of the others, which CUB and Thrust put into names.
+        forced = (*gencode(only), *arch_list(plan.archs), *as_if_at(folder / "src", origin.folder_of(fit.paths)))
     elif context.table.force_archs:
         forced = tuple(shlex.split(plan.flags.nvcc or ""))
     installed = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
@@ -165,20 +170,20 @@ def make_job(
         config_settings={
             name: tables.fill_placeholders(each, values) for name, each in context.table.config_settings.items()
         },
-        force_archs=(*forced, *as_if_at(folder / "src", origin.folder_of(fit.paths))),
-        module_ids=origin.assigned(folder / "src"),
+        force_archs=forced,
+        module_ids=module_ids,
         links=links,
-        notes=tuple(_notes(context, plan, toolchain)),
+        by_shares=by_shares,
+        notes=tuple(_notes(context, plan, toolchain, by_shares=by_shares)),
     )
     return replace(job, key=_key(job, context))
 
 
-def _notes(context: BuildContext, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
+def _notes(context: BuildContext, plan: PlanJob, toolchain: Toolchain, *, by_shares: bool) -> Iterator[Finding]:
     """What is known beforehand and may surprise."""
-    if (context.table.force_archs or context.request.shares) and toolchain.prefix:
+    if (context.table.force_archs or by_shares) and toolchain.prefix:
         raise UsageError(
-            f"--{'shares' if context.request.shares else 'force-archs'} does not work in a container: nvcc cannot be "
-            "wrapped there",
+            f"--{'shares' if by_shares else 'force-archs'} does not work in a container: nvcc cannot be wrapped there",
             hint="use another provider: --provider index,redist",
         )
     table = context.table
@@ -236,7 +241,7 @@ def _key(job: DecidedJob, context: BuildContext) -> str:
     parts = [
         __version__,
         [context.tree.sha256, context.tree.commit, context.tree.described],
-        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, context.request.shares],
+        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, job.by_shares],
         sorted(job.module_ids.items()),
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,

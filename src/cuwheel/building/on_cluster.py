@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import jobs, shares, sources, workspace
+from cuwheel.building import act, jobs, shares, sources, workspace
 from cuwheel.building.answer import WorkerSpan, bare_answer
-from cuwheel.building.job_run import record_of
+from cuwheel.building.decide import decide_jobs
+from cuwheel.building.job_run import PlacedWheels, record_of
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
-from cuwheel.building.steps import Steps
 from cuwheel.building.tables import Table
-from cuwheel.building.values import BuildContext, Built, JobResult, Problem, Project, Tree
+from cuwheel.building.values import BuildContext, BuildPlan, Built, JobResult, Problem, Project, Tree
 from cuwheel.clusters import access, engine, keeping
 from cuwheel.clusters.task import Task
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.machine import system
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
@@ -46,9 +46,9 @@ _LEAST_CORES = 2
 _TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "redist_url", "apt_sources", "image")
 
 
-def refuse_unsendable(steps: Steps) -> None:
-    """What cannot be said to another machine."""
-    request = steps.context.request
+def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
+    """All jobs of a plan. For each CUDA version the oldest Python first: its wheel may serve the others."""
+    request = plan.context.request
     if request.fetched and "://" not in request.fetched:
         raise UsageError(
             "--from names a folder of this machine, and the workers do not have it",
@@ -56,15 +56,11 @@ def refuse_unsendable(steps: Steps) -> None:
         )
     if request.fit:
         raise UsageError("a build that must fit another one is not built by a cluster")
-
-
-def run_on_cluster(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -> OnCluster:
-    """All jobs of a plan. For each CUDA version the oldest Python first: its wheel may serve the others."""
-    refuse_unsendable(steps)
-    folder = steps.context.store.folder / "cluster"
-    found = access.parse_address(str(steps.context.request.cluster))
+    act.make_output(request.output)
+    folder = plan.context.store.folder / "cluster"
+    found = access.parse_address(str(request.cluster))
     with engine.open_engine(found, folder, cores=_LEAST_CORES) as machine:
-        work = OnCluster(steps, planned, pythons, machine.capacity())
+        work = OnCluster(plan, pythons, machine.capacity())
         machine.run(work.begin(), work.follow_up, succeeded)
     return work
 
@@ -79,8 +75,9 @@ def succeeded(done: Done) -> bool:
 class OnCluster:
     """`results` by job. `spans`: who did what when."""
 
-    def __init__(self, steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str], capacity: Capacity) -> None:
-        self._steps, self._planned, self._pythons, self._capacity = steps, planned, pythons, capacity
+    def __init__(self, plan: BuildPlan, pythons: Sequence[str], capacity: Capacity) -> None:
+        self._context, self._planned, self._pythons, self._capacity = plan.context, plan.planned, pythons, capacity
+        self._placed = PlacedWheels()
         self._inputs: dict[str, str] = {}
         self._shares: dict[str, dict[str, Done]] = {}
         self._cores = _LEAST_CORES
@@ -93,7 +90,7 @@ class OnCluster:
         """What can be done at once."""
         self._inputs = self._packed()
         capacity = self._capacity
-        chosen = shares.choose_on_cluster(self._steps.context.request, self._planned, capacity.slots)
+        chosen = shares.choose_on_cluster(self._context.request, self._planned, capacity.slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
         if first:
@@ -108,21 +105,21 @@ class OnCluster:
 
     def _packed(self) -> dict[str, str]:
         """What workers need, by content: a worker that has it is not sent it again."""
-        request = self._steps.context.request
+        request = self._context.request
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
-            source = sources.pack_source(self._steps.context.tree, Path(scratch, SOURCE))
+            source = sources.pack_source(self._context.tree, Path(scratch, SOURCE))
             inputs[SOURCE] = keeping.add_blob(source)
         if request.locked:
             inputs[LOCK] = keeping.add_blob(request.locked)
         return inputs
 
     def _parameters(self, plan: PlanJob, python: str) -> JobParameters:
-        request, steps = self._steps.context.request, self._steps
+        context, request = self._context, self._context.request
         return JobParameters(
-            tree=replace(steps.context.tree, folder=Path(), asked=""),
-            table=steps.context.table,
-            project=steps.context.project,
+            tree=replace(context.tree, folder=Path(), asked=""),
+            table=context.table,
+            project=context.project,
             plan=plan,
             python=python,
             toolkit_sources={name: getattr(request, name) for name in _TOOLKIT_SOURCES},
@@ -144,18 +141,18 @@ class OnCluster:
     def _task(
         self, name: str, kind: Literal["job", "share"], parameters: JobParameters, more: dict[str, str] | None = None
     ) -> Task:
-        cores = self._steps.context.request.jobs or self._cores
+        cores = self._context.request.jobs or self._cores
         return Task(
-            id=f"{self._steps.context.project.name} {name}",
+            id=f"{self._context.project.name} {name}",
             function=SHARE_FUNCTION if kind == "share" else JOB_FUNCTION,
             parameters=codec.encode(parameters).decode(),
             inputs=self._inputs | (more or {}),
             cores=cores,
             memory=cores * system.MEMORY_A_COMPILER,
-            fresh=self._steps.context.request.rebuild,
+            fresh=self._context.request.rebuild,
             alike=True,
             kept=True,
-            label=f"{self._steps.context.project.name} {name} {kind}",
+            label=f"{self._context.project.name} {name} {kind}",
         )
 
     def follow_up(self, done: Done) -> Iterator[Task]:
@@ -217,9 +214,9 @@ class OnCluster:
             return self._failed(name, parameters, Problem(phase="cluster", what=done.problem, hint=done.hint))
         try:
             made = read_result(done.text)
-            if self._steps.context.request.lock and LOCK in done.files:
+            if self._context.request.lock and LOCK in done.files:
                 got = lock.read(done.files[LOCK])
-                lock.update(self._steps.context.request.lock, *got.toolchain, *got.requirements)
+                lock.update(self._context.request.lock, *got.toolchain, *got.requirements)
             result = self._here(made, done)
         except CuwheelError as error:
             return self._failed(name, parameters, Problem(phase="cluster", what=error.message, hint=error.hint))
@@ -230,7 +227,7 @@ class OnCluster:
         """The same with the places of this machine."""
         record = ""
         if RECORD in done.files:
-            records = self._steps.context.store.folder / "cluster/records"
+            records = self._context.store.folder / "cluster/records"
             with contextlib.suppress(CuwheelError):
                 record = str(sources.unpack_source(done.files[RECORD], records))
         log_file = str(done.files.get(LOG, ""))
@@ -238,9 +235,9 @@ class OnCluster:
         answer = replace(made.answer, log=log_file, record=record) if built else made.answer
         if wheel := answer.wheel:
             arrived = place = done.files[wheel.file.name]
-            if answer.outcome in ("built", "resumed") and not self._steps.context.table.merge:
-                self._steps.placed.claim(arrived.name, answer.id)
-                place = files.copy(arrived, self._steps.context.request.output / arrived.name)
+            if answer.outcome in ("built", "resumed") and not self._context.table.merge:
+                self._placed.claim(arrived.name, answer.id)
+                place = files.copy(arrived, self._context.request.output / arrived.name)
                 place.chmod(0o644)
             outcome: Outcome = "resumed" if done.cached and answer.outcome == "built" else answer.outcome
             answer = replace(answer, outcome=outcome, wheel=replace(wheel, path=str(place)))
@@ -283,16 +280,16 @@ class JobParameters(Struct, frozen=True, kw_only=True):
 def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """A whole job, finished as it would be here: its result, the wheel, the log and the record."""
     parameters = codec.decode(task.parameters, JobParameters)
-    steps, made = _prepared(task, parameters, inputs, work)
+    context, made = _prepared(task, parameters, inputs, work)
     for each, share in zip(parameters.made, shares.shares_of_plan(parameters.plan), strict=False):
-        if each.kept is None or each.built.key != shares.share_key(share, made, steps.context):
+        if each.kept is None or each.built.key != shares.share_key(share, made, context):
             raise MalformedError(
                 each.name, "this share was compiled at another place or with other tools", hint="build without --shares"
             )
-        shares.accept_share(share, made, steps.context, inputs[f"{share.name}.whl"], each.kept)
+        shares.accept_share(share, made, context, inputs[f"{share.name}.whl"], each.kept)
     if task.fresh:
         workspace.forget_result(made.folder)
-    result = steps.one(made)
+    result = act.build_one(context, made, PlacedWheels())
     found = {LOCK: work / LOCK} if parameters.locking and (work / LOCK).exists() else {}
     if wheel := result.answer.wheel:
         found[wheel.file.name] = wheel.file
@@ -304,8 +301,7 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
 def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """One share of a job: compiled, or of this machine's cache."""
     parameters = codec.decode(task.parameters, JobParameters)
-    steps, made = _prepared(task, parameters, inputs, work)
-    context = steps.context
+    context, made = _prepared(task, parameters, inputs, work)
     (wanted,) = [each for each in shares.shares_of_plan(parameters.plan) if each.name == parameters.share]
     key = shares.share_key(wanted, made, context)
     with workspace.hold_folder(made.folder):
@@ -313,7 +309,7 @@ def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple
         if kept:
             answer = MadeShare(name=wanted.name, built=Built(key=key), kept=kept)
             return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
-        built, kept = shares.compile_share(wanted, made, context, steps.requirements(made))
+        built, kept = shares.compile_share(wanted, made, context, act.package_source(context, made))
         found = _log_and_record(built, work)
     answer = MadeShare(name=wanted.name, built=replace(built, key=key), kept=kept)
     if kept:
@@ -321,7 +317,9 @@ def compile_share_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple
     return codec.encode(answer).decode(), found
 
 
-def _prepared(task: Task, parameters: JobParameters, inputs: dict[str, Path], work: Path) -> tuple[Steps, DecidedJob]:
+def _prepared(
+    task: Task, parameters: JobParameters, inputs: dict[str, Path], work: Path
+) -> tuple[BuildContext, DecidedJob]:
     store = open_store()
     tree = unpack_packed(inputs[SOURCE], parameters.tree, store)
     lock = files.copy(inputs[LOCK], work / LOCK) if LOCK in inputs else work / LOCK
@@ -337,12 +335,9 @@ def _prepared(task: Task, parameters: JobParameters, inputs: dict[str, Path], wo
     )
     request.output.mkdir()
     context = BuildContext(request=request, store=store, tree=tree, table=parameters.table, project=parameters.project)
-    steps = Steps(context)
-    steps.prepare([parameters.plan], [parameters.python], dict(os.environ))
-    if not steps.jobs:
-        problem = steps.failed[0].problem
-        raise UnavailableError(problem.what if problem else "there is no toolkit", hint=problem.hint if problem else "")
-    return steps, steps.jobs[0]
+    plan = BuildPlan(context=context, planned=(parameters.plan,))
+    plan = decide_jobs(plan, [parameters.python], dict(os.environ))
+    return plan.context, plan.jobs[0]
 
 
 def _log_and_record(built: Built, work: Path) -> dict[str, Path]:

@@ -15,14 +15,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building import job_run, jobs
+from cuwheel.building import jobs
 from cuwheel.building.answer import Phase
 from cuwheel.building.recording import reader
 from cuwheel.building.recording.words import replace_archs
 from cuwheel.building.values import Built, Problem
-from cuwheel.changes.graft.act import graft_wheels
-from cuwheel.changes.graft.decide import Known
-from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.facts import spellings, toolkits
@@ -137,6 +134,8 @@ def compile_share(
     share: Share, job: DecidedJob, context: BuildContext, requirements: PackageSource
 ) -> tuple[Built, KeptShare | None]:
     """One share, which is kept; None where it failed."""
+    from cuwheel.building import job_run  # noqa: PLC0415 - a dry run asks only which shares the cache has
+
     log.info("%s: compiling the share for %s", job.id, share.name)
     words = (*share.words, *jobs.random_seed(job.toolchain.root))
     made = job_run.build_job(replace(job, force_archs=words), context, requirements)
@@ -170,7 +169,7 @@ def _joined(
     record = jobs.build_record(job, used[shares[0].name].others)
     about = Description(cuda=job.cuda, archs=(), sources=job.key, build=record)
     try:
-        wheel = _grafted(first, others, to, Known(about))
+        wheel = _grafted(first, others, to, about)
     except CuwheelError as error:
         problem = Problem(phase="graft", what=error.message, hint=error.hint)
         return replace(last, key=job.key, wheel="", problem=problem)
@@ -187,12 +186,16 @@ def _joined(
     )
 
 
-def _grafted(first: Path, others: Sequence[Path], to: Path, known: Known) -> Path:
+def _grafted(first: Path, others: Sequence[Path], to: Path, about: Description) -> Path:
     """The shares in one wheel under its own name. Raises where they do not fit."""
+    from cuwheel.changes.graft.act import graft_wheels  # noqa: PLC0415 - not for a dry run
+    from cuwheel.changes.graft.decide import Known  # noqa: PLC0415
+    from cuwheel.changes.graft.request import GraftRequest  # noqa: PLC0415
+
     version = first.name.split("-")[1]
     if not others:
         return files.copy(first, to / first.name)
-    made = graft_wheels(first, others, GraftRequest(first, others, output=to, version=version), known)
+    made = graft_wheels(first, others, GraftRequest(first, others, output=to, version=version), Known(about))
     if made.refused or not made.written:
         why = "; ".join(each.message for each in made.findings) or "no share has device code"
         raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build without --shares")
@@ -279,17 +282,14 @@ def choose_on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: 
     return ShareChoice(by_shares=True, findings=(_choice_finding(f"compiled by architecture: {why}"),))
 
 
-def choose_here(request: BuildRequest, names: Sequence[str], kept: Sequence[str]) -> ShareChoice:
-    """Whether to use shares on this machine. `names`: of a job's shares; `kept`: those in the cache.
+def reason_for_shares(parts: int, kept: int) -> Finding | None:
+    """Why a job of so many shares is compiled by them on this machine, where nobody said; `kept`: those in the cache.
 
     Without a cache nvcc's own threads are as good, and one build for all is less work.
     """
-    if request.shares is not None:
-        return ShareChoice(by_shares=request.shares)
-    if len(names) > 1 and len(kept) * 2 > len(names):
-        why = f"{len(kept)} of {len(names)} architectures are in the cache"
-        return ShareChoice(by_shares=True, findings=(_choice_finding(f"compiled by architecture: {why}"),))
-    return ShareChoice(by_shares=False)
+    if parts > 1 and kept * 2 > parts:
+        return _choice_finding(f"compiled by architecture: {kept} of {parts} architectures are in the cache")
+    return None
 
 
 def _choice_finding(message: str) -> Finding:

@@ -76,6 +76,7 @@ class DecidedJob(Struct, frozen=True, kw_only=True):
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
     module_ids: dict[str, str] = field(default_factory=dict)  # of files, by path or name: see graft/subject.py
+    by_shares: bool = False  # each architecture is compiled by itself: see shares.py
     links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
     notes: tuple[Finding, ...] = ()
     key: str = ""  # of everything that goes in: the same key gives the same wheel
@@ -181,9 +182,6 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 
-# What became of a build.
-
-
 class JobResult(Struct, frozen=True, kw_only=True):
     """What became of one wheel: the answer, and what tells why it failed.
 
@@ -195,6 +193,21 @@ class JobResult(Struct, frozen=True, kw_only=True):
     built: Built | None = None
     record: Record | None = None
     problem: Problem | None = None
+
+
+class BuildPlan(Struct, frozen=True, kw_only=True):
+    """What a build will do. `planned`: the architectures for each CUDA version.
+
+    `jobs`: the wheels, decided for this machine; none where the workers of a cluster decide. `failed`: those that have
+    no toolchain.
+    """
+
+    context: BuildContext
+    planned: tuple[plan_values.Job, ...]
+    jobs: tuple[DecidedJob, ...] = ()
+    failed: tuple[JobResult, ...] = ()
+    unserved: tuple[plan_values.NotServed, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 class BuildResult(Struct, frozen=True, kw_only=True):

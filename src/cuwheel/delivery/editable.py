@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import workspace
-from cuwheel.building.steps import Steps, read_context
+from cuwheel.building.decide import decide_jobs, plan_build, read_context
 from cuwheel.delivery import applying, environment_changes, source_builds
 from cuwheel.delivery.install_answer import EditablePlan, initial_answer
 from cuwheel.diagnosis import failures
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cuwheel.building.request import BuildRequest, BuildSettings
-    from cuwheel.building.values import DecidedJob
+    from cuwheel.building.values import BuildPlan, DecidedJob
     from cuwheel.delivery.environment_changes import Place
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine
@@ -64,21 +64,21 @@ def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[st
         else:
             recovered, findings = "", ()
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cuwheel-")))
-        steps, machines = _decided(request, place, scratch, caller)
-        job = steps.jobs[0]
+        build, machines = _decided(request, place, scratch, caller)
+        job = build.jobs[0]
         source = folder / job.subdirectory
         # What is compiled today is compiled again tomorrow, and CMake notes where its tools are.
-        tools = steps.context.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
+        tools = build.context.store.folder / "editable" / files.sha256_of(os.fsencode(source))[:16]
         environ = _environ(job, place, caller, tools)
-        plan = _plan(steps, job, place, source, environ)
+        plan = _plan(build, job, place, source, environ)
         start = initial_answer(
-            steps.context.project.name,
+            build.context.project.name,
             place.prefix,
             machines=machines,
             editable=plan,
             dry_run=request.dry_run,
             recovered=recovered,
-            findings=(*findings, *steps.findings, *job.notes),
+            findings=(*findings, *build.findings, *job.notes),
         )
         if request.dry_run:
             return start
@@ -91,27 +91,27 @@ def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[st
 
 def _decided(
     request: BuildRequest, place: Place, scratch: Path, caller: Mapping[str, str]
-) -> tuple[Steps, tuple[Machine, ...]]:
+) -> tuple[BuildPlan, tuple[Machine, ...]]:
     """One job: for the GPU of this machine or those that are named, with the environment's Python and torch."""
     python = venvs.version_of(place.interpreter)
     if python is None:
         raise UnavailableError(f"{place.interpreter} does not run", hint="python -m venv .venv, then --env .venv")
     settings: BuildSettings = {**request.settings, "naming": "local", "merge": False, "variants": False}
     asked = with_fields(request, python=(python,), settings=settings, shares=False, output=scratch / "unused")
-    steps = Steps(read_context(asked))
+    context = read_context(asked)
     if request.machines or not (machines := _with_gpu(fleet.machines_asked_for((), env=place.prefix))):
-        named = steps.context.table.for_
+        named = context.table.for_
         machines = fleet.machines_asked_for(named, env=place.prefix) if named else ()
     if not _with_gpu(machines):
         raise UsageError("this machine has no GPU that could be asked: name one", hint="--for h100")
     rows = scratch / "machines.toml"
     rows.write_text("".join(map(source_builds.fleet_row, machines)), encoding="utf-8")
-    steps.context = replace(steps.context, table=replace(steps.context.table, for_=(str(rows),)))
-    best = max(steps.plan(), key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
-    steps.prepare([best], [python], caller)
-    if steps.jobs[0].toolchain.prefix:
+    plan = plan_build(replace(context, table=replace(context.table, for_=(str(rows),))))
+    best = max(plan.planned, key=lambda each: versions.key(each.cuda))  # all of them serve; one can be installed
+    plan = decide_jobs(replace(plan, planned=(best,)), [python], caller)
+    if plan.jobs[0].toolchain.prefix:
         raise UsageError("a toolkit in a container cannot compile into this environment", hint="--provider index")
-    return steps, machines
+    return plan, machines
 
 
 def _with_gpu(machines: Sequence[Machine]) -> tuple[Machine, ...]:
@@ -133,11 +133,11 @@ def _environ(job: DecidedJob, place: Place, caller: Mapping[str, str], tools: Pa
     return made
 
 
-def _plan(steps: Steps, job: DecidedJob, place: Place, source: Path, environ: Mapping[str, str]) -> EditablePlan:
+def _plan(build: BuildPlan, job: DecidedJob, place: Place, source: Path, environ: Mapping[str, str]) -> EditablePlan:
     compiler, toolkit = job.toolchain.host_compiler, job.toolchain.toolkit
     lists = [each.name for each in job.settings if "ARCH" in each.name]
     shown = {name: environ[name] for name in (*_SHOWN, *lists) if name in environ}
-    requires = tuple(dict.fromkeys((*steps.context.project.requires, *job.requires)))
+    requires = tuple(dict.fromkeys((*build.context.project.requires, *job.requires)))
     python = str(place.interpreter)
     first = [quoting.here([python, "-m", "pip", "install", *requires])] if requires else []
     install = [python, "-m", "pip", "install", *_options(job), "--editable", str(source)]

@@ -28,9 +28,8 @@ from cuwheel.wheel.variant import Property
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.changes.stamp.variants import VariantSet
     from cuwheel.delivery.index_folder import IndexFolder
-    from cuwheel.wheel.variant import Document
+    from cuwheel.wheel.variant import Document, VariantSet
 
 
 # The document that installers read, and who stands in the channel for the variants.

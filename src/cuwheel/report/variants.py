@@ -10,9 +10,9 @@ from cuwheel.support.wording import file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.changes.stamp.variants import VariantSet, VariantWheel
     from cuwheel.delivery.variants import PublishedVariant
     from cuwheel.report.document import Block
+    from cuwheel.wheel.variant import VariantSet, VariantWheel
 
 
 def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:

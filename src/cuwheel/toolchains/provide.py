@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Arch
@@ -435,6 +434,8 @@ def _link(bench: _Bench) -> Iterator[str]:
 
 
 def _inspect(bench: _Bench) -> Iterator[str]:
+    from cuwheel.device_code.survey import survey  # noqa: PLC0415 - who provides a toolkit reads no library
+
     (library,) = survey(bench.folder / "libkernel.so").libraries
     bench.found = tuple(dict.fromkeys(each.arch for each in library.device_code if each.kind == "cubin"))
     yield f"found in the library: {' '.join(bench.found)}"

@@ -45,6 +45,28 @@ class Variant(Struct, frozen=True, kw_only=True):
     properties: tuple[Property, ...]
 
 
+class VariantWheel(Struct, frozen=True, kw_only=True):
+    """A variant in its place. `made_from`: the plain wheel whose files it has."""
+
+    path: str
+    size: int
+    sha256: str
+    label: str
+    properties: tuple[Property, ...]
+    made_from: str
+
+
+class VariantSet(Struct, frozen=True, kw_only=True):
+    """All that was written of one release. `document`: the variants of the release, for installers.
+
+    `plain`: what installers take that know nothing of variants, or find none that fits.
+    """
+
+    document: str
+    wheels: tuple[VariantWheel, ...]
+    plain: tuple[str, ...]
+
+
 class Document(Struct, frozen=True, kw_only=True):
     """`namespaces`: the most important first. `providers`: what tells an installer which values a machine has."""
 

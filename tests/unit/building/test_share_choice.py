@@ -34,15 +34,13 @@ def test_on_a_cluster(plan: tuple[Job, ...], slots: int, by_shares: bool, why: s
 
 
 def test_here_it_needs_a_cache_that_has_most_of_them() -> None:
-    names = ["sm_80", "sm_89", "sm_90"]
-    assert shares.choose_here(BuildRequest("."), names, names[:2]).by_shares
-    assert not shares.choose_here(BuildRequest("."), names, names[:1]).by_shares
-    assert not shares.choose_here(BuildRequest("."), names[:1], names[:1]).by_shares
+    assert shares.reason_for_shares(3, 2)
+    assert not shares.reason_for_shares(3, 1)
+    assert not shares.reason_for_shares(1, 1)
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_what_somebody_says_is_done(said: bool) -> None:  # noqa: FBT001
     request = BuildRequest(".", shares=said)
-    assert shares.choose_here(request, ["a", "b"], []).by_shares is said
     assert shares.choose_on_cluster(request, THREE, 1).by_shares is said
     assert shares.choose_on_cluster(BuildRequest(".", providers=["container"]), THREE, 9).by_shares is False

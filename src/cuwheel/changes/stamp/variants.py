@@ -27,7 +27,7 @@ from cuwheel.wheel import variant as variants
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName
-from cuwheel.wheel.variant import Property, Variant
+from cuwheel.wheel.variant import Property, Variant, VariantSet, VariantWheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,28 +37,6 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.variant_reach import Claim, Served
 
 _FIX = "compile plain machine code for them, without a suffix"
-
-
-class VariantWheel(Struct, frozen=True, kw_only=True):
-    """A variant in its place. `made_from`: the plain wheel whose files it has."""
-
-    path: str
-    size: int
-    sha256: str
-    label: str
-    properties: tuple[Property, ...]
-    made_from: str
-
-
-class VariantSet(Struct, frozen=True, kw_only=True):
-    """All that was written of one release. `document`: the variants of the release, for installers.
-
-    `plain`: what installers take that know nothing of variants, or find none that fits.
-    """
-
-    document: str
-    wheels: tuple[VariantWheel, ...]
-    plain: tuple[str, ...]
 
 
 class Decided(Struct, frozen=True, kw_only=True):

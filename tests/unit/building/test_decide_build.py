@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.building import jobs, sources
+from cuwheel.building import act, jobs, pipeline, sources
 from cuwheel.building.answer import Wheel
+from cuwheel.building.decide import decide_jobs, plan_build, read_context
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.steps import Steps, read_context
 from cuwheel.building.values import JobResult
 from cuwheel.diagnosis import failures
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
@@ -22,7 +22,7 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.building.values import DecidedJob
+    from cuwheel.building.values import BuildContext, BuildPlan, DecidedJob
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.toolchain import Toolchain
 
@@ -46,7 +46,7 @@ def _provide(wish: ToolchainRequest) -> Toolchain:
     return replace(made, toolkit=replace(made.toolkit, cuda=wish.version))
 
 
-def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> Steps:
+def context(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> BuildContext:
     place = folder / "source"
     if not place.exists():
         place.mkdir()
@@ -54,21 +54,24 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
         (place / "kernel.cu").touch()
     settings: Any = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
     values: dict[str, Any] = {"output": folder / "dist", "cache": folder / "cache", **options}
-    return Steps(read_context(BuildRequest(place, settings=settings, **values)))
+    return read_context(BuildRequest(place, settings=settings, **values))
 
 
-def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
+def decided(made: BuildContext) -> BuildPlan:
+    return decide_jobs(plan_build(made), jobs.pythons(made.table, made.project), {})
+
+
+def executed(made: BuildContext, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
     begun: list[str] = []
 
-    def one(_: Steps, job: DecidedJob) -> JobResult:
+    def one(_: BuildContext, job: DecidedJob, _placed: object) -> JobResult:
         begun.append(job.id)
         path = f"/dist/x-1-{tag.format(job.id.rpartition('-')[2])}-linux_x86_64.whl"
         wheel = Wheel(path=path, size=1, sha256="0", name="x", version="1", tags=())
         return JobResult(answer=replace(job_answer(job, "built"), wheel=wheel), job=job)
 
-    monkeypatch.setattr(Steps, "one", one)
-    made.decide({})
-    return begun, made.execute()
+    monkeypatch.setattr(act, "build_one", one)
+    return begun, act.execute(decided(made))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[li
 def test_a_wheel_that_serves_all_pythons_is_built_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, begun: list[str]
 ) -> None:
-    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
+    made = context(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
     ids, answered = executed(made, monkeypatch, tag)
     assert ids == begun
     assert [job.answer.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
@@ -92,7 +95,7 @@ def test_a_wheel_that_serves_all_pythons_is_built_once(
 
 
 def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = steps(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
+    made = context(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
     begun, answered = executed(made, monkeypatch, "py3-none")
     assert begun == ["cu130-cp311"]
     assert [(job.answer.cuda, job.answer.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
@@ -101,9 +104,14 @@ def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, mon
     assert failure.what == "nobody has it (ask again)"
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_job_is_compiled_by_shares_where_somebody_says_so(tmp_path: Path, *, said: bool) -> None:
+    assert decided(context(tmp_path, {"for_": ("h100", "l40")}, shares=said)).jobs[0].by_shares is said
+
+
 def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
-        steps(tmp_path, {"cuda": ("12.8",)}).decide({})
+        decided(context(tmp_path, {"cuda": ("12.8",)}))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +127,7 @@ def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with pytest.raises(CuwheelError, match=words):
-        steps(tmp_path, said).decide({})
+        decided(context(tmp_path, said))
     assert not (tmp_path / "cache").exists()
 
 
@@ -127,15 +135,14 @@ def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: di
 def test_several_cuda_versions_get_local_versions_by_themselves(
     tmp_path: Path, cuda: tuple[str, ...], naming: str, *, noted: bool
 ) -> None:
-    made = steps(tmp_path, {"cuda": cuda})
-    made.decide({})
+    made = plan_build(context(tmp_path, {"cuda": cuda}))
     assert made.context.table.naming == naming
     told = [each.message for each in made.findings if each.rule == "naming-chosen"]
     assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
 
 
 def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
+    made = context(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
     assert len(executed(made, monkeypatch, "py3-none")[1]) == 2
 
 
@@ -145,39 +152,40 @@ def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.L
     (place / "pyproject.toml").write_text('[project]\nname = "BitsAndBytes"\nversion = "0.50.2"\n')
     (place / "kernel.cu").touch()
     caplog.set_level("INFO", logger="cuwheel")
-    made = steps(tmp_path)
-    assert made.context.recipe
-    assert made.context.table.python_tag == "py3-none"
-    assert "-DCOMPUTE_BACKEND=cuda" in made.context.table.environment["CMAKE_ARGS"]
+    made = context(tmp_path)
+    assert made.recipe
+    assert made.table.python_tag == "py3-none"
+    assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
     assert "using the recipe for bitsandbytes: " in caplog.text
     (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
-    assert steps(tmp_path).context.table.python_tag == "cp310-abi3"
-    without = steps(tmp_path, {"recipe": False})
-    assert without.context.recipe is None
-    assert "CMAKE_ARGS" not in without.context.table.environment
+    assert context(tmp_path).table.python_tag == "cp310-abi3"
+    without = context(tmp_path, {"recipe": False})
+    assert without.recipe is None
+    assert "CMAKE_ARGS" not in without.table.environment
 
 
 def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "setup.py").write_text("setup(name='x')")
     with pytest.raises(MalformedError, match="no CUDA code"):
-        steps(tmp_path)
+        context(tmp_path)
 
 
 @pytest.mark.parametrize(("torch", "spelled"), [("torch", "12.0"), ("torch==2.7.1", "12.0"), ("torch<2.7", None)])
 def test_the_architectures_are_spelled_for_the_torch_that_is_required(
     torch: str, spelled: str | None, tmp_path: Path
 ) -> None:
-    (made,) = steps(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)}).plan()
+    found = context(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)})
+    (made,) = plan_build(found).planned
     assert made.flags.torch == spelled
 
 
 def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = steps(tmp_path)
+    made = context(tmp_path)
     place = tmp_path / "source"
     (place / "fleet.toml").write_text('[[machine]]\nname = "rack"\ngpu = "l40"\n')
     (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
-    made = steps(tmp_path, {"for_": ("fleet.toml",)})
+    made = context(tmp_path, {"for_": ("fleet.toml",)})
     _, answered = executed(made, monkeypatch, "py3-none")
     assert answered[0].answer.archs == ("sm_89",)
 
@@ -188,27 +196,28 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
     (place / "setup.py").write_text("setup(name='inner')")
     (tmp_path / "source" / "kernel.cu").touch()
     with pytest.raises(MalformedError, match="not a Python project"):
-        steps(tmp_path)
-    made = steps(tmp_path, {"subdirectory": "python"})
-    executed(made, monkeypatch, "py3-none")
-    assert made.context.project.name == "inner"
-    assert made.jobs[0].source == made.jobs[0].copy / "python"
+        context(tmp_path)
+    made = context(tmp_path, {"subdirectory": "python"})
+    _, answered = executed(made, monkeypatch, "py3-none")
+    assert made.project.name == "inner"
+    job = answered[0].job
+    assert job
+    assert job.source == job.copy / "python"
     with pytest.raises(UsageError, match="outside the source"):
-        steps(tmp_path, {"subdirectory": "../x"})
+        context(tmp_path, {"subdirectory": "../x"})
 
 
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError, match="is not a folder"):
-        steps(tmp_path, output=tmp_path / "file" / "dist").decide({})
+        pipeline.build(context(tmp_path, output=tmp_path / "file" / "dist").request, {})
 
 
 def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path: Path) -> None:
-    made = steps(tmp_path, output=tmp_path / "file" / "dist")
-    made.decide({})
+    made = decided(context(tmp_path, output=tmp_path / "file" / "dist"))
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError) as told:
-        made.execute()
+        act.execute(made)
     assert "--output" in told.value.hint
 
 
@@ -225,7 +234,7 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
     monkeypatch.setattr("cuwheel.network.venvs.find_python", missing)
     monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
     with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
-        steps(tmp_path, {"python": ("3.10", "3.12")}).decide({})
+        decided(context(tmp_path, {"python": ("3.10", "3.12")}))
     assert asked == []
 
 
@@ -234,13 +243,13 @@ def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypa
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     for name in ("orin", "8.7", "gh200"):
         with pytest.raises(UsageError, match="processor is aarch64") as caught:
-            steps(tmp_path, {"for_": (name,)}).plan()
+            plan_build(context(tmp_path, {"for_": (name,)}))
         assert caught.value.hint
-    made = steps(tmp_path, {"for_": ("h100", "orin")})
-    assert [str(each) for job in made.plan() for each in job.archs] == ["sm_90"]
+    made = plan_build(context(tmp_path, {"for_": ("h100", "orin")}))
+    assert [str(each) for job in made.planned for each in job.archs] == ["sm_90"]
     assert [each.machine for each in made.unserved] == ["orin"]
-    every = steps(tmp_path, {"for_": ("all",)})
-    assert every.plan()
+    every = plan_build(context(tmp_path, {"for_": ("all",)}))
+    assert every.planned
     assert not every.unserved
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert steps(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)}).plan()
+    assert plan_build(context(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned

@@ -1,0 +1,171 @@
+"""From a request to the jobs of a build: source, configuration, architectures, toolchains. Nothing is built."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel.building import config, environment, jobs, recipes, shares, sources
+from cuwheel.building.answer import bare_answer
+from cuwheel.building.environment import torch_release
+from cuwheel.building.values import BuildContext, BuildPlan, JobResult, Problem
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.facts import toolkits
+from cuwheel.machine import fleet
+from cuwheel.support import log
+from cuwheel.toolchains import provide
+from cuwheel.toolchains.request import toolkit_from
+from cuwheel.toolchains.store import open_store
+from cuwheel.verdicts.planning import plans
+from cuwheel.verdicts.planning.plan import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cuwheel.building.request import BuildRequest
+    from cuwheel.toolchains.toolchain import Toolchain
+
+
+def read_context(request: BuildRequest) -> BuildContext:
+    """What a request means for its source: the files, what they say of themselves, and the configuration."""
+    asked, store = str(request.source), open_store(request.cache)
+    tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
+    found = config.find_configuration(tree.folder, request.config, request.overrides)
+    table = found.table
+    project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
+    recipe = recipes.find_recipe(project.name, project.version) if table.recipe else None
+    if recipe:
+        table = config.over_recipe(recipe.settings, found)
+        project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
+        used = "; ".join(recipes.in_effect(recipe, table)) or "nothing that you have not set yourself"
+        log.info("using the recipe for %s: %s", recipe.name, used)
+    if table.gate.device_code and not sources.mentions_cuda(tree.folder, tree.files):
+        raise MalformedError(
+            asked,
+            "has no CUDA code: no .cu file, and no build file that mentions CUDA",
+            hint="without device code you do not need cuwheel: pip wheel .",
+        )
+    return BuildContext(
+        request=request,
+        store=store,
+        tree=tree,
+        table=table,
+        project=project,
+        configuration=found.path,
+        recipe=recipe,
+    )
+
+
+def plan_build(context: BuildContext) -> BuildPlan:
+    """The architectures for each CUDA version, and how the wheels are named; no job is decided yet."""
+    table, request = context.table, context.request
+    if not table.for_:
+        raise UsageError(
+            "no GPUs were given, neither on the command line nor in a configuration",
+            hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
+        )
+    # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
+    # every architecture, not for every machine.
+    elsewhere = request.cluster or request.fit or ALL in map(str.lower, table.for_)
+    # A fleet file is named from where the configuration is, as every file in one is.
+    near = context.configuration.parent if context.configuration else context.tree.folder
+    made = plans.plan_for(
+        [str(near / name) if (near / name).is_file() and not Path(name).is_file() else name for name in table.for_],
+        table.cuda,
+        table.plan,
+        # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
+        torch=torch_release((*table.requires, *context.project.requires)),
+        built_on=None if elsewhere else fleet.cpu_here(),
+    )
+    planned = tuple(job for job in made.jobs if job.archs or job.ptx)
+    if not planned:
+        reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
+        fixes = dict.fromkeys(each.fix for each in made.unserved if each.fix)
+        hint = "; ".join(fixes) or "cuwheel plan shows what would"
+        raise UsageError(f"no wheel can serve these machines: {reasons}", hint=hint)
+    cudas = [job.cuda for job in planned]
+    if table.merge and len(set(cudas)) == 1:
+        raise UsageError("merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B")
+    named = replace(table, naming=jobs.choose_naming(table, cudas))
+    if jobs.names_collide(named, cudas):
+        raise UsageError(
+            f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {named.naming!r})",
+            hint="--naming local gives each its own name: 1.0+cu130",
+        )
+    findings = list(sources.source_findings(context.tree))
+    if table.naming is None and named.naming == "local":
+        findings.append(jobs.naming_finding(cudas))
+    return BuildPlan(
+        context=replace(context, table=named), planned=planned, unserved=made.unserved, findings=tuple(findings)
+    )
+
+
+def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, str]) -> BuildPlan:
+    """The jobs of a plan on this machine, whose toolchains are provided, or with `dry_run` foreseen."""
+    context, request = plan.context, plan.context.request
+    if not request.dry_run:
+        environment.require_tools(repairs=context.table.repair.enabled is not False)
+    images = "container" in request.providers  # which have interpreters of their own
+    interpreters = {} if images else jobs.interpreters(pythons)  # before a toolkit is downloaded for nothing
+    toolchains, failed = _toolchains(plan, pythons)
+    if images and not all(each.prefix for each in toolchains.values()):
+        interpreters = jobs.interpreters(pythons)
+    if not request.dry_run:
+        context = replace(context, images=jobs.image_paths(toolchains.values()))
+    decided = []
+    for planned in plan.planned:
+        if (toolchain := toolchains.get(planned.cuda)) is None:
+            continue
+        for python in pythons:
+            found = None if toolchain.prefix else interpreters[python]
+            make = partial(jobs.make_job, context, planned, toolchain, python, found, caller)
+            job = make(by_shares=bool(request.shares))
+            if request.shares is None and not toolchain.prefix:  # by shares where the cache has most of them
+                divided = make(by_shares=True)
+                parts = shares.shares_of_plan(job.plan)
+                kept = [each.name for each in parts if shares.cached_share(each, divided, context)]
+                if about := shares.reason_for_shares(len(parts), len(kept)):
+                    job = replace(divided, notes=(*divided.notes, about))
+            decided.append(job)
+    log.info("%s: %s", context.project.name, ", ".join(job.id for job in decided))
+    return replace(plan, context=context, jobs=tuple(decided), failed=failed)
+
+
+def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Toolchain], tuple[JobResult, ...]]:
+    """By CUDA version. One that cannot be had fails its jobs, and none that can be had ends the build."""
+    table, request = plan.context.table, plan.context.request
+    components = [*table.components, *(["torch"] if plan.context.project.backend == "torch" else ())]
+    if request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
+        components.append("nvtx")
+    provided = provide.foresee if request.dry_run else provide.provide
+    found: dict[str, Toolchain] = {}
+    failed: list[JobResult] = []
+    errors: list[CuwheelError] = []
+    for planned in plan.planned:
+        cuda = planned.cuda
+        named = [name for name in table.cuda if toolkits.find_toolkit(name).version == cuda]
+        try:
+            # As requested: a patch release is kept.
+            found[cuda] = provided(toolkit_from(request, named[0] if named else cuda, components))
+        except CuwheelError as error:
+            errors.append(error)
+            problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
+            for python in pythons:
+                answer = bare_answer(jobs.job_name(cuda, python), planned, python, "failed")
+                failed.append(JobResult(answer=answer, problem=problem))
+    if not found:
+        raise errors[0]
+    return found, tuple(failed)
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Before an hour of compiling, not after it."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if not existing.is_dir():
+        raise UnreadableError(existing, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UnreadableError(existing, "is not writable, so wheels cannot be written there", hint="--output FOLDER")

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.planning import planner, serving
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 MACHINES = 10_000
 ROUNDS = 5
@@ -37,7 +37,7 @@ def fleet() -> list[Machine]:
 
 def plan(machines: list[Machine]) -> None:
     serving.reach_of_kind.cache_clear()  # what one plan learnt of machines must not help the next
-    planner.make_plan(machines, [], Wishes(future=True))
+    planner.make_plan(machines, [], PlanOptions(future=True))
 
 
 def main() -> int:

@@ -362,7 +362,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "pip": lambda data: settings.read_pip_settings({"PIP_CONFIG_FILE": str(world.file("pip.conf", data))}),
         "uv": lambda data: (world.file("uv.toml", data), settings.read_uv_settings({}, world.root)),
         "address": lambda data: (addresses.plain(text := data.decode(errors="replace")), addresses.file_name(text)),
-        "log": lambda data: explain.explain(log.read(io.BytesIO(data))),
+        "log": lambda data: explain.explain(log.read_log(io.BytesIO(data))),
         "facts": _read_facts,
         "page-json": _read_page("application/vnd.pypi.simple.v1+json"),
         "page-html": _read_page("text/html"),

@@ -59,7 +59,7 @@ def compiled(path: Path) -> set[str]:
 def test_nvcc_makes_what_was_planned(nvcc: Path, cuda: str, wish: str, gpus: list[str], tmp_path: Path) -> None:
     if cuda == "12.4" and gpus != ["all"]:
         gpus = gpus[:-1]  # which it does not know
-    (job,) = api.plan(*gpus, cuda=[cuda], **{wish: True}).jobs  # type: ignore[arg-type]  # one of the wishes
+    (job,) = api.plan(*gpus, cuda=[cuda], **{wish: True}).jobs  # type: ignore[arg-type]  # one of the options
     source = tmp_path / "one.cu"
     source.write_text(KERNEL)
     flags = (job.flags.nvcc or "").split()

@@ -49,7 +49,7 @@ def test_locking_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
     for each in workers:
         each.join(600)
     assert [each.exitcode for each in workers] == [0] * len(workers)
-    assert [each.cuda for each in lock.read(path).toolchain] == list(VERSIONS)
+    assert [each.cuda for each in lock.read_lock(path).toolchain] == list(VERSIONS)
     assert [each.name for each in tmp_path.iterdir()] == ["cuwheel.lock"]
 
 
@@ -112,7 +112,7 @@ def test_a_password_is_in_no_file_and_no_answer(mirror: str, tmp_path: Path, mon
     for path in tmp_path.rglob("*"):
         if path.is_file() and not path.is_symlink() and "mirror" not in path.parts:
             assert b"p4ss" not in path.read_bytes(), path
-    found = lock.read(tmp_path / "cuwheel.lock").toolchain[0].archive
+    found = lock.read_lock(tmp_path / "cuwheel.lock").toolchain[0].archive
     assert all("://" in each.url and "@" not in each.url for each in found)
     with pytest.raises(Exception, match="is not in the cache"):
         api.toolchain("13.0.2", locked=tmp_path / "cuwheel.lock", offline=True, cache=tmp_path / "other")

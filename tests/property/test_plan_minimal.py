@@ -13,7 +13,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Jit, Machine
 from cuwheel.verdicts.choice import serves
 from cuwheel.verdicts.planning import planner
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def shortest(toolkit: Toolkit, devices: set[Capability]) -> int:
 @settings(max_examples=150, deadline=None)
 def test_no_shorter_list_of_machine_code_serves_them(names: list[str], toolkit: Toolkit) -> None:
     fleet = [Machine(name=f"{index} {name}", capability=Capability.parse(name)) for index, name in enumerate(names)]
-    (job,) = planner.make_plan(fleet, [toolkit], Wishes(ptx=False)).jobs
+    (job,) = planner.make_plan(fleet, [toolkit], PlanOptions(ptx=False)).jobs
     devices = {Capability.parse(name) for name in names}
     able = {device for device in devices if any(serves(arch, device) for arch in entries(toolkit, "sm"))}
     assert len(job.archs) == shortest(toolkit, able)
@@ -72,15 +72,15 @@ def test_no_shorter_list_of_machine_code_serves_them(names: list[str], toolkit: 
     assert all(toolkit.supports(arch) for arch in archs)
     for row in job.coverage:
         assert serves(Arch.parse(row.by), Capability.parse(row.capability))
-    assert job == planner.make_plan(fleet, [toolkit], Wishes(ptx=False)).jobs[0]
-    assert set(job.archs) == set(planner.make_plan(fleet[::-1], [toolkit], Wishes(ptx=False)).jobs[0].archs)
+    assert job == planner.make_plan(fleet, [toolkit], PlanOptions(ptx=False)).jobs[0]
+    assert set(job.archs) == set(planner.make_plan(fleet[::-1], [toolkit], PlanOptions(ptx=False)).jobs[0].archs)
 
 
 @given(names=fleets, toolkit=rows)
 @settings(max_examples=100, deadline=None)
 def test_one_ptx_is_enough_and_only_where_machine_code_is_not(names: list[str], toolkit: Toolkit) -> None:
     fleet = [Machine(name=f"{index} {name}", capability=Capability.parse(name)) for index, name in enumerate(names)]
-    (job,) = planner.make_plan(fleet, [toolkit], Wishes()).jobs
+    (job,) = planner.make_plan(fleet, [toolkit], PlanOptions()).jobs
     devices = {Capability.parse(name) for name in names}
     able = {device for device in devices if any(serves(arch, device) for arch in entries(toolkit, "sm"))}
     through = {device for device in devices - able if any(serves(arch, device) for arch in entries(toolkit, "compute"))}
@@ -107,7 +107,7 @@ def runs(machine: Machine, toolkit: Toolkit) -> bool:
 @given(fleet=machines)
 @settings(max_examples=150, deadline=None)
 def test_no_fewer_toolkits_serve_them(fleet: list[Machine]) -> None:
-    plan = planner.make_plan(fleet, [], Wishes())
+    plan = planner.make_plan(fleet, [], PlanOptions())
     everything = toolkits.all_toolkits()
     table = {machine.name: {row.version for row in everything if runs(machine, row)} for machine in fleet}
     able = {name for name, found in table.items() if found}
@@ -124,7 +124,7 @@ def test_no_fewer_toolkits_serve_them(fleet: list[Machine]) -> None:
 @given(fleet=machines)
 @settings(max_examples=60, deadline=None)
 def test_native_is_native(fleet: list[Machine]) -> None:
-    plan = planner.make_plan(fleet, [], Wishes(native=True))
+    plan = planner.make_plan(fleet, [], PlanOptions(native=True))
     for job in plan.jobs:
         assert all(row.how == "native" for row in job.coverage)
         assert len(job.archs) == len({row.capability for row in job.coverage})

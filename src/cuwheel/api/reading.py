@@ -176,10 +176,10 @@ def plan(
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
     from cuwheel.report.plan import Plan
     from cuwheel.verdicts.planning import plans
-    from cuwheel.verdicts.planning.plan import Wishes
+    from cuwheel.verdicts.planning.plan import PlanOptions
 
-    wishes = Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
-    made = plans.plan_for(machines, cuda, wishes, refine=refine, cmake=cmake)
+    options = PlanOptions(future=future, native=native, specific=specific, family=family, ptx=ptx)
+    made = plans.plan_for(machines, cuda, options, refine=refine, cmake=cmake)
     return Plan(jobs=made.jobs, unserved=made.unserved)
 
 

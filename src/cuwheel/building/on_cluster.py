@@ -215,7 +215,7 @@ class OnCluster:
         try:
             made = read_result(done.text)
             if self._context.request.lock and LOCK in done.files:
-                got = lock.read(done.files[LOCK])
+                got = lock.read_lock(done.files[LOCK])
                 lock.update(self._context.request.lock, *got.toolchain, *got.requirements)
             result = self._here(made, done)
         except CuwheelError as error:

@@ -14,7 +14,7 @@ from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.facts import services, spellings, toolkits
 from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import wording
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Table(Struct, frozen=True, kw_only=True):
     cache: bool = False
     cache_limit: str = ""  # of all that is kept on this machine: what `cuwheel cache --prune` leaves, such as 50GB
     timeout: float = 7200.0  # seconds, of one job
-    plan: Wishes = field(default_factory=Wishes)  # as the options of `cuwheel plan`
+    plan: PlanOptions = field(default_factory=PlanOptions)  # as the options of `cuwheel plan`
     gate: GateTable = field(default_factory=GateTable)
     repair: RepairTable = field(default_factory=RepairTable)
     guard: GuardTable = field(default_factory=GuardTable)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import values
-from cuwheel.cli.common import CUDA_VERSIONS, FOR, REFINEMENT, REFINEMENT_CONFLICTS, WISHES, refinement
+from cuwheel.cli.common import CUDA_VERSIONS, FOR, PLAN_OPTIONS, REFINEMENT, REFINEMENT_CONFLICTS, refinement
 from cuwheel.cli.options import Command, Group, Option, flat, group
 from cuwheel.errors import UsageError
 from cuwheel.facts import spellings
@@ -22,7 +22,7 @@ _OPTIONS = (
     ),
     Option("--like WHEEL", "predict the size from this wheel's bytes per architecture", values.binary, of=_PLAN),
     Option("--cmake VERSION", "the CMake version that must understand the list", values.cmake, of=_PLAN),
-    Group("wishes", tuple(each._replace(of=_PLAN) for each in WISHES), more=True),
+    Group("what the list must have", tuple(each._replace(of=_PLAN) for each in PLAN_OPTIONS), more=True),
     group(
         "to read a list instead",
         Option("--read LIST", "explain this architecture list and what it covers"),
@@ -57,8 +57,8 @@ def _refuse(args: Namespace) -> Iterator[UsageError]:
             f"{strange} cannot be used with --read, which explains an existing list: name its machines with --on"
         )
     if way == "plan":
-        wishes = plan.Wishes(**{row.dest: getattr(args, row.dest) for row in WISHES})
-        yield from map(UsageError, plan.conflicting_wishes(wishes))
+        options = plan.PlanOptions(**{row.dest: getattr(args, row.dest) for row in PLAN_OPTIONS})
+        yield from map(UsageError, plan.conflicting_options(options))
 
 
 def _plan(args: Namespace) -> Answer:
@@ -66,8 +66,8 @@ def _plan(args: Namespace) -> Answer:
 
     if args.read is not None:
         return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
-    wishes = {row.dest: getattr(args, row.dest) for row in WISHES}
-    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=args.cmake, **wishes)
+    options = {row.dest: getattr(args, row.dest) for row in PLAN_OPTIONS}
+    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=args.cmake, **options)
     return api.plan_sizes(made, args.like) if args.like else made
 
 

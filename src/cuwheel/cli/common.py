@@ -71,7 +71,7 @@ def refinement(args: Namespace) -> Refinement:
 
 
 # What a plan may contain.
-WISHES = (
+PLAN_OPTIONS = (
     Option("--future", "add PTX for future GPUs"),
     Option("--native", "machine code of its own architecture for every GPU"),
     Option("--specific", "use 'a' architectures (90a) where they exist"),

@@ -95,7 +95,7 @@ _GOES_ON = re.compile(
 )
 
 
-def of(log: str) -> Ending | None:
+def ending_of(log: str) -> Ending | None:
     """What made it stop; None where nobody says it."""
     lines = [line.rstrip()[:_WIDEST] for line in uncoloured(log).splitlines()]
     found: tuple[int, _Kind] | None = None

@@ -54,7 +54,7 @@ def _of_build(problem: Problem, built: Built, record: Record | None, job: Decide
 
     call = _guilty(problem, record) if record else None
     tail = masked(files.tail(Path(built.log), _TAIL))
-    words = ending.of(tail) if problem.kind == "program" else None
+    words = ending.ending_of(tail) if problem.kind == "program" else None
     printed = masked("".join(reader.read_output(record, call))) if record and call else ""
     if record and call and words and words.outweighs(printed):
         call = calls.last_failure(record)
@@ -144,7 +144,7 @@ def stop(record: Record, tail: str) -> Stop:
     """`tail`: the end of what the command printed. One that succeeded said nothing when it gave up: it did not."""
     call = calls.first_failure(record)
     printed = reader.read_printed(record, call, _PRINTED) if call else ""
-    words = ending.of(tail) if record.status else None
+    words = ending.ending_of(tail) if record.status else None
     if call and words and words.outweighs(printed):
         call = calls.last_failure(record)
         printed = reader.read_printed(record, call, _PRINTED) if call else ""

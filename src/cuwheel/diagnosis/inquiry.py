@@ -70,7 +70,7 @@ def inquire(
 
 def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
     """Of what a program printed. Secrets of the environment are not quoted."""
-    read = text.read(io.BytesIO(printed.encode(errors="surrogateescape")))
+    read = text.read_log(io.BytesIO(printed.encode(errors="surrogateescape")))
     found = explain(read, facts=facts, building=building)
     return masking.within(found.causes, lambda each: masking.known(each, os.environ))
 
@@ -99,10 +99,10 @@ def _recorded(log: str | Path) -> Case | None:
 
 def _read(log: str | Path | BinaryIO) -> Log:
     if not isinstance(log, (str, Path)):
-        return text.read(log)
+        return text.read_log(log)
     try:
         with Path(log).open("rb") as file:
-            return text.read(file)
+            return text.read_log(file)
     except OSError as error:
         raise UnreadableError.from_os(error, log, "name a log, or pipe one: COMMAND 2>&1 | cuwheel explain") from error
 

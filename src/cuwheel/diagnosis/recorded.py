@@ -76,7 +76,7 @@ def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterato
 def last_words(record: Record, call: Call | None) -> tuple[Log, ...]:
     """Of the command itself, then all that it printed last; none where the call is what they speak of."""
     tail = reader.read_command_output(record) if record.status else ""
-    words = ending.of(tail)
+    words = ending.ending_of(tail)
     if not tail.strip() or (call and not (words and words.outweighs(reader.read_printed(record, call, _PRINTED)))):
         return ()
     return tuple(map(text.parse, (*(("\n".join(words.lines),) if words else ()), tail)))

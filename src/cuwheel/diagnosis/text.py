@@ -118,7 +118,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def read(stream: BinaryIO) -> Log:
+def read_log(stream: BinaryIO) -> Log:
     """The whole, or the beginning and the end of what is too long; of the lines between them only the number."""
     text, before_gap, skipped = _ends(stream)
     return parse(text, before_gap=before_gap, skipped=skipped) if text else parse("")

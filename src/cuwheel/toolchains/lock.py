@@ -104,7 +104,7 @@ def update(path: Path, *entries: Locked | Requirements) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path.parent):
-            before = read(path) if path.exists() else Lock()
+            before = read_lock(path) if path.exists() else Lock()
             rows = {_place(each): each for each in (*before.toolchain, *before.requirements, *entries)}
             files.write(path, text(rows[place] for place in sorted(rows)))
     except OSError as error:
@@ -137,7 +137,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def read(path: Path) -> Lock:
+def read_lock(path: Path) -> Lock:
     try:
         return _checked(codec.read_toml(path), str(path))
     except msgspec.DecodeError as error:
@@ -199,7 +199,7 @@ def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[st
         name = join_address(source, NAME)
         return name, parse(text_of(source, NAME, offline=offline), name)
     path = path or Path(NAME)
-    return str(path), read(path)
+    return str(path), read_lock(path)
 
 
 def requirements_for(
@@ -215,7 +215,7 @@ def requirements_for(
 
 def all_requirements(cuda: str, platform: str, path: Path | None) -> tuple[Requirements, ...]:
     """Packages for a toolkit, for every Python that the lock knows."""
-    found = read(path).requirements if path else ()
+    found = read_lock(path).requirements if path else ()
     return tuple(each for each in found if (each.cuda, each.platform) == (cuda, platform))
 
 

@@ -9,13 +9,13 @@ import pytest
 from cuwheel.building import shares
 from cuwheel.building.request import BuildRequest
 from cuwheel.verdicts.planning import plans
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.plan import Job
 
-THREE = plans.plan_for(["8.0", "8.9", "9.0"], ("13.0",), Wishes(native=True)).jobs
-ONE = plans.plan_for(["9.0"], ("13.0",), Wishes(native=True, ptx=False)).jobs
+THREE = plans.plan_for(["8.0", "8.9", "9.0"], ("13.0",), PlanOptions(native=True)).jobs
+ONE = plans.plan_for(["9.0"], ("13.0",), PlanOptions(native=True, ptx=False)).jobs
 
 
 @pytest.mark.parametrize(

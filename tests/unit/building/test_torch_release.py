@@ -8,7 +8,7 @@ from cuwheel.building.environment import torch_release
 from cuwheel.facts import torch
 from cuwheel.facts.arch import Arch
 from cuwheel.verdicts.planning import plans
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_list_is_spelled_for_that_release() -> None:
     assert torch.takes(arch, "2.7.0")
     assert not torch.takes(arch, "2.6.0")
     spelled = {
-        release: plans.plan_for(["rtx 5090"], ["12.8"], Wishes(), torch=release).jobs[0].flags.torch
+        release: plans.plan_for(["rtx 5090"], ["12.8"], PlanOptions(), torch=release).jobs[0].flags.torch
         for release in (None, "2.7.0", "2.6.0")
     }
     assert spelled[None] == spelled["2.7.0"] == "12.0"

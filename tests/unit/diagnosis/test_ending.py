@@ -73,7 +73,7 @@ CMake Error at CMakeLists.txt:5 (message):
 
 @pytest.mark.parametrize(("what", "log"), LOGS.items(), ids=range(len(LOGS)))
 def test_whoever_said_it(what: str, log: str) -> None:
-    found = ending.of(log)
+    found = ending.ending_of(log)
     assert found
     assert found.what == what
     assert not any("CalledProcessError" in line for line in found.lines)
@@ -81,17 +81,17 @@ def test_whoever_said_it(what: str, log: str) -> None:
 
 def test_what_was_gone_on_after_did_not_end_it() -> None:
     optional = "error: command '/usr/bin/nvcc' failed with exit code 1\nbuilding without kernels\ncopying a.py -> b\n"
-    found = ending.of(optional + "RuntimeError: no kernels, and --strict was given\n")
+    found = ending.ending_of(optional + "RuntimeError: no kernels, and --strict was given\n")
     assert found
     assert found.what == "RuntimeError: no kernels, and --strict was given"
 
 
 def test_a_command_that_failed_is_shown_with_what_it_printed() -> None:
-    found = ending.of(NINJA + TRACEBACK)
+    found = ending.ending_of(NINJA + TRACEBACK)
     assert found
     assert found.of_call
     assert "gen.py: the table is empty" in found.lines
-    assert ending.of("all went well\n[1/1] done\n") is None
+    assert ending.ending_of("all went well\n[1/1] done\n") is None
 
 
 def test_an_error_that_a_call_printed_is_known_again() -> None:
@@ -99,7 +99,7 @@ def test_an_error_that_a_call_printed_is_known_again() -> None:
         "CMake Error at Modules/CMakeTestCXXCompiler.cmake:60 (message):\n  The C++ compiler is not able to compile a "
         "simple test program.\n\n    x.cxx:1:2: error: no such thing\n\n-- Configuring incomplete, errors occurred!\n"
     )
-    found = ending.of(log)
+    found = ending.ending_of(log)
     assert found
     assert found.decides
     assert not found.outweighs("x.cxx:1:2: error: no such thing\n")

@@ -24,7 +24,7 @@ CAUSE = "host-compiler-too-new"
 
 
 def cause_of(data: bytes) -> tuple[str, int]:
-    found = explain(text.read(io.BytesIO(data))).causes
+    found = explain(text.read_log(io.BytesIO(data))).causes
     return found[0].id, found[0].evidence[0].line
 
 
@@ -88,7 +88,7 @@ def test_what_is_too_long_is_read_at_both_ends(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(text, "HALF", 1000)
     monkeypatch.setattr(text, "_CHUNK", 700)
     data = b"start\n" + b"nothing to see here\n" * 1000 + ERROR.encode() + b"\n"
-    log = text.read(io.BytesIO(data))
+    log = text.read_log(io.BytesIO(data))
     assert log.truncated > 800
     assert log.total == 1002
     found = explain(log).causes[0]
@@ -100,7 +100,7 @@ def test_every_line_of_a_long_log_is_counted_once(size: int, monkeypatch: pytest
     monkeypatch.setattr(text, "HALF", 1000)
     monkeypatch.setattr(text, "_CHUNK", 700)
     data = (b"nothing to see here\n" * 1000)[:size]
-    log = text.read(io.BytesIO(data))
+    log = text.read_log(io.BytesIO(data))
     assert log.total == data.count(b"\n") + (not data.endswith(b"\n"))
     assert bool(log.truncated) == (size > 2020)
 
@@ -125,7 +125,7 @@ def _shown(answer: report.Explain) -> str:
     "data", [b"", b"\n", b"\x00" * 100, b"\xff\xfe", b"\xff\xfe\x00", b"\r\r\r", "\ufeff".encode()]
 )
 def test_nothing_to_read(data: bytes) -> None:
-    assert explain(text.read(io.BytesIO(data))).causes == ()
+    assert explain(text.read_log(io.BytesIO(data))).causes == ()
 
 
 def test_evidence_is_short_and_clean() -> None:
@@ -225,7 +225,7 @@ def printable(size: int) -> bytes:
 )
 def test_what_no_program_printed_is_answered_quickly_and_with_nothing(data: bytes) -> None:
     began = time.process_time()
-    assert explain(text.read(io.BytesIO(data))).causes == ()
+    assert explain(text.read_log(io.BytesIO(data))).causes == ()
     assert time.process_time() - began < 3  # a second where nothing else runs
 
 
@@ -238,7 +238,7 @@ def test_no_more_lines_are_prose_than_there_are() -> None:
 def test_a_hole_in_a_log_hides_nothing_beside_it() -> None:
     """Zeros, as a machine leaves them that died, or who cut a file that another writes to."""
     fatal = b"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
-    log = text.read(io.BytesIO(b"one\ntwo\n" + bytes(5000) + fatal + b"four\n"))
+    log = text.read_log(io.BytesIO(b"one\ntwo\n" + bytes(5000) + fatal + b"four\n"))
     assert log.lines[:4] == ("one", "two", fatal.decode().strip().replace("   ", " "), "four")
     assert log.numbers[:4] == (1, 2, 3, 4)
 

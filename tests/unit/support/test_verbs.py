@@ -19,13 +19,13 @@ from cuwheel.building import request
 from cuwheel.building.request import BuildSettings
 from cuwheel.building.tables import GateTable, GuardTable, RepairTable, Table
 from cuwheel.cli import frame
-from cuwheel.cli.common import HTML, REFINEMENT, WISHES
+from cuwheel.cli.common import HTML, PLAN_OPTIONS, REFINEMENT
 from cuwheel.cli.options import Command, flat
 from cuwheel.errors import CuwheelError
 from cuwheel.report import answer
 from cuwheel.report.answer import SCHEMAS, answer_type
 from cuwheel.support.verbs import FAMILIES, SHOWN, VERBS, Verb, public_names
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -141,7 +141,7 @@ def test_settings_of_a_build_are_those_of_the_configuration() -> None:
     elsewhere = {"for_", "python", "verify", "ci", "cache_limit"}  # fields of the request, or of no build
     below: dict[type[Struct], type] = {
         Table: BuildSettings,
-        Wishes: request.PlanSettings,
+        PlanOptions: request.PlanSettings,
         GateTable: request.GateSettings,
         RepairTable: request.RepairSettings,
         GuardTable: request.GuardSettings,
@@ -167,7 +167,7 @@ def test_every_option_is_used(verb: Verb) -> None:
     room, _, name = verb.request.rpartition(".")
     request = getattr(importlib.import_module(f"cuwheel.{room}.request"), name) if name else None
     known = {each.name for each in dataclasses.fields(request)} if request else set()
-    known |= {row.dest for row in (*REFINEMENT.rows, *WISHES, HTML)}
+    known |= {row.dest for row in (*REFINEMENT.rows, *PLAN_OPTIONS, HTML)}
     text = Path(str(inspect.getsourcefile(command.run))).read_text(encoding="utf-8")
     rows = [row.dest.split(".")[0] for row in flat(command.options)]
     assert [each for each in rows if each not in known and f"args.{each}" not in text] == []

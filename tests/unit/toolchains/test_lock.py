@@ -25,13 +25,13 @@ def test_there_and_back(tmp_path: Path) -> None:
     lock.update(path, lock.locked(WHOLE))
     other = replace(WHOLE, cuda="13.4", release="13.4.3")
     lock.update(path, lock.locked(other))
-    assert [each.cuda for each in lock.read(path).toolchain] == ["13.0", "13.4"]
+    assert [each.cuda for each in lock.read_lock(path).toolchain] == ["13.0", "13.4"]
     found = lock.recipe_for(REQUEST, None, path)
     assert found.identity == WHOLE.identity
     assert found.archives == WHOLE.archives
     newer = replace(WHOLE, release="13.0.3")
     lock.update(path, lock.locked(newer))
-    assert [each.release for each in lock.read(path).toolchain] == ["13.0.3", "13.4.3"]
+    assert [each.release for each in lock.read_lock(path).toolchain] == ["13.0.3", "13.4.3"]
 
 
 def test_addresses_on_this_machine_are_left_out(tmp_path: Path) -> None:
@@ -39,13 +39,13 @@ def test_addresses_on_this_machine_are_left_out(tmp_path: Path) -> None:
         local = replace(WHOLE, archives=tuple(replace(each, url=url) for each in WHOLE.archives))
         lock.update(tmp_path / "l", lock.locked(local))
         assert "/home/me" not in (tmp_path / "l").read_text()
-        assert lock.read(tmp_path / "l").toolchain[0].identity == WHOLE.identity
+        assert lock.read_lock(tmp_path / "l").toolchain[0].identity == WHOLE.identity
 
 
 def test_strings_survive(tmp_path: Path) -> None:
     odd = replace(WHOLE, archives=tuple(replace(each, name='a"\\ü\n') for each in WHOLE.archives))
     lock.update(tmp_path / "l", lock.locked(odd))
-    assert lock.read(tmp_path / "l").toolchain[0].archive[0].name == 'a"\\ü\n'
+    assert lock.read_lock(tmp_path / "l").toolchain[0].archive[0].name == 'a"\\ü\n'
 
 
 def test_a_system_toolkit_is_locked_by_its_version(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_names_that_lead_out_of_the_cache(tmp_path: Path, file: str) -> None:
     odd = replace(WHOLE, archives=tuple(replace(each, file=file) for each in WHOLE.archives))
     lock.update(tmp_path / "l", lock.locked(odd))
     with pytest.raises(MalformedError, match="not plain files"):
-        lock.read(tmp_path / "l")
+        lock.read_lock(tmp_path / "l")
 
 
 def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     path = tmp_path / "cuwheel.lock"
     with pytest.raises(UnreadableError) as caught:
-        lock.read(path)
+        lock.read_lock(path)
     assert "--lock" in caught.value.hint
     lock.update(path, lock.locked(WHOLE))
     text = path.read_text()
@@ -85,7 +85,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     ):
         path.write_text(text.replace(*change))
         with pytest.raises(error, match=why):
-            lock.read(path)
+            lock.read_lock(path)
 
 
 def test_what_it_has_not(tmp_path: Path) -> None:
@@ -107,7 +107,10 @@ def test_nothing_that_lets_somebody_in_is_written(tmp_path: Path) -> None:
     lock.update(tmp_path / "l", lock.locked(replace(WHOLE, archives=(wheel, tar))))
     text = (tmp_path / "l").read_text()
     assert not [word for word in ("anna", "p4ss", "s3cret") if word in text]
-    assert [each.url for each in lock.read(tmp_path / "l").toolchain[0].archive] == ["", "https://x.example/b.tar.xz"]
+    assert [each.url for each in lock.read_lock(tmp_path / "l").toolchain[0].archive] == [
+        "",
+        "https://x.example/b.tar.xz",
+    ]
 
 
 def test_a_login_in_somebody_elses_lock_goes_no_further(tmp_path: Path) -> None:
@@ -115,4 +118,4 @@ def test_a_login_in_somebody_elses_lock_goes_no_further(tmp_path: Path) -> None:
     text = (tmp_path / "l").read_text()
     assert "https://" in text
     (tmp_path / "l").write_text(text.replace("https://", "https://anna:p4ss@"))
-    assert "p4ss" not in repr(lock.read(tmp_path / "l"))
+    assert "p4ss" not in repr(lock.read_lock(tmp_path / "l"))

@@ -1,4 +1,4 @@
-"""What a plan is made of: wishes, which of them exclude each other, and values, named as the JSON names them."""
+"""What a plan is made of: options, which of them exclude each other, and values, named as the JSON names them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Refinement
 
 
-# What is wished for, and which wishes cannot be had together.
+# What the list has to have, and which options cannot be used together.
 
 ALL = "all"
 _VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """`future`: PTX for GPUs later than these. `native`: for every GPU a cubin of its own architecture.
 
     `specific`: `a` cubins where the toolkit has them; `family`: `f` cubins. `ptx`: False to do without any.
@@ -41,11 +41,11 @@ class Wishes(Struct, frozen=True, kw_only=True):
     ptx: bool = True
 
 
-def conflicting_wishes(wishes: Wishes) -> Iterator[str]:
-    """Wishes that exclude each other, one sentence a pair."""
-    if wishes.future and not wishes.ptx:
+def conflicting_options(options: PlanOptions) -> Iterator[str]:
+    """Options that exclude each other, one sentence a pair."""
+    if options.future and not options.ptx:
         yield "--future and --no-ptx cannot be used together: only PTX reaches future GPUs"
-    if wishes.specific and wishes.family:
+    if options.specific and options.family:
         yield (
             "--specific and --family cannot be used together: 'a' code runs on one capability only, 'f' code on its "
             "whole family"
@@ -114,15 +114,15 @@ def cmake_version(text: str | None, errors: list[CuwheelError]) -> str | None:
     return None
 
 
-def without_conflicts(wishes: Wishes) -> Wishes:
-    """The wishes without those that exclude each other: to see what else is wrong."""
-    both = wishes.specific and wishes.family
-    return Wishes(
-        future=wishes.future and wishes.ptx,
-        native=wishes.native,
-        specific=wishes.specific and not both,
-        family=wishes.family and not both,
-        ptx=wishes.ptx or wishes.future,
+def without_conflicts(options: PlanOptions) -> PlanOptions:
+    """The options without those that exclude each other: to see what else is wrong."""
+    both = options.specific and options.family
+    return PlanOptions(
+        future=options.future and options.ptx,
+        native=options.native,
+        specific=options.specific and not both,
+        family=options.family and not both,
+        ptx=options.ptx or options.future,
     )
 
 

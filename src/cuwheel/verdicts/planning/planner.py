@@ -1,4 +1,4 @@
-"""From machines, toolkits and wishes to jobs: decides, and does nothing.
+"""From machines, toolkits and options to jobs: decides, and does nothing.
 
 The fewest architectures for a toolkit and the fewest toolkits for a fleet are found exactly, by trying all sets of one,
 then of two, and so on. That is quick because machine code never crosses a major version: a major has a handful of
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.planning.plan import How, Wishes
+    from cuwheel.verdicts.planning.plan import How, PlanOptions
 
 
 # The two questions of smallness: the fewest architectures for a toolkit, the fewest toolkits for a fleet.
 
 
-def fewest_cubins(version: str, devices: Mapping[Capability, int], wishes: Wishes) -> tuple[Arch, ...]:
+def fewest_cubins(version: str, devices: Mapping[Capability, int], options: PlanOptions) -> tuple[Arch, ...]:
     """The smallest list of machine code that serves these capabilities, each with so many machines.
 
     Among lists of one length the best has the fewest desktop machines on Tegra code, then the fewest Tegra machines on
@@ -43,12 +43,12 @@ def fewest_cubins(version: str, devices: Mapping[Capability, int], wishes: Wishe
     found: list[Arch] = []
     for major in sorted({device.major for device in devices}):
         wanted = {device: count for device, count in devices.items() if device.major == major}
-        found += _fewest_of_major(version, wanted, wishes)
+        found += _fewest_of_major(version, wanted, options)
     return tuple(sorted(found))
 
 
-def _fewest_of_major(version: str, devices: Mapping[Capability, int], wishes: Wishes) -> tuple[Arch, ...]:
-    choices = [serving.cubins_for(version, device, wishes) for device in devices]
+def _fewest_of_major(version: str, devices: Mapping[Capability, int], options: PlanOptions) -> tuple[Arch, ...]:
+    choices = [serving.cubins_for(version, device, options) for device in devices]
     known = sorted({arch for each in choices for arch in each})
     for length in range(1, len(known) + 1):
         covering = [
@@ -132,7 +132,7 @@ _Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
 def make_plan(
     machines: Sequence[Machine],
     given: Sequence[Toolkit],
-    wishes: Wishes,
+    options: PlanOptions,
     *,
     cmake: str | None = None,
     torch: str | None = None,
@@ -142,7 +142,7 @@ def make_plan(
     `cmake`: the version that has to understand the list, where it is known. `torch`: the same; else the machines' own,
     as extensions are built with the one that loads them.
     """
-    members = _grouped(machines, wishes)
+    members = _grouped(machines, options)
     counts: dict[_Group, int] = {}
     for machine, group in members:
         if group:
@@ -152,8 +152,8 @@ def make_plan(
     torch = torch or torch_release(machines)
     missing = [(machine, group) for machine, group in members if not (group and group.reach.any & chosen)]
     return Plan(
-        jobs=tuple(_job(row, members, counts, wishes, cmake=cmake, torch=torch) for row in rows),
-        unserved=tuple(_not_served(missing, given or toolkits.all_toolkits(), wishes)),
+        jobs=tuple(_job(row, members, counts, options, cmake=cmake, torch=torch) for row in rows),
+        unserved=tuple(_not_served(missing, given or toolkits.all_toolkits(), options)),
     )
 
 
@@ -174,13 +174,13 @@ def contradictions(rows: Iterable[NotServed]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{row.machine}: {'; '.join(row.why)}" for row in rows))
 
 
-def _grouped(machines: Iterable[Machine], wishes: Wishes) -> _Members:
+def _grouped(machines: Iterable[Machine], options: PlanOptions) -> _Members:
     groups: dict[Kind, _Group] = {}
     members: list[tuple[Machine, _Group | None]] = []
     for machine in machines:
         kind = serving.kind_of(machine)
         if kind and kind not in groups:
-            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, wishes))
+            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, options))
         members.append((machine, groups[kind] if kind else None))
     return members
 
@@ -196,7 +196,7 @@ def _job(
     toolkit: Toolkit,
     members: _Members,
     counts: Mapping[_Group, int],
-    wishes: Wishes,
+    options: PlanOptions,
     *,
     cmake: str | None,
     torch: str | None,
@@ -210,8 +210,8 @@ def _job(
             by_cubin[device] = by_cubin.get(device, 0) + count
         elif group.reach.ptx & bit:
             by_ptx.add(device)
-    archs = fewest_cubins(toolkit.version, by_cubin, wishes)
-    ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
+    archs = fewest_cubins(toolkit.version, by_cubin, options)
+    ptx = _ptx(toolkit, archs, by_ptx, future=options.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
     spelt = spell(archs, ptx, cmake=cmake, torch=torch)
@@ -220,11 +220,11 @@ def _job(
         archs=tuple(archs),
         ptx=tuple(ptx),
         coverage=tuple(_served(here, toolkit, archs, ptx)),
-        left_out=tuple(_not_served(absent, [toolkit], wishes)),
+        left_out=tuple(_not_served(absent, [toolkit], options)),
         reach=reach_in_words([*archs, *ptx]),
         flags=Flags(**{name: getattr(spelt, name).value for name in spelt.__struct_fields__}),
         spellings=spelt,
-        notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], wishes)),
+        notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], options)),
     )
 
 
@@ -263,7 +263,7 @@ def _served(
 
 
 def _not_served(
-    machines: Iterable[tuple[Machine, _Group | None]], rows: Sequence[Toolkit], wishes: Wishes
+    machines: Iterable[tuple[Machine, _Group | None]], rows: Sequence[Toolkit], options: PlanOptions
 ) -> Iterator[NotServed]:
     by_group: dict[tuple[_Group, str | None], NotServed] = {}
     for machine, group in machines:
@@ -283,16 +283,18 @@ def _not_served(
                 machine="",
                 count=0,
                 capability=kind.capability,
-                why=serving.why_not(kind, rows, wishes),
-                fix=serving.fix_for(machine, kind, wishes),
+                why=serving.why_not(kind, rows, options),
+                fix=serving.fix_for(machine, kind, options),
             )
         yield replace(by_group[key], machine=machine.name, count=machine.count)
 
 
-def _notes(toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch], wishes: Wishes) -> Iterator[str]:
+def _notes(
+    toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch], options: PlanOptions
+) -> Iterator[str]:
     if not archs:
         yield f"CUDA {toolkit.version} serves none of these machines"
-    wanted = "a" if wishes.specific else "f" if wishes.family else ""
+    wanted = "a" if options.specific else "f" if options.family else ""
     plain = [str(device) for device in devices if wanted and not _has(toolkit, device, wanted)]
     if plain:
         yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {', '.join(plain)}: using plain code there"

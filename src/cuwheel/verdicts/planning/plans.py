@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.verdicts.choice import Choice
-    from cuwheel.verdicts.planning.plan import Job, Wishes
+    from cuwheel.verdicts.planning.plan import Job, PlanOptions
     from cuwheel.verdicts.planning.planner import Plan
     from cuwheel.verdicts.planning.serving import Kind
 
@@ -128,7 +128,7 @@ def _method_in_words(survey: Survey, libraries: Sequence[Library], rows: Sequenc
 def plan_for(
     machines: Sequence[str | Path | Machine],
     cuda: Sequence[str],
-    wishes: Wishes,
+    options: PlanOptions,
     *,
     refine: Refinement | None = None,
     cmake: str | None = None,
@@ -146,10 +146,10 @@ def plan_for(
     found = plan.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     if not found and not errors:
         errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
-    conflicts = tuple(plan.conflicting_wishes(wishes))
+    conflicts = tuple(plan.conflicting_options(options))
     foreign = [each for each in found if built_on and each.cpu not in (None, built_on)]
     fitting = [each for each in found if each not in foreign]
-    made = planner.make_plan(fitting, rows, plan.without_conflicts(wishes), cmake=version, torch=torch)
+    made = planner.make_plan(fitting, rows, plan.without_conflicts(options), cmake=version, torch=torch)
     if errors or conflicts:
         plan.raise_problems(errors, [*conflicts, *planner.contradictions(made.unserved)])
     return replace(made, unserved=(*made.unserved, *(_for_another_processor(each, built_on) for each in foreign)))
@@ -257,17 +257,6 @@ def _toolkits(archs: Sequence[Arch]) -> str:
     return toolkits.span(able) if able and archs else ""
 
 
-def _torch_notes(found: ArchList, release: str | None) -> Iterator[str]:
-    """What that PyTorch refuses, or the newest where it is not known; and what not every release takes."""
-    for arch in dict.fromkeys(Arch(each.capability, each.suffix) for each in found.archs):
-        taken = torch.taken_by(arch)
-        only = f"; torch {taken} accepts it" if taken else ""
-        if not torch.takes(arch, release):
-            yield f"PyTorch{f' {release}' if release else ''} refuses {torch.spelled(arch)}{only}"
-        elif release is None and not torch.takes(arch, tables().torch.change[0].since):
-            yield f"{torch.spelled(arch)} needs torch {taken}"
-
-
 def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None, release: str | None) -> Iterator[str]:
     if toolkit and (beyond := [arch.number for arch in found.archs if not toolkit.supports(arch)]):
         yield f"CUDA {toolkit.version} cannot compile {', '.join(dict.fromkeys(beyond))}: nvcc fails"
@@ -279,7 +268,14 @@ def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None, relea
     elif not toolkit and not _toolkits(found.archs) and found.archs:
         yield "no single toolkit compiles all of it: its oldest architecture was dropped before its newest appeared"
     if name == "torch":
-        yield from _torch_notes(found, release)
+        # What that PyTorch refuses, or the newest where it is not known; and what not every release takes.
+        for arch in dict.fromkeys(Arch(each.capability, each.suffix) for each in found.archs):
+            taken = torch.taken_by(arch)
+            only = f"; torch {taken} accepts it" if taken else ""
+            if not torch.takes(arch, release):
+                yield f"PyTorch{f' {release}' if release else ''} refuses {torch.spelled(arch)}{only}"
+            elif release is None and not torch.takes(arch, tables().torch.change[0].since):
+                yield f"{torch.spelled(arch)} needs torch {taken}"
     if name == "cargo":
         yield "whether it becomes machine code, PTX or both is the build script's choice"
     if name == "bitsandbytes":

@@ -1,7 +1,7 @@
 """Which toolkits can build something that a machine runs, and why one is served only under conditions, or not at all.
 
-GPU, driver, torch and wishes are taken together. Answers for all toolkits at once are bit masks, bit i for the i-th row
-of the table, so that ten thousand machines are no more work than the few kinds there are of them.
+GPU, driver, torch and options are taken together. Answers for all toolkits at once are bit masks, bit i for the i-th
+row of the table, so that ten thousand machines are no more work than the few kinds there are of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cuwheel.machine.fleet import Jit
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import serves
 from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -163,12 +163,12 @@ def archs_of(version: str) -> tuple[Arch, ...]:
 
 
 @lru_cache(maxsize=_KINDS)
-def cubins_for(version: str, device: Capability, wishes: Wishes) -> tuple[Arch, ...]:
-    """The machine code of a toolkit that would do for a device, as far as the wishes go."""
+def cubins_for(version: str, device: Capability, options: PlanOptions) -> tuple[Arch, ...]:
+    """The machine code of a toolkit that would do for a device, with these options."""
     fitting = [arch for arch in archs_of(version) if serves(arch, device)]
-    wanted = "a" if wishes.specific else "f" if wishes.family else ""
+    wanted = "a" if options.specific else "f" if options.family else ""
     chosen = [arch for arch in fitting if arch.suffix == wanted] or [arch for arch in fitting if not arch.suffix]
-    if wishes.native:
+    if options.native:
         chosen = [arch for arch in chosen if gpus.current_capability(arch.capability) == device]
     return tuple(chosen)
 
@@ -190,12 +190,12 @@ def newer_than_torch(torch_cuda: str | None, toolkit: Toolkit) -> bool:
 
 
 @lru_cache(maxsize=_KINDS)
-def reach_of_kind(kind: Kind, wishes: Wishes) -> ServingToolkits:
+def reach_of_kind(kind: Kind, options: PlanOptions) -> ServingToolkits:
     """The toolkits that serve a kind of machine."""
     usable = kind.driver.runs & torch_takes(kind.torch_cuda)
-    by_cubin = usable & compilers_for(kind.capability, wishes) if kind.jit != "forced" else 0
+    by_cubin = usable & compilers_for(kind.capability, options) if kind.jit != "forced" else 0
     by_ptx = 0
-    if kind.jit != "disabled" and wishes.ptx and not wishes.native:
+    if kind.jit != "disabled" and options.ptx and not options.native:
         by_ptx = usable & kind.driver.compiles & _writes_ptx(kind.capability)
     return ServingToolkits(cubin=by_cubin, ptx=by_ptx, weak=kind.driver.behind | _beyond_torch(kind.torch_cuda))
 
@@ -235,9 +235,9 @@ def _beyond_torch(torch_cuda: str | None) -> int:
 
 
 @lru_cache(maxsize=_KINDS)
-def compilers_for(device: Capability, wishes: Wishes) -> int:
-    """The toolkits that compile machine code for a device, the wishes granted."""
-    return _mask(lambda row: bool(cubins_for(row.version, device, wishes)))
+def compilers_for(device: Capability, options: PlanOptions) -> int:
+    """The toolkits that compile machine code for a device, with these options."""
+    return _mask(lambda row: bool(cubins_for(row.version, device, options)))
 
 
 @cache
@@ -330,35 +330,35 @@ def serving_doubts(kind: Kind) -> Iterator[str]:
         yield f"its driver does not support this GPU, for which {end}: nothing runs until it gets another driver"
 
 
-def why_not(kind: Kind, rows: Sequence[Toolkit], wishes: Wishes) -> tuple[str, ...]:
+def why_not(kind: Kind, rows: Sequence[Toolkit], options: PlanOptions) -> tuple[str, ...]:
     """Every reason why none of these toolkits serves a kind of machine, each with the toolkits that it concerns."""
     concerned: dict[str, list[Toolkit]] = {}
     for row in rows:
-        for reason in _reasons(kind, row, wishes):
+        for reason in _reasons(kind, row, options):
             concerned.setdefault(reason, []).append(row)
     return tuple(reason.replace("{cuda}", toolkits.span(found)) for reason, found in concerned.items())
 
 
-def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
+def _reasons(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> Iterator[str]:
     bit = mask_of([toolkit])
     if not kind.driver.runs & bit:
         yield f"{_driver_in_words(kind)} is too old for {{cuda}}, which needs {_floor(kind, toolkit)} or later"
     if not fits_torch(kind.torch_cuda, toolkit):
         yield f"its torch is built with CUDA {kind.torch_cuda}: what {{cuda}} builds does not load together with it"
-    compiles = bool(cubins_for(toolkit.version, kind.capability, wishes))
+    compiles = bool(cubins_for(toolkit.version, kind.capability, options))
     if not compiles:
-        yield _no_cubin(kind, toolkit, wishes)
+        yield _no_cubin(kind, toolkit, options)
     if kind.jit == "forced":
         yield "CUDA_FORCE_PTX_JIT is set there: machine code is ignored, so {cuda} would have to provide PTX"
     if (not compiles or kind.jit == "forced") and ptx_for(toolkit.version, kind.capability):
-        yield from _no_ptx(kind, toolkit, wishes)
+        yield from _no_ptx(kind, toolkit, options)
 
 
-def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
-    plain = Wishes(native=wishes.native)
+def _no_cubin(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> str:
+    plain = PlanOptions(native=options.native)
     able = rows_of(compilers_for(kind.capability, plain))
     others = f"{toolkits.span(able)} can" if able else "no known toolkit can"
-    if wishes.native and cubins_for(toolkit.version, kind.capability, Wishes()):
+    if options.native and cubins_for(toolkit.version, kind.capability, PlanOptions()):
         own = Arch(kind.capability)
         return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); it works without --native"
     if able and position(toolkit) > position(able[-1]):
@@ -368,22 +368,22 @@ def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
     return f"{{cuda}} does not compile for {kind.capability} yet: too old ({others})"
 
 
-def _no_ptx(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
-    if wishes.native and cubins_for(toolkit.version, kind.capability, Wishes()):
+def _no_ptx(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> Iterator[str]:
+    if options.native and cubins_for(toolkit.version, kind.capability, PlanOptions()):
         return  # without the wish there is better than PTX
-    if wishes.native or not wishes.ptx:
-        yield f"PTX of {{cuda}} would reach it, but {'--native' if wishes.native else '--no-ptx'} rules it out"
+    if options.native or not options.ptx:
+        yield f"PTX of {{cuda}} would reach it, but {'--native' if options.native else '--no-ptx'} rules it out"
     if kind.jit == "disabled":
         yield "PTX of {cuda} would reach it, but CUDA_DISABLE_PTX_JIT is set there"
     if not kind.driver.compiles & mask_of([toolkit]):
         yield "PTX of {cuda} would reach it, but its driver is too old to compile it"
 
 
-def fix_for(machine: Machine, kind: Kind, wishes: Wishes) -> str:
+def fix_for(machine: Machine, kind: Kind, options: PlanOptions) -> str:
     """A toolkit that serves it after all, else a driver that would."""
-    if able := rows_of(reach_of_kind(kind, wishes).any):
+    if able := rows_of(reach_of_kind(kind, options).any):
         return f"--cuda {able[-1].version}"
-    fitting = compilers_for(kind.capability, Wishes()) & torch_takes(kind.torch_cuda)
+    fitting = compilers_for(kind.capability, PlanOptions()) & torch_takes(kind.torch_cuda)
     able = rows_of(fitting & ~kind.driver.runs)
     if not able:
         return ""

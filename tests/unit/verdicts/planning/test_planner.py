@@ -12,7 +12,7 @@ from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.choice import can_target
 from cuwheel.verdicts.planning import planner
-from cuwheel.verdicts.planning.plan import Wishes
+from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
     from cuwheel.verdicts.planning.planner import Plan
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 NEWEST = toolkits.newest_toolkit().version
 
 
-def make(*names: str, cuda: str = "", wishes: Wishes | None = None, **known: str) -> Plan:
+def make(*names: str, cuda: str = "", options: PlanOptions | None = None, **known: str) -> Plan:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
     given = [toolkits.find_toolkit(each) for each in cuda.split()]
-    return planner.make_plan(fleet.machines_named(names, refine), given, wishes or Wishes())
+    return planner.make_plan(fleet.machines_named(names, refine), given, options or PlanOptions())
 
 
 def lists(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -79,7 +79,7 @@ def test_case_3_a_tegra_is_served_and_nothing_is_hidden() -> None:
     assert "NVIDIA promises nothing between the two (sm_80 code was seen running on an Orin" in told
     assert "L4T toolkit of the Jetson" in told
     assert "below CUDA 13.0 the two differ" in told
-    (native,) = make("a100,orin", cuda="12.6", wishes=Wishes(native=True)).jobs
+    (native,) = make("a100,orin", cuda="12.6", options=PlanOptions(native=True)).jobs
     assert native.archs == ("sm_80", "sm_87")
 
 
@@ -100,7 +100,7 @@ def test_case_4_a_gpu_newer_than_the_toolkit_gets_ptx_if_the_driver_compiles_it(
         "driver 525.60.13 (on Windows 528.33) or later (CUDA 12)",
         "driver 530.30.02 or later (CUDA 12.1), to compile its PTX (ISA 8.1)",
     )
-    plan = make("rtx 5060 ti", cuda="12.1", wishes=Wishes(ptx=False))
+    plan = make("rtx 5060 ti", cuda="12.1", options=PlanOptions(ptx=False))
     (row,) = plan.unserved
     assert row.why == (
         f"CUDA 12.1 does not compile for 12.0 yet: too old (CUDA 12.8 to {NEWEST} can)",
@@ -136,7 +136,7 @@ def test_torch_decides_the_major() -> None:
         Machine(name="old", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="12.4"),
         Machine(name="new", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="13.0"),
     ]
-    plan = planner.make_plan(machines, [], Wishes())
+    plan = planner.make_plan(machines, [], PlanOptions())
     assert lists(plan) == {"12.4": ("sm_80",), "13.0": ("sm_80",)}
     assert "does not load together with it" in plan.jobs[1].left_out[0].why[0]
     (job,) = make("a100", cuda="12.8", torch_cuda="12.4").jobs
@@ -152,16 +152,16 @@ def test_the_fewest_toolkits() -> None:
 
 
 def test_wishes_for_suffixes() -> None:
-    assert lists(make("h100,b200,l40", cuda="12.9", wishes=Wishes(specific=True))) == {
+    assert lists(make("h100,b200,l40", cuda="12.9", options=PlanOptions(specific=True))) == {
         "12.9": ("sm_89", "sm_90a", "sm_100a")
     }
-    plan = make("h100,b200,b300,gb10", cuda="12.9", wishes=Wishes(family=True))
+    plan = make("h100,b200,b300,gb10", cuda="12.9", options=PlanOptions(family=True))
     assert lists(plan) == {"12.9": ("sm_90", "sm_100f", "sm_121f")}
     assert plan.jobs[0].notes == ("CUDA 12.9 has no 'f' architecture for 9.0: using plain code there",)
 
 
 def test_native_where_the_toolkit_has_none() -> None:
-    plan = make("gb10,h100", cuda="12.8", wishes=Wishes(native=True))
+    plan = make("gb10,h100", cuda="12.8", options=PlanOptions(native=True))
     (row,) = plan.unserved
     assert row.why == (
         (
@@ -169,15 +169,15 @@ def test_native_where_the_toolkit_has_none() -> None:
             "it works without --native"
         ),
     )
-    (row,) = make("rtx 5090", cuda="12.6", wishes=Wishes(native=True)).unserved
+    (row,) = make("rtx 5090", cuda="12.6", options=PlanOptions(native=True)).unserved
     assert row.why[1] == "PTX of CUDA 12.6 would reach it, but --native rules it out"
 
 
 def test_ptx_for_later_gpus_goes_by_desktop_ones() -> None:
-    assert make("h100,l40", cuda="13.0", wishes=Wishes(future=True)).jobs[0].ptx == ("compute_90",)
-    assert make("h100,thor", cuda="13.0", wishes=Wishes(future=True)).jobs[0].ptx == ("compute_90",)
-    assert make("thor", cuda="13.0", wishes=Wishes(future=True)).jobs[0].ptx == ("compute_110",)
-    assert make("h100", cuda="13.0", wishes=Wishes(future=True, specific=True)).jobs[0].ptx == ("compute_90",)
+    assert make("h100,l40", cuda="13.0", options=PlanOptions(future=True)).jobs[0].ptx == ("compute_90",)
+    assert make("h100,thor", cuda="13.0", options=PlanOptions(future=True)).jobs[0].ptx == ("compute_90",)
+    assert make("thor", cuda="13.0", options=PlanOptions(future=True)).jobs[0].ptx == ("compute_110",)
+    assert make("h100", cuda="13.0", options=PlanOptions(future=True, specific=True)).jobs[0].ptx == ("compute_90",)
 
 
 def test_switches_of_the_driver() -> None:
@@ -187,7 +187,7 @@ def test_switches_of_the_driver() -> None:
     assert row.why[1] == "PTX of CUDA 12.6 would reach it, but CUDA_DISABLE_PTX_JIT is set there"
     (row,) = make("rtx 5090", cuda="12.6", driver_cuda="12.4").unserved
     assert row.why[1] == "PTX of CUDA 12.6 would reach it, but its driver is too old to compile it"
-    (row,) = make("h100", cuda="12.8", jit="forced", wishes=Wishes(native=True)).unserved
+    (row,) = make("h100", cuda="12.8", jit="forced", options=PlanOptions(native=True)).unserved
     assert row.why[0].startswith("CUDA_FORCE_PTX_JIT is set there")
 
 
@@ -205,7 +205,7 @@ def test_a_driver_that_is_older_than_the_gpu() -> None:
 
 
 def test_a_capability_that_is_in_no_table() -> None:
-    (job,) = make("9.7", cuda="12.9", wishes=Wishes(family=True)).jobs
+    (job,) = make("9.7", cuda="12.9", options=PlanOptions(family=True)).jobs
     assert job.coverage[0].by == "sm_90"
     assert job.coverage[0].notes == ("no GPU of capability 9.7 is in the tables: it is judged by the general rule",)
     assert job.notes == ("CUDA 12.9 has no 'f' architecture for 9.7: using plain code there",)
@@ -220,15 +220,15 @@ def test_windows_has_drivers_of_its_own() -> None:
 
 def test_a_machine_without_a_known_gpu() -> None:
     plan = planner.make_plan(
-        [Machine(name="?", capability=None), Machine(name="x", capability=Capability.parse("9.0"))], [], Wishes()
+        [Machine(name="?", capability=None), Machine(name="x", capability=Capability.parse("9.0"))], [], PlanOptions()
     )
     assert [(row.machine, row.why) for row in plan.unserved] == [("?", ("its GPU is not known",))]
     assert plan.jobs[0].archs == ("sm_90",)
-    assert not planner.make_plan([Machine(name="?", capability=None)], [], Wishes()).jobs
+    assert not planner.make_plan([Machine(name="?", capability=None)], [], PlanOptions()).jobs
 
 
 def test_an_architecture_that_no_toolkit_knows() -> None:
-    (row,) = planner.make_plan([Machine(name="x", capability=Capability.parse("3.0"))], [], Wishes()).unserved
+    (row,) = planner.make_plan([Machine(name="x", capability=Capability.parse("3.0"))], [], PlanOptions()).unserved
     assert row.why == (f"CUDA 11.0 to {NEWEST} cannot compile for 3.0: no known toolkit can",)
     assert row.fix == ""
 
@@ -240,9 +240,9 @@ def test_all_is_every_gpu_that_the_toolkit_targets(cuda: str) -> None:
     assert {each.capability for each in machines} == {
         str(gpu.capability) for gpu in gpus.all_gpus() if can_target(row, gpu.capability)
     }
-    plan = planner.make_plan(machines, [row], Wishes())
+    plan = planner.make_plan(machines, [row], PlanOptions())
     assert not plan.unserved
-    (job,) = planner.make_plan(machines, [row], Wishes(native=True)).jobs
+    (job,) = planner.make_plan(machines, [row], PlanOptions(native=True)).jobs
     assert {row.how for row in job.coverage} == {"native"}
     # A GPU that is newer than the toolkit (Rubin to CUDA 13.0) is served by older code of its family alone.
     assert len(job.archs) == len(machines) - len(job.left_out)
@@ -266,7 +266,7 @@ def test_ten_thousand_machines_in_about_a_second() -> None:
         for index in range(10_000)
     ]
     began = time.process_time()
-    plan = planner.make_plan(machines, [], Wishes(future=True))
+    plan = planner.make_plan(machines, [], PlanOptions(future=True))
     taken = time.process_time() - began
     assert taken < 3, "generous: benchmarks/bench_plan.py measures"
     served = {row.machine for job in plan.jobs for row in job.coverage}

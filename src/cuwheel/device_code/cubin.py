@@ -92,13 +92,11 @@ class Cubin(Struct, frozen=True):
     @property
     def arch(self) -> Arch:
         """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
-        if option := re.search(_ARCH_OPTION, self._toolkit_note()):
+        note = self.elf.named(".note.nv.tkinfo")
+        toolkit_note = self.elf.start_of(note, _NOTE_LIMIT) if note else b""
+        if option := re.search(_ARCH_OPTION, toolkit_note):
             return Arch.parse(option[1].decode())
         return arch_by_flags(self.elf.flags, self.abi)
-
-    def _toolkit_note(self) -> bytes:
-        note = self.elf.named(".note.nv.tkinfo")
-        return self.elf.start_of(note, _NOTE_LIMIT) if note else b""
 
     @property
     def size(self) -> int:

@@ -55,10 +55,6 @@ def _function() -> Callable[[str], str | None] | None:
     for name in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             return functools.partial(_call, ctypes.CDLL(name)[_SYMBOL], ctypes.CDLL(None).free)
-    return _of_the_package()
-
-
-def _of_the_package() -> Callable[[str], str | None] | None:
     try:
         from pycxxfilt import itanium_demangle  # noqa: PLC0415 - only on Windows
     except ImportError:

@@ -103,7 +103,28 @@ def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None 
                 found += _of_item(item, progress.advance, findings, alone=where.kind == "file")
     finally:
         where.close()
-    return _answer(where.target, pattern, found, findings)
+    every = {kernel.name for each in found for kernel in each.kernels}
+    readable: Mapping[str, str] = {}
+    if pattern is None:
+        wanted = every
+    elif _IDENTIFIER.fullmatch(pattern):  # identifiers stand in mangled names as they are
+        wanted = {name for name in every if _matches(pattern, name)}
+    else:
+        readable = demangled(every)
+        wanted = {name for name in every if _matches(pattern, name) or _matches(pattern, readable.get(name, name))}
+    readable = readable or demangled(wanted)
+    code = tuple(_code(each, wanted, readable) for each in found if not wanted.isdisjoint(k.name for k in each.kernels))
+    libraries = dict.fromkeys(each.library for each in found)
+    having = {each.library for each in code}
+    return Kernels(
+        target=where.target,
+        pattern=pattern,
+        code=code,
+        presence=tuple(_presence(found, wanted, readable)),
+        absent_from=tuple(each for each in libraries if each not in having),
+        unread=sum(each.entry.kind not in ("cubin", "ptx") for each in found),
+        findings=tuple(findings),
+    )
 
 
 def of_container(path: str | Path, index: int) -> tuple[str, ...]:
@@ -151,31 +172,6 @@ def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
     stored = entry.compressed_bytes or entry.bytes
     data = fatbin.read_payload(buffer, entry.offset + entry.header_size, stored, entry.real_bytes, entry.compression)
     return cubin.ptx_kernels(data) if entry.kind == "ptx" else cubin.read_cubin(buffer.name, data).kernels()
-
-
-def _answer(target: str, pattern: str | None, found: list[_Found], findings: list[Finding]) -> Kernels:
-    every = {kernel.name for each in found for kernel in each.kernels}
-    readable: Mapping[str, str] = {}
-    if pattern is None:
-        wanted = every
-    elif _IDENTIFIER.fullmatch(pattern):  # identifiers stand in mangled names as they are
-        wanted = {name for name in every if _matches(pattern, name)}
-    else:
-        readable = demangled(every)
-        wanted = {name for name in every if _matches(pattern, name) or _matches(pattern, readable.get(name, name))}
-    readable = readable or demangled(wanted)
-    code = tuple(_code(each, wanted, readable) for each in found if not wanted.isdisjoint(k.name for k in each.kernels))
-    libraries = dict.fromkeys(each.library for each in found)
-    having = {each.library for each in code}
-    return Kernels(
-        target=target,
-        pattern=pattern,
-        code=code,
-        presence=tuple(_presence(found, wanted, readable)),
-        absent_from=tuple(each for each in libraries if each not in having),
-        unread=sum(each.entry.kind not in ("cubin", "ptx") for each in found),
-        findings=tuple(findings),
-    )
 
 
 def _matches(pattern: str, name: str) -> bool:

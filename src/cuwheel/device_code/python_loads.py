@@ -101,17 +101,13 @@ def imported_names(statement: ast.stmt, package: str) -> Iterator[str]:
         yield base
         yield from (f"{base}.{each.name}" for each in statement.names if each.name != "*")
     else:
-        yield from _imported_by_call(statement, package)
-
-
-def _imported_by_call(statement: ast.stmt, package: str) -> Iterator[str]:
-    """`importlib.import_module("pkg._C")`, and `import_module("._C", …)` as from this package."""
-    for call in ast.walk(statement):
-        if isinstance(call, ast.Call) and called(call) & _IMPORTERS and call.args:
-            name = call.args[0]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                dots = len(name.value) - len(name.value.lstrip("."))
-                yield _absolute(name.value[dots:], dots, package)
+        # `importlib.import_module("pkg._C")`, and `import_module("._C", …)` as from this package.
+        for call in ast.walk(statement):
+            if isinstance(call, ast.Call) and called(call) & _IMPORTERS and call.args:
+                name = call.args[0]
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    dots = len(name.value) - len(name.value.lstrip("."))
+                    yield _absolute(name.value[dots:], dots, package)
 
 
 def _absolute(name: str, level: int, package: str) -> str:

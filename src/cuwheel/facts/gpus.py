@@ -116,7 +116,7 @@ def _named(text: str) -> Gpu | None:
         for gpu, reading in rivals
         if wanted.brands & telling <= reading.brands
         and wanted.lines <= reading.lines
-        and wanted.generations <= {_generation(gpu)}
+        and wanted.generations <= {_generations()[str(gpu.capability)]}
     ]
     if len({gpu.capability for gpu in candidates}) > 1:
         raise AmbiguousNameError(_KIND, text, [f"{gpu.name} ({gpu.capability})" for gpu in candidates])
@@ -191,10 +191,6 @@ def _readings() -> tuple[tuple[Gpu, _Reading], ...]:
 @cache
 def _generations() -> dict[str, str]:
     return {row.capability: row.generation.lower() for row in tables().architectures.architecture}
-
-
-def _generation(gpu: Gpu) -> str:
-    return _generations()[str(gpu.capability)]
 
 
 def _read(text: str) -> _Reading:

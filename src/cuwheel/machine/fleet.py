@@ -154,7 +154,30 @@ def _machine_with_gpu(text: str) -> Machine:
 def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, ...]:
     """One machine for each kind of GPU in it; one without a GPU where none was found."""
     kinds = dict.fromkeys((gpu.name, gpu.capability) for gpu in profile.gpus)
-    base = _without_gpu(profile, name)
+    system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
+    provided = (soname for folder in profile.library_folders for soname in folder.libraries)
+    machine = Machine(
+        name=name,
+        capability=None,
+        driver=profile.driver.version,
+        driver_cuda=profile.driver.cuda,
+        os=_SYSTEMS.get(system.os.value),
+        cpu=_cpu_as_in_tags(system.cpu.value),
+        l4t=system.l4t.value if system.l4t else None,
+        glibc=system.glibc.value if system.glibc else None,
+        glibcxx=system.glibcxx.value if system.glibcxx else None,
+        python=profile.python.version if profile.python else None,
+        free_threaded=bool(profile.python and profile.python.free_threaded),
+        torch=torch.version if torch else None,
+        torch_cuda=torch.cuda if torch else None,
+        jax_cuda=jax.cuda if jax else None,
+        jit=_jit(profile),
+        libraries=tuple(dict.fromkeys(provided)),
+        toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
+        gpu_seen=profile.driver.nvml == "ok",
+        loads=_loads(profile.variables),
+    )
+    base = with_l4t(machine)
     if not kinds:
         return (base,)
     return tuple(
@@ -188,33 +211,6 @@ def with_environment(
 
 def _loads(variables: Iterable[Variable]) -> tuple[str, ...]:
     return tuple(f"{each.name}={each.value}" for each in variables if each.name in packages.choosing_variables())
-
-
-def _without_gpu(profile: MachineProfile, name: str) -> Machine:
-    system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
-    provided = (soname for folder in profile.library_folders for soname in folder.libraries)
-    machine = Machine(
-        name=name,
-        capability=None,
-        driver=profile.driver.version,
-        driver_cuda=profile.driver.cuda,
-        os=_SYSTEMS.get(system.os.value),
-        cpu=_cpu_as_in_tags(system.cpu.value),
-        l4t=system.l4t.value if system.l4t else None,
-        glibc=system.glibc.value if system.glibc else None,
-        glibcxx=system.glibcxx.value if system.glibcxx else None,
-        python=profile.python.version if profile.python else None,
-        free_threaded=bool(profile.python and profile.python.free_threaded),
-        torch=torch.version if torch else None,
-        torch_cuda=torch.cuda if torch else None,
-        jax_cuda=jax.cuda if jax else None,
-        jit=_jit(profile),
-        libraries=tuple(dict.fromkeys(provided)),
-        toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
-        gpu_seen=profile.driver.nvml == "ok",
-        loads=_loads(profile.variables),
-    )
-    return with_l4t(machine)
 
 
 def _jit(profile: MachineProfile) -> Jit:

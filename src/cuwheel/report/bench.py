@@ -35,7 +35,15 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
         yield _ratios(answer.earlier, lambda each: "worse" if each.worse else "not worse")
     yield Heading("The first call, in a new process with nothing compiled")
     yield _first(answer)
-    yield from _errors(answer)
+    for label, levels in (
+        (answer.label, answer.levels),
+        *(((answer.against.label, answer.against.levels),) if answer.against else ()),
+    ):
+        for each in levels:
+            if each.errors:
+                yield Paragraph(
+                    f"{label}, {each.concurrency} at once: {each.errors} of {each.calls} failed: {each.error}"
+                )
     if short := [each for each in answer.levels if each.p50 < _SHORT]:
         yield Paragraph(
             f"warning: a call takes {time_in_words(min(each.p50 for each in short))}: below {time_in_words(_SHORT)} "
@@ -119,18 +127,6 @@ def _first(answer: Bench) -> Facts:
             for label, each in sides
         )
     )
-
-
-def _errors(answer: Bench) -> Iterator[Block]:
-    for label, levels in (
-        (answer.label, answer.levels),
-        *(((answer.against.label, answer.against.levels),) if answer.against else ()),
-    ):
-        for each in levels:
-            if each.errors:
-                yield Paragraph(
-                    f"{label}, {each.concurrency} at once: {each.errors} of {each.calls} failed: {each.error}"
-                )
 
 
 def _charts(answer: Bench) -> Iterator[Chart]:

@@ -288,7 +288,16 @@ def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
     if answer.jobs:
         yield Table(columns, tuple(_line(job)[: len(columns)] for job in answer.jobs))
     if verbose and not answer.dry_run:
-        yield from _matrix(answer.jobs)
+        cudas = tuple(dict.fromkeys(job.cuda for job in answer.jobs))
+        pythons = tuple(dict.fromkeys(job.python for job in answer.jobs))
+        at = {(job.python, job.cuda): job for job in answer.jobs}
+        if len(cudas) > 1 and len(pythons) > 1:  # a single row or column says no more than the table
+            yield Matrix(
+                caption="Python and CUDA versions",
+                columns=tuple(f"CUDA {each}" for each in cudas),
+                rows=tuple(Row(f"Python {each}" if each else "any Python", "") for each in pythons),
+                cells=tuple(tuple(_mark(at.get((python, cuda))) for cuda in cudas) for python in pythons),
+            )
 
 
 def _line(job: Job) -> tuple[str | Amount, ...]:
@@ -302,19 +311,6 @@ def _line(job: Job) -> tuple[str | Amount, ...]:
         Amount(str(compiled) if compiled else "", compiled),
         Amount(duration(job.seconds) if job.seconds else "", job.seconds),
     )
-
-
-def _matrix(jobs: Sequence[Job]) -> Iterator[Block]:
-    cudas = tuple(dict.fromkeys(job.cuda for job in jobs))
-    pythons = tuple(dict.fromkeys(job.python for job in jobs))
-    at = {(job.python, job.cuda): job for job in jobs}
-    if len(cudas) > 1 and len(pythons) > 1:  # a single row or column says no more than the table
-        yield Matrix(
-            caption="Python and CUDA versions",
-            columns=tuple(f"CUDA {each}" for each in cudas),
-            rows=tuple(Row(f"Python {each}" if each else "any Python", "") for each in pythons),
-            cells=tuple(tuple(_mark(at.get((python, cuda))) for cuda in cudas) for python in pythons),
-        )
 
 
 def _mark(job: Job | None) -> Mark:

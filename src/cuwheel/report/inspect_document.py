@@ -252,14 +252,24 @@ def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
     words = {each.path: each.words for each in answer.coverage}
     for group in grouped(answer.libraries, by_folder=True):
         if len(group.libraries) == 1:
-            yield from _library(group.libraries[0], words.get(group.libraries[0].path, ""))
+            library = group.libraries[0]
+            reach = words.get(group.libraries[0].path, "")
+            yield Heading(f"{library.path}  {size(library.size)}")
+            yield Paragraph("; ".join(_traits(library)))
+            yield _codes(library.device_code, full=True)
+            if reach:
+                yield Paragraph(_sentence(reach))
+            yield Facts(tuple(_details(library)))
             continue
         yield Heading(f"{group.name}  {size(group.size)}")
         yield _codes(group.code, full=True)
         for sentence in dict.fromkeys(words.get(each.path, "") for each in group.libraries):
             yield Paragraph(_sentence(sentence))
     if others:
-        yield from _without_code(others)
+        count = len(others)
+        yield Heading(f"{count} {'library' if count == 1 else 'libraries'} without device code")
+        rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in others)
+        yield Table((Column("file"), Column("machine", wrap=False), Column("size", numeric=True)), rows)
 
 
 def _title(answer: Inspect) -> str:
@@ -276,15 +286,6 @@ def _overview(answer: Inspect, with_code: list[Library]) -> str:
     if not with_code:
         return f"{overview}, none with CUDA device code"
     return f"{overview}, {len(with_code)} with device code ({size(device)} stored)"
-
-
-def _library(library: Library, reach: str) -> Iterator[Block]:
-    yield Heading(f"{library.path}  {size(library.size)}")
-    yield Paragraph("; ".join(_traits(library)))
-    yield _codes(library.device_code, full=True)
-    if reach:
-        yield Paragraph(_sentence(reach))
-    yield Facts(tuple(_details(library)))
 
 
 def _sentence(words: str) -> str:
@@ -355,10 +356,3 @@ def _details(library: Library) -> Iterator[Row]:
     ):
         if value:
             yield Row(name, value)
-
-
-def _without_code(libraries: list[Library]) -> Iterator[Block]:
-    count = len(libraries)
-    yield Heading(f"{count} {'library' if count == 1 else 'libraries'} without device code")
-    rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in libraries)
-    yield Table((Column("file"), Column("machine", wrap=False), Column("size", numeric=True)), rows)

@@ -121,7 +121,15 @@ def _draft(answer: Explain) -> Iterator[str]:
     yield from ("", "**What happens**", "")
     yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
-    yield from _machine(answer)
+    # What maintainers ask for first: the system and the GPU, known or not, then every version.
+    known = {each.name for each in answer.versions}
+    systems = [each for each in answer.situations if each in _SYSTEMS]
+    if "system" not in known:
+        yield f"- system: {', '.join(systems) or 'not known (run explain --on this on that machine)'}"
+    if "gpu" not in known:
+        yield "- gpu: not known (explain --on NAME, or --on this)"
+    yield from (f"- {each.name}: {in_markdown(each.value)}" for each in answer.versions)
+    yield f"- cuwheel: {__version__}"
     yield from ("", "**How to reproduce**", "")
     yield from _fenced(_reproduction(answer))
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
@@ -131,18 +139,6 @@ def _draft(answer: Explain) -> Iterator[str]:
     elif answer.call:
         words = ["cuwheel", "record", "diff", f"{answer.call.record}:{answer.call.number}"]
         yield from ("", f"Not tried yet: `{quoting.here(words)}` finds which variable makes the difference.")
-
-
-def _machine(answer: Explain) -> Iterator[str]:
-    """What maintainers ask for first: the system and the GPU, known or not, then every version."""
-    known = {each.name for each in answer.versions}
-    systems = [each for each in answer.situations if each in _SYSTEMS]
-    if "system" not in known:
-        yield f"- system: {', '.join(systems) or 'not known (run explain --on this on that machine)'}"
-    if "gpu" not in known:
-        yield "- gpu: not known (explain --on NAME, or --on this)"
-    yield from (f"- {each.name}: {in_markdown(each.value)}" for each in answer.versions)
-    yield f"- cuwheel: {__version__}"
 
 
 def _symptom(answer: Explain) -> list[str]:

@@ -61,18 +61,15 @@ def _machine(machine: ProofMachine) -> Iterator[Row]:
     for gpu in machine.gpus:
         yield Row("GPU", f"{gpu.name}, compute capability {gpu.capability}, {size(gpu.memory)}")
     if not machine.gpus:
-        yield Row("GPU", f"none that CUDA sees{_listed(machine)}")
+        status = f"; cuInit gave {machine.driver_status}" if machine.driver_status else ""
+        listed = f" (nvidia-smi lists {', '.join(machine.smi_gpus)}{status})" if machine.smi_gpus else status
+        yield Row("GPU", f"none that CUDA sees{listed}")
     cuda = f" (CUDA {machine.driver_cuda})" if machine.driver_cuda else ""
     yield Row("driver", f"{machine.driver or 'not known'}{cuda}")
     libc = f", glibc {machine.glibc}" if machine.glibc else ""
     yield Row("system", f"{machine.distribution or machine.os}, {machine.cpu}{libc}, Python {machine.python}")
     for name, value in machine.variables.items():
         yield Row(name, value)
-
-
-def _listed(machine: ProofMachine) -> str:
-    status = f"; cuInit gave {machine.driver_status}" if machine.driver_status else ""
-    return f" (nvidia-smi lists {', '.join(machine.smi_gpus)}{status})" if machine.smi_gpus else status
 
 
 def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:

@@ -73,10 +73,6 @@ def _sums(each: RepairedWheel, *, dry_run: bool) -> Iterator[str]:
     if each.policy and each.outcome != "refused":
         why = f" (not lower: {each.because[0]})" if each.because else ""
         yield f"tag: {'.'.join(each.tags)}{why}"
-    yield from _sizes(each)
-
-
-def _sizes(each: RepairedWheel) -> Iterator[str]:
     if each.bytes_after is not None and each.outcome == "repaired":
         yield f"size: {size(each.bytes_before)} → {size(each.bytes_after)}"
     found = [fact for fact in each.libraries if fact.fate == "kept-out" and fact.bytes]

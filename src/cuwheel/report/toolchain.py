@@ -94,7 +94,14 @@ def document(answer: Toolchain, *, verbose: bool) -> Document:
 
 def _install(answer: Toolchain) -> Iterator[Block]:
     if answer.recipe:
-        yield from _plan(answer.recipe)
+        yield Heading(f"CUDA {answer.recipe.release} from {answer.recipe.provider}: nothing was done (--dry-run)")
+        if answer.recipe.place:
+            yield Paragraph(f"It is already there: {answer.recipe.place}")
+        if answer.recipe.archives:
+            yield _archives(answer.recipe.archives)
+        if answer.recipe.commands:
+            yield Paragraph("These commands would run:")
+            yield Verbatim(tuple(" ".join(command) for command in answer.recipe.commands))
     for toolkit in answer.toolkits:
         yield Heading(f"CUDA {_release(toolkit)} is ready")
         yield Facts(tuple(_facts(toolkit, answer)))
@@ -117,17 +124,6 @@ def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
     yield Row("identity", toolkit.identity[:12])
     if toolkit.size:
         yield Row("size", size(toolkit.size))
-
-
-def _plan(recipe: Recipe) -> Iterator[Block]:
-    yield Heading(f"CUDA {recipe.release} from {recipe.provider}: nothing was done (--dry-run)")
-    if recipe.place:
-        yield Paragraph(f"It is already there: {recipe.place}")
-    if recipe.archives:
-        yield _archives(recipe.archives)
-    if recipe.commands:
-        yield Paragraph("These commands would run:")
-        yield Verbatim(tuple(" ".join(command) for command in recipe.commands))
 
 
 def _archives(archives: Sequence[Archive]) -> Table:

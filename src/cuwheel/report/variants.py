@@ -20,7 +20,9 @@ def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:
     columns = (Column("label", wrap=False), Column("a machine must have"), Column("size", numeric=True))
     for each in sets:
         yield Heading(f"Variants: {file_name(each.document)}")
-        yield Table(columns, tuple((wheel.label, _words(wheel), _size(wheel)) for wheel in each.wheels))
+        yield Table(
+            columns, tuple((wheel.label, _words(wheel), Amount(size(wheel.size), wheel.size)) for wheel in each.wheels)
+        )
         yield Facts(tuple(Row("otherwise", file_name(plain)) for plain in each.plain))
 
 
@@ -30,10 +32,6 @@ def published(made: Sequence[PublishedVariant]) -> Iterator[Block]:
         yield Heading("Variants")
         columns = (Column("of"), Column("label", wrap=False), Column("a machine must have"))
         yield Table(columns, tuple((each.made_from, each.label, _words(each)) for each in made))
-
-
-def _size(wheel: VariantWheel) -> Amount:
-    return Amount(size(wheel.size), wheel.size)
 
 
 def _words(wheel: VariantWheel | PublishedVariant) -> str:

@@ -80,19 +80,16 @@ class FileBuffer:
         except OSError as error:
             raise UnreadableError.from_os(error, self.name) from error
         if len(data) != count:  # it was cut while we read, or the system reads less at a time
-            data = self._rest(data, offset, count)
+            pieces = [data]
+            have = len(data)
+            while have < count:
+                piece = system_calls.read_at(self._fd, count - have, offset + have)
+                if not piece:
+                    raise OutOfBoundsError(self.name, offset, count, offset + have)
+                pieces.append(piece)
+                have += len(piece)
+            data = b"".join(pieces)
         return data
-
-    def _rest(self, data: bytes, offset: int, count: int) -> bytes:
-        pieces = [data]
-        have = len(data)
-        while have < count:
-            piece = system_calls.read_at(self._fd, count - have, offset + have)
-            if not piece:
-                raise OutOfBoundsError(self.name, offset, count, offset + have)
-            pieces.append(piece)
-            have += len(piece)
-        return b"".join(pieces)
 
     def close(self) -> None:
         self._file.close()

@@ -190,8 +190,10 @@ def is_newer(schema: str, known: str) -> bool:
 def parse_toml(data: bytes) -> dict[str, Any]:
     """A TOML file that somebody wrote. Keys of thousands of parts take Python's parser gigabytes: refused before."""
     for number, line in enumerate(data.splitlines(), 1):
+        # What may be keys: a table's name, and all that stands before an equals sign.
         if line.count(b".") > _MOST_PARTS and any(
-            each.rpartition(b"{")[2].rpartition(b",")[2].count(b".") > _MOST_PARTS for each in _keys(line)
+            each.rpartition(b"{")[2].rpartition(b",")[2].count(b".") > _MOST_PARTS
+            for each in ([line] if line.lstrip().startswith(b"[") else line.split(b"=")[:-1])
         ):
             raise msgspec.DecodeError(f"line {number}: a key has more than {_MOST_PARTS} parts")
     import tomli  # noqa: PLC0415 - who reads no table needs none
@@ -228,11 +230,6 @@ def read_configuration(path: Path, hint: str = "") -> dict[str, Any]:
         raise UnreadableError.from_os(error, path, hint=hint) from error
     except msgspec.DecodeError as error:
         raise ConfigurationError(path, [f"it is not valid TOML: {error}"], hint) from error
-
-
-def _keys(line: bytes) -> list[bytes]:
-    """What may be keys: a table's name, and all that stands before an equals sign."""
-    return [line] if line.lstrip().startswith(b"[") else line.split(b"=")[:-1]
 
 
 def own_table(path: Path, type_: type[T]) -> T:

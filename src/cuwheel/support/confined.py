@@ -229,12 +229,9 @@ class Tree:
     def remove_folder(self, name: str) -> None:
         """One that is empty."""
         last, at = self._at(name)
-        self._forget(name)
-        os.rmdir(last, dir_fd=at)
-
-    def _forget(self, name: str) -> None:
         for each in [each for each in self._open if each == name or each.startswith(f"{name}/")]:
             os.close(self._open.pop(each))
+        os.rmdir(last, dir_fd=at)
 
     def entries(self, name: str) -> Iterator[tuple[str, os.stat_result]]:
         """All that is below a folder, folders before what is in them."""

@@ -211,7 +211,11 @@ class WheelEdit:
             if name in self._replaced and name not in self._dropped:
                 changed[name] = self._put(writer, name, self._replaced[name], info)
             elif name not in self._dropped and name != own:
-                self._keep(writer, info)
+                traits = Traits.of(info, self.new_name(info.filename))
+                if self._level is None:
+                    writer.copy(traits, info, self.wheel.zip.packed_chunks(info))
+                else:
+                    writer.add(traits, self.wheel.zip.chunks(self.wheel.members[info.filename]), info.file_size)
         added = {
             self.new_name(name): self._put(writer, name, content, infos[wheel.info + "METADATA"])
             for name, content in self._added.items()
@@ -224,13 +228,6 @@ class WheelEdit:
             renamed={name: self.new_name(name) for name in infos},
         )
         self._put(writer, own, text.encode("utf-8", "surrogateescape"), infos[own])
-
-    def _keep(self, writer: ZipWriter, info: zipfile.ZipInfo) -> None:
-        traits = Traits.of(info, self.new_name(info.filename))
-        if self._level is None:
-            writer.copy(traits, info, self.wheel.zip.packed_chunks(info))
-        else:
-            writer.add(traits, self.wheel.zip.chunks(self.wheel.members[info.filename]), info.file_size)
 
     def _put(self, writer: ZipWriter, name: str, content: Content, like: zipfile.ZipInfo) -> Digest:
         """`like`: whose times and rights it gets. What was stored stays so, unless a level was asked for."""

@@ -20,6 +20,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.delivery import best_candidate
 from cuwheel.errors import EXIT_INTERRUPTED, MalformedError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import remote, venvs
@@ -97,7 +98,7 @@ def test_facts_of_older_releases_are_not_asked_for_once_one_runs(tmp_path: Path)
 
 
 def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """3.0 to 8.0 are larger than what may be read: after three of them no other is opened but those that fit."""
+    """3.0 to 8.0 are larger than what may be read; 7.5 fits."""
     made = [_wheel(tmp_path / "dist", f"{number}.0", 3_000_000) for number in range(3, 9)]
     small = _wheel(tmp_path / "dist", "7.5")
     behaviour = Behaviour.of(*made, small)
@@ -119,16 +120,34 @@ def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.Captu
     assert "0 of 1 release judged; none of them runs" in " ".join(nothing.split())
 
 
-def test_no_wheel_is_opened_once_three_did_not_fit(tmp_path: Path) -> None:
-    made = [_wheel(tmp_path / "dist", f"{number}.0", 1_000_000) for number in range(1, 9)]
-    behaviour = Behaviour.of(*made)
+def test_older_wheels_that_fit_are_read_where_newer_ones_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [_wheel(tmp_path / "dist", f"{number}.0", 1_000_000) for number in range(2, 9)]
+    behaviour = Behaviour.of(*made, _wheel(tmp_path / "dist", "1.0"))
     with serving(behaviour) as url:
-        answer = _find(indexes=[f"{url}/simple"], budget=100_000)
-    assert len(_read(behaviour)) <= 3
-    assert (answer.stopped, answer.judged, answer.releases) == ("budget", 0, 8)
+        answer = _find(indexes=[f"{url}/simple"], budget=800_000)
+        assert (_chosen(answer), answer.stopped, answer.judged, answer.releases) == ("1.0", "budget", 1, 8)
+        behaviour.asked.clear()
+        monkeypatch.setattr(best_candidate, "_MOST_LARGE", 2)
+        answer = _find(indexes=[f"{url}/simple"], budget=800_001, find_links=[])
+    assert (_chosen(answer), answer.stopped) == ("1.0", "budget"), "kept facts cost nothing"
+    assert _read(behaviour) == {"8.0", "7.0"}
     assert answer.candidates[-1].reasons == (
-        "not looked into: 3 newer wheels were larger than what is left of --budget",
+        "not looked into: 2 newer wheels were larger than what is left of --budget",
     )
+
+
+def test_older_releases_known_to_have_no_device_code_are_enough(tmp_path: Path) -> None:
+    """Three of them, read or known by their facts: then the newest is taken, and no wheel is opened."""
+    made = [wheel(tmp_path / "dist", "demo", f"{number}.0", tag=TAG) for number in range(1, 7)]
+    api.publish(made, to=tmp_path / "index")
+    for number in (1, 2):
+        (tmp_path / "index" / "files" / f"demo-{number}.0-{TAG}.whl.cuwheel.json").unlink()
+    behaviour = Behaviour.folder(tmp_path / "index")
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+    assert (_chosen(answer), answer.judged, _read(behaviour)) == ("6.0", 4, set())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a whole console there")

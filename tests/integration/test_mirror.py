@@ -18,11 +18,16 @@ from cuwheel.cli import main
 from cuwheel.errors import UsageError
 from cuwheel.network import venvs
 from cuwheel.support import codec, files
+from cuwheel.version import __version__
 from tests.fixtures.small_wheel import digest
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import versions, wheel
 
+MANY = (Path(__file__).parents[1] / "fixtures" / "bin" / "many-130.so").read_bytes()
+MORE = {f"subject/lib{number}.so": MANY for number in range(3)}  # so that cutting them pays for the note about it
 LINUX = "py3-none-manylinux_2_28_x86_64"
+# By its GPU, and a hash of that and of cuwheel's version.
+CUT = f"2.0+slim.sm90.h{files.sha256_of(f'9.0 {__version__}'.encode())[:7]}"
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 MACHINE = f"""
 [[machine]]
@@ -46,8 +51,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def world(tmp_path: Path) -> Behaviour:
     """An index of others: 2.0 has code for many GPUs, and needs what has none; a fleet; what is wanted of it."""
     made = [
-        wheel(tmp_path / "dist", "subject", "2.0", library="many-130.so", requires="needed", tag=LINUX),
-        wheel(tmp_path / "dist", "subject", "2.1+cu130", library="many-130.so", requires="needed", tag=LINUX),
+        wheel(tmp_path / "dist", "subject", "2.0", library="many-130.so", members=MORE, requires="needed", tag=LINUX),
+        wheel(
+            tmp_path / "dist", "subject", "2.1+cu130", library="many-130.so", members=MORE, requires="needed", tag=LINUX
+        ),
         wheel(tmp_path / "dist", "needed", "1.0"),
     ]
     (tmp_path / "fleet.toml").write_text(MACHINE.format(name="rack", gpu="h100"))
@@ -73,16 +80,16 @@ def test_a_mirror_is_smaller_checked_and_brings_only_what_is_new(world: Behaviou
         again = _mirror(url, tmp_path)
         asked_again = _wheels_asked(world)
     mirror = tmp_path / "mirror"
-    assert {each.file for each in first.wheels} == {f"subject-2.0+slim-{LINUX}.whl", "needed-1.0-py3-none-any.whl"}
+    assert {each.file for each in first.wheels} == {f"subject-{CUT}-{LINUX}.whl", "needed-1.0-py3-none-any.whl"}
     assert first.mirror.bytes_after < first.mirror.bytes_before
     assert set(first.mirror.new) == {f"subject-2.0-{LINUX}.whl", "needed-1.0-py3-none-any.whl"}
     assert (again.mirror.new, again.mirror.bytes_after) == ((), first.mirror.bytes_after)
     assert not asked_again, "nothing is downloaded twice"
     assert api.publish_check(mirror).succeeded
-    assert (mirror / "files" / f"subject-2.0+slim-{LINUX}.whl.cuwheel.json").is_file()
+    assert (mirror / "files" / f"subject-{CUT}-{LINUX}.whl.cuwheel.json").is_file()
     lock = codec.parse_toml((mirror / "pylock.rack.toml").read_bytes())
-    assert {each["version"] for each in lock["packages"]} == {"2.0+slim", "1.0"}
-    assert lock["tool"]["cuwheel"]["packages"] == {"subject": "2.0+slim (native)"}
+    assert {each["version"] for each in lock["packages"]} == {CUT, "1.0"}
+    assert lock["tool"]["cuwheel"]["packages"] == {"subject": f"{CUT} (native)"}
     assert all(each["wheels"][0]["path"].startswith("files/") for each in lock["packages"])
     (tmp_path / "requirements.txt").write_text("subject==2.0\nneeded\nlater\n")
     later = wheel(tmp_path / "more", "later", "1.0")
@@ -91,6 +98,39 @@ def test_a_mirror_is_smaller_checked_and_brings_only_what_is_new(world: Behaviou
         third = _mirror(url, tmp_path)
     assert third.mirror.new == ("later-1.0-py3-none-any.whl",)
     assert [each.file for each in third.wheels] == ["later-1.0-py3-none-any.whl"]
+
+
+def test_another_fleet_makes_other_names_and_what_was_cut_before_is_yanked(world: Behaviour, tmp_path: Path) -> None:
+    """The file for the H100 alone stays for its lock; nobody who resolves gets it on the A100 that came."""
+    mirror, fleet = tmp_path / "mirror", tmp_path / "fleet.toml"
+
+    def listed() -> dict[str, bool]:
+        page = json.loads((mirror / "simple" / "subject" / "index.json").read_text())
+        return {each["filename"].split("-")[1]: bool(each.get("yanked")) for each in page["files"]}
+
+    with serving(world) as url:
+        first = _mirror(url, tmp_path)
+        cut = (mirror / "files" / f"subject-{CUT}-{LINUX}.whl").read_bytes()
+        only_h100 = fleet.read_text()
+        with fleet.open("a") as file:
+            file.write(MACHINE.format(name="older", gpu="a100"))
+        world.asked.clear()
+        both = _mirror(url, tmp_path)
+        assert {path.rpartition("/")[2] for path in _wheels_asked(world)} == {f"subject-2.0-{LINUX}.whl"}
+        assert both.succeeded, both.findings
+        (for_both,) = set(listed()) - {CUT}
+        assert listed() == {CUT: True, for_both: False}
+        assert for_both.startswith("2.0+slim.sm80.sm90.h")
+        assert for_both in (mirror / "pylock.older.toml").read_text()
+        assert (mirror / "files" / f"subject-{CUT}-{LINUX}.whl").read_bytes() == cut
+        assert _mirror(url, tmp_path).mirror.new == ()
+        fleet.write_text(only_h100)
+        world.asked.clear()
+        back = _mirror(url, tmp_path)
+        assert not _wheels_asked(world)
+        assert listed() == {CUT: False, for_both: True}
+        assert back.mirror.bytes_after == first.mirror.bytes_after
+    assert api.publish_check(mirror).succeeded
 
 
 def test_a_machine_that_is_not_served_is_told_before_anything_is_written(
@@ -121,7 +161,7 @@ def test_a_pin_with_a_local_version_is_rewritten_in_the_lock(world: Behaviour, t
     assert done.succeeded
     assert [each.rule for each in done.findings if each.rule.startswith("mirror")] == ["mirror-pin-rewritten"]
     lock = codec.parse_toml((tmp_path / "mirror" / "pylock.rack.toml").read_bytes())
-    assert {each["version"] for each in lock["packages"]} == {"2.1+cu130.slim", "1.0"}
+    assert {each["version"] for each in lock["packages"]} == {CUT.replace("2.0+", "2.1+cu130."), "1.0"}
 
 
 def test_without_slim_the_files_are_those_of_the_index(world: Behaviour, tmp_path: Path) -> None:
@@ -134,16 +174,18 @@ def test_without_slim_the_files_are_those_of_the_index(world: Behaviour, tmp_pat
 
 
 def test_packages_under_nvidias_terms_stay_as_they_are_with_originals(tmp_path: Path) -> None:
-    made = wheel(tmp_path / "dist", "subject", "2.0", library="many-130.so", tag=LINUX, requires="x; extra == 'x'")
+    made = wheel(tmp_path / "dist", "subject", "2.0", library="many-130.so", members=MORE, tag=LINUX)
     _with_licence(made)
     (tmp_path / "fleet.toml").write_text(MACHINE.format(name="rack", gpu="h100"))
     (tmp_path / "requirements.txt").write_text("subject\n")
     with serving(Behaviour.of(made)) as url:
         kept = _mirror(url, tmp_path, originals=True)
         assert [each.file for each in kept.wheels] == [made.name]
-        shutil.rmtree(tmp_path / "mirror")
+        assert _mirror(url, tmp_path, originals=True).mirror.new == ()
         cut = _mirror(url, tmp_path)
-    assert [each.file for each in cut.wheels] == [f"subject-2.0+slim-{LINUX}.whl"]
+        assert _mirror(url, tmp_path).mirror.new == ()
+        assert _mirror(url, tmp_path, originals=True).mirror.bytes_after == kept.mirror.bytes_after
+    assert [each.file for each in cut.wheels] == [f"subject-{CUT}-{LINUX}.whl"]
     assert "licence-on-changes" in {each.rule for each in cut.findings}
 
 
@@ -181,7 +223,7 @@ def test_installers_take_the_slimmed_wheel_offline(world: Behaviour, tmp_path: P
             ready = [str(env) if word == "ENV" else word for word in command]
             done = subprocess.run(ready, capture_output=True, text=True, check=False, cwd=carried, timeout=300)
             assert done.returncode == 0, (command, done.stderr)
-            assert versions(env) >= {"subject-2.0+slim", "needed-1.0"}, command
+            assert versions(env) >= {f"subject-{CUT}", "needed-1.0"}, command
     env = tmp_path / "own"
     venvs.make(env, venvs.find_python())
     own = api.install(locked=carried, env=env, on=["h100"], no_index=True)
@@ -251,7 +293,7 @@ def test_a_copy_by_rsync(world: Behaviour, tmp_path: Path, monkeypatch: pytest.M
     assert done.copied
     assert api.publish_check(tmp_path / "www").succeeded
     paths = [each.path for each in done.copied]
-    assert paths.index(f"files/subject-2.0+slim-{LINUX}.whl") < paths.index("simple/subject/index.json")
+    assert paths.index(f"files/subject-{CUT}-{LINUX}.whl") < paths.index("simple/subject/index.json")
     assert paths.index("simple/subject/index.json") < paths.index("simple/index.json")
 
 

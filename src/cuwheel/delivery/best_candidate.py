@@ -89,7 +89,8 @@ _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
 _MOST_FACTS = 2000  # facts files that are asked for, of the newest releases
 _MOST_READ = 100  # wheels that are read, one after the other
-_MOST_REFUSED = 3  # wheels larger than what is left of the budget, or that come too slowly, before no other is tried
+_MOST_SLOW = 3  # wheels that come too slowly, before no other is tried
+_MOST_LARGE = 20  # wheels larger than what is left of the budget: only their directories were read
 _OLDER_READ = 3  # older releases that are read for device code where a newer one has none
 MAY_BE_TAKEN = 2  # the highest rank that is
 
@@ -354,13 +355,15 @@ class _Look:
         """With the verdicts of those that had to be read."""
         usable = (each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN)
         best = min(usable, key=attrgetter("rank"), default=None)
-        read: set[Version] = set()  # releases that were, after one that nothing speaks against
+        read: set[Version] = set()  # releases that were looked into, after one that nothing speaks against
         # By minor release, a file that was looked into and does not run well: patches before it were built alike.
         failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
         patched = {each.release.release[:2]: each for each in sorted(failing, key=attrgetter("release"))}
-        count = refused = 0
+        count = large = slow = 0
         for each in rulings:
             if each.decided:
+                if best and each.origin and each.release < best.release:
+                    read.add(each.release)
                 yield each
                 continue
             reason = "" if self._everything or not best else self._needless(best, each, patched, read)
@@ -368,15 +371,17 @@ class _Look:
                 reason = "not looked into: it was interrupted before"
             elif not reason and count == _MOST_READ:
                 reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
-            elif not reason and refused == _MOST_REFUSED:
-                large = f"{_MOST_REFUSED} newer wheels were larger than what is left of --budget"
-                reason = f"not looked into: {large if self.stopped == 'budget' else 'the server is too slow'}"
+            elif not reason and large == _MOST_LARGE:
+                reason = f"not looked into: {_MOST_LARGE} newer wheels were larger than what is left of --budget"
+            elif not reason and slow == _MOST_SLOW:
+                reason = "not looked into: the server is too slow"
             if reason:
                 yield replace(each, reasons=(reason,), decided=True)
                 continue
             count += 1
             judged = self._read(each)
-            refused += judged.origin is None and self.stopped in ("budget", "slow")
+            large += judged.origin is None and self.stopped == "budget"
+            slow += judged.origin is None and self.stopped == "slow"
             if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
                 best = judged
             elif best:

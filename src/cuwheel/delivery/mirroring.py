@@ -3,6 +3,9 @@
 Everything is resolved and judged first, as `install -r` does; where a machine is not served, nothing is written. Files
 come by their hashes, are cut for the machines that install them, and are published with facts, channels and a lock for
 each kind of machine. `mirror.json` remembers what became of each file, so that a later run brings only what is new.
+
+The version of a file that was cut names its GPUs, and a hash of all that the cut follows from: two files never have
+one name. Where the fleet changes, what was cut for the one before stays for its locks, yanked: no resolver takes it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files, log
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, size
+from cuwheel.verdicts.choice import device_of_machine
+from cuwheel.version import __version__
 from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
@@ -43,11 +48,17 @@ RECORD = "mirror.json"
 _SCHEMA = "cuwheel.mirror/1"
 _MOST = 1 << 26
 _WORTH = 0.99  # of its size: for less a file keeps its own hash
+_WHOLE, _ANY = "whole", "any"  # in place of GPUs: it was not to be cut; it has nothing to cut for any
 _LICENCE = "licence-on-changes"
+_TERMS = "it is under NVIDIA's terms, and --originals keeps such files as they are"
+_NO_CODE = "it has no device code"
 
 
 class MirroredFile(Struct, frozen=True, kw_only=True):
-    """What became of a file of another index. `why`: why it was not slimmed, though it was asked for."""
+    """What became of a file of another index. `why`: why it was not slimmed, though it was asked for.
+
+    `restricted`: it is under NVIDIA's terms. `replaced`: it was cut for GPUs of an earlier fleet, and is yanked.
+    """
 
     original: str
     file: str
@@ -56,6 +67,8 @@ class MirroredFile(Struct, frozen=True, kw_only=True):
     size: int
     bytes_before: int
     why: str = ""
+    restricted: bool = False
+    replaced: bool = False
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -66,11 +79,28 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
-    """A file of the fleet's locks, and the machines that install it."""
+    """A file of the fleet's locks, the machines that install it, and the GPUs it is cut for."""
 
     release: Release
     machines: tuple[Machine, ...]
-    key: str
+    gpus: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.release.sha256} {self.gpus}"
+
+    def known(self, record: dict[str, MirroredFile], request: PublishRequest) -> MirroredFile | None:
+        """What an earlier run made of it, where this one would make the same and it is still there."""
+        for gpus in (self.gpus, _ANY):
+            found = record.get(f"{self.release.sha256} {gpus}")
+            if found is None or (found.why == _TERMS and not request.originals):
+                continue
+            if found.restricted and found.file != found.original and request.originals:
+                continue
+            path = request.to / index_folder.file_path(found.file)
+            if path.is_file() and path.stat().st_size == found.size:
+                return found
+        return None
 
 
 def publish_mirror(request: PublishRequest) -> Publish:
@@ -92,9 +122,9 @@ def publish_mirror(request: PublishRequest) -> Publish:
     if len(locks) < len(found):
         return _refused(request, parts)
     wanted = _wanted(InstallLock(wanted=(request.requirements.name,), parts=locks), machines, slim=request.slim)
-    known = _read_record(request.to)
-    there = {each.key: known[each.key] for each in wanted if _is_there(known.get(each.key), request.to)}
-    missing = [each for each in wanted if each.key not in there]
+    record = _read_record(request.to)
+    made = {each.key: known for each in wanted if (known := each.known(record, request))}
+    missing = [each for each in wanted if each.key not in made]
     total = sum(each.release.size or 0 for each in missing)
     if missing:
         log.info("%s of %s files are new%s", len(missing), len(wanted), f" ({size(total)})" if total else "")
@@ -107,19 +137,20 @@ def publish_mirror(request: PublishRequest) -> Publish:
             mirror=Mirror(parts=parts, new=tuple(each.release.file for each in missing), bytes_new=total),
         )
     request.to.mkdir(parents=True, exist_ok=True)
-    made = dict(there)
     findings: list[Finding] = []
     with files.scratch_beside(request.to) as scratch:
         brought = []
         for each in missing:
-            path, mirrored, notes = _brought(each, scratch, request)
+            path, made[each.key], notes = _brought(each, scratch, request)
             brought.append(path)
-            made[each.key] = mirrored
             findings += notes
-        done = _published(request, brought)
+        replaced = _replaced(record, made)
+        done = _published(request, brought, record, made, replaced)
     if not done.succeeded:
         return replace(done, mirror=Mirror(parts=parts), findings=(*done.findings, *_merged(findings)))
-    _write_record(request.to, {**known, **made})
+    alike = {f"{key.partition(' ')[0]} {_ANY}" if each.why == _NO_CODE else key: each for key, each in made.items()}
+    kept = {key: replace(each, replaced=each.file in replaced) for key, each in {**record, **alike}.items()}
+    files.write_changed(request.to / RECORD, codec.indented(Record(files=dict(sorted(kept.items())))))
     by_file = {each.release.sha256: made[each.key] for each in wanted}
     written = lock_files.write_locks(
         request.to,
@@ -161,31 +192,31 @@ def _wanted(lock: InstallLock, machines: Sequence[Machine], *, slim: bool) -> li
     found = []
     for release in lock_files.all_files(lock):
         using = [part for part in lock.parts if any(each.sha256 == release.sha256 for each in part.files)]
-        gpus = sorted({part.capability for part in using})
         own = tuple(by_name[name] for part in using for name in part.machines if name in by_name)
-        key = f"{release.sha256} {','.join(gpus) if slim else 'whole'}"
-        found.append(_Wanted(release=release, machines=own, key=key))
+        devices = {device_of_machine(each) for each in own}
+        gpus = sorted(
+            f"{each.capability}{'' if each.jit == 'allowed' else each.jit}" if each else "?" for each in devices
+        )
+        found.append(_Wanted(release=release, machines=own, gpus=",".join(gpus) if slim else _WHOLE))
     return found
-
-
-def _is_there(known: MirroredFile | None, to: Path) -> bool:
-    if known is None:
-        return False
-    path = to / index_folder.file_path(known.file)
-    return path.is_file() and path.stat().st_size == known.size
 
 
 def _brought(wanted: _Wanted, scratch: Path, request: PublishRequest) -> tuple[Path, MirroredFile, list[Finding]]:
     """The file, by its hash, and cut where that is asked for and makes it smaller."""
+    from cuwheel.changes.slim.plan import licence_findings  # noqa: PLC0415 - all that changes wheels
+
     release = wanted.release
     path = fleet_install.fetched(release, scratch)
+    with WheelFile(path) as wheel:
+        restricted = bool(licence_findings({wheel.distribution.name: wheel.metadata or ""}))
+        version = wheel.distribution.version
     before = path.stat().st_size
     made, why = path, ""
     notes: list[Finding] = []
-    if request.slim:
-        made, why, notes = _slimmed(path, wanted, scratch / "slim", request)
-    with WheelFile(made) as wheel:
-        version = wheel.distribution.version
+    if request.slim and restricted and request.originals:
+        why = _TERMS
+    elif request.slim:
+        version, made, why, notes = _slimmed(path, version, wanted, scratch / "slim")
     if made != path:
         path.unlink()  # a fleet's originals would need as much room again
     mirrored = MirroredFile(
@@ -196,36 +227,57 @@ def _brought(wanted: _Wanted, scratch: Path, request: PublishRequest) -> tuple[P
         size=made.stat().st_size,
         bytes_before=before,
         why=why,
+        restricted=restricted,
     )
     return made, mirrored, notes
 
 
-def _slimmed(path: Path, wanted: _Wanted, folder: Path, request: PublishRequest) -> tuple[Path, str, list[Finding]]:
+def _slimmed(path: Path, version: str, wanted: _Wanted, folder: Path) -> tuple[str, Path, str, list[Finding]]:
+    """Its version, where it is, and why it is the original where it is."""
     from cuwheel.changes.slim import act  # noqa: PLC0415 - all that changes wheels
-    from cuwheel.changes.slim.plan import licence_findings  # noqa: PLC0415
     from cuwheel.changes.slim.request import SlimRequest  # noqa: PLC0415
 
-    with WheelFile(path) as wheel:
-        restricted = licence_findings({wheel.distribution.name: wheel.metadata or ""})
-    if request.originals and restricted:
-        return path, "it is under NVIDIA's terms, and --originals keeps such files as they are", []
+    capabilities = sorted({each.capability for each in wanted.machines if each.capability})
+    digest = files.sha256_of(f"{wanted.gpus} {__version__}".encode())[:7]
+    label = ".".join(["slim", *(f"sm{each.major}{each.minor}" for each in capabilities), f"h{digest}"])
+    cut = f"{version}{'.' if '+' in version else '+'}{label}"
     with log.progress(f"slimming {path.name}"):
-        done = act.slim(SlimRequest(path, machines=list(wanted.machines), output=folder))
+        done = act.slim(SlimRequest(path, machines=list(wanted.machines), version=cut, strip_debug=True, output=folder))
     notes = [each for each in done.findings if each.severity == "error" or each.rule == _LICENCE]
     if not done.written or done.output is None or done.wheel is None:
-        return path, "it has nothing to remove", [each for each in notes if each.severity == "error"]
+        errors = [each for each in notes if each.severity == "error"]
+        return version, path, "it has nothing to remove" if done.files else _NO_CODE, errors
     if done.wheel.bytes_after > _WORTH * done.wheel.bytes_before:
-        return path, "it would hardly be smaller", []
+        return version, path, "it would hardly be smaller", []
     log.info("%s: %s, was %s", path.name, size(done.wheel.bytes_after), size(done.wheel.bytes_before))
-    return Path(done.output), "", notes
+    return cut, Path(done.output), "", notes
 
 
-def _published(request: PublishRequest, brought: Sequence[Path]) -> Publish:
-    if not brought and not request.catalogue:
+def _replaced(record: dict[str, MirroredFile], made: dict[str, MirroredFile]) -> set[str]:
+    """Files that were cut from the same originals for another fleet, or that were not cut then."""
+    taken = {each.file for each in made.values()}
+    originals = {each.original for each in made.values()}
+    return {each.file for each in record.values() if each.original in originals} - taken
+
+
+def _published(
+    request: PublishRequest,
+    brought: Sequence[Path],
+    record: dict[str, MirroredFile],
+    made: dict[str, MirroredFile],
+    replaced: set[str],
+) -> Publish:
+    there = [each for each in record.values() if (request.to / index_folder.file_path(each.file)).is_file()]
+    yank = tuple(dict.fromkeys(each.file for each in there if each.file in replaced and not each.replaced))
+    unyank = tuple(dict.fromkeys(each.file for each in made.values() if each.replaced))
+    if not (brought or yank or unyank or request.catalogue):
         return Publish(place=str(request.to), wheels=(), channels=())
     wheels = with_fields(
         request,
         wheels=tuple(brought),
+        yank=yank,
+        unyank=unyank,
+        reason="it was cut for other GPUs than this mirror is for now" if yank else None,
         requirements=None,
         machines=(),
         indexes=(),
@@ -290,7 +342,3 @@ def _read_record(folder: Path) -> dict[str, MirroredFile]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = "remove it: everything is then brought again"
         raise MalformedError(folder / RECORD, f"is not the record of a mirror: {error}", hint) from error
-
-
-def _write_record(folder: Path, made: dict[str, MirroredFile]) -> None:
-    files.write_changed(folder / RECORD, codec.indented(Record(files=dict(sorted(made.items())))))

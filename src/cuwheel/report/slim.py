@@ -131,6 +131,8 @@ def _removed_in_words(each: FileChange, *, verbose: bool) -> str:
             sum(getattr(row, f"bytes_{when}") for row in each.recompressed) for when in ("before", "after")
         )
         parts.append(f"{', '.join(ways)}: {size(before)} → {size(after)}")
+    if each.debug:
+        parts.append(f"debug information ({size(each.debug)})")
     return "; ".join(parts)
 
 

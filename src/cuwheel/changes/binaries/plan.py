@@ -43,7 +43,10 @@ class Recompressed(Struct, frozen=True, kw_only=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """One library with device code. In a dry run `bytes_after` and `recompressed` are estimates."""
+    """One library. In a dry run `bytes_after` and `recompressed` are estimates.
+
+    `debug`: bytes of debug information that went with it.
+    """
 
     path: str
     fate: Fate
@@ -51,6 +54,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     bytes_after: int
     dropped: tuple[Dropped, ...] = ()
     recompressed: tuple[Recompressed, ...] = ()
+    debug: int = 0
 
 
 class EntryDecision(Struct, frozen=True, kw_only=True):
@@ -83,7 +87,7 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     A plan with `refused` findings keeps what the machines had. `machines`: those for which the driver must choose
     as before, None where nobody said; not in containers that lost relocatable code (`drops_relocatable`), nor in
     those that a workload never loads (`by_use`). `drop_signature`: of a signed Windows binary, whose signature no
-    change survives.
+    change survives. `debug`: bytes of the host code's debug information, which goes too.
     """
 
     path: str
@@ -95,14 +99,19 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     drops_relocatable: bool = False
     by_use: bool = False
     drop_signature: bool = False
+    debug: int = 0
 
     @property
     def changes(self) -> bool:
+        return bool(self.debug) or self.changes_code
+
+    @property
+    def changes_code(self) -> bool:
         return any(not each.keep or each.recompress_to for each in self.entries)
 
     @property
     def bytes_after_estimate(self) -> int:
-        return self.bytes_before - sum(each.bytes - each.bytes_after_estimate for each in self.entries)
+        return self.bytes_before - self.debug - sum(each.bytes - each.bytes_after_estimate for each in self.entries)
 
     @property
     def unchanged(self) -> FileChange:
@@ -136,6 +145,7 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
             fate="slimmed",
             bytes_before=bytes_before,
             bytes_after=bytes_after,
+            debug=self.debug,
             dropped=tuple(
                 Dropped(kind=kind, arch=arch, section=section, count=count, bytes=size)
                 for (kind, arch, section), (count, size) in dropped.items()

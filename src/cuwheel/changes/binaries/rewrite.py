@@ -8,7 +8,9 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.changes.binaries import draft, elf_writer, payloads, pe_references, pe_writer
+from msgspec.structs import replace
+
+from cuwheel.changes.binaries import draft, elf_writer, host_debug, payloads, pe_references, pe_writer
 from cuwheel.changes.binaries.draft import Addition, open_library, rebuild_container, walk_containers
 from cuwheel.device_code.fatbin import RawEntry
 from cuwheel.device_code.pe import Pe
@@ -49,8 +51,17 @@ def slim_library(source: Path, target: Path, plan: LibraryPlan) -> Rewritten:
     `written` is false and the findings say why. Raises MalformedError where what was written is not what was
     planned, and UnreadableError where the disk does not do its part: `target` is then what it was.
     """
-    if not plan.changes:
-        return Rewritten(plan.unchanged, ())
+    done = _slim_code(source, target, plan) if plan.changes_code else Rewritten(plan.unchanged, ())
+    if not plan.debug:
+        return done
+    size = host_debug.strip_host_debug(target if done.written else source, target, plan.path)
+    if size is None:  # it lies where it cannot go
+        return done._replace(change=replace(done.change, debug=0))
+    before = done.change if done.written else plan.changed(plan.bytes_before, plan.bytes_before, lambda _: None)
+    return done._replace(change=replace(before, bytes_after=size))
+
+
+def _slim_code(source: Path, target: Path, plan: LibraryPlan) -> Rewritten:
     with ExitStack() as stack:
         with closing(FileBuffer(source)) as buffer:  # Windows replaces no open file, and `target` may be `source`
             spool = stack.enter_context(payloads.spool(target.parent, buffer, plan))

@@ -138,9 +138,11 @@ def _remaining(plan: SlimPlan, files: Sequence[FileChange]) -> tuple[Remaining, 
     kept = [each for each in files if each.path not in plan.removed]
     code = sum(row.bytes for each in kept for row in each.dropped)
     code += sum(row.bytes_before - row.bytes_after for each in kept for row in each.recompressed)
+    debug = sum(each.debug for each in kept)
+    sums["debug"] -= debug
     if code:
         sums["device code"] = max(sums.get("device code", 0) - code, 0)
-        sums["other"] = sums.get("other", 0) + code - sum(each.bytes_before - each.bytes_after for each in kept)
+        sums["other"] = sums.get("other", 0) + code + debug - sum(each.bytes_before - each.bytes_after for each in kept)
     parts = (Remaining(name=name, bytes=count) for name, count in sums.items() if count > 0)
     return tuple(sorted(parts, key=lambda each: -each.bytes))
 

@@ -113,7 +113,14 @@ def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
         drops_relocatable=request.drop_relocatable,
         by_use=task.workload is not None,
         drop_signature=request.drop_signature,
+        debug=host_debug_of(library) if request.strip_debug else 0,
     )
+
+
+def host_debug_of(library: Library) -> int:
+    """Bytes of debug information of the host's code, in a file that is rewritten at all."""
+    linked = library.format == "elf" and library.type in ("shared", "executable")
+    return sum(each.bytes for each in library.parts if each.name == "debug") if linked else 0
 
 
 def _decision(index: int, entry: Entry, ruling: _Ruling | None, wanted: Compression | None) -> EntryDecision:

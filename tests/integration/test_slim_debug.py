@@ -1,0 +1,95 @@
+"""`slim --strip-debug`: what gcc made with debug information, held against what binutils' strip makes of it."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from cuwheel import api
+from cuwheel.changes.binaries.host_debug import strip_host_debug
+from cuwheel.errors import MalformedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not shutil.which("gcc") or not shutil.which("strip"), reason="needs gcc and strip"
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("debug")
+    (folder / "a.c").write_text("static int twice(int x) { return 2 * x; }\nint six(void) { return twice(3); }\n")
+    subprocess.run(["gcc", "-g", "-shared", "-fPIC", "-o", "liba.so", "a.c"], cwd=folder, check=True)
+    return folder / "liba.so"
+
+
+def _sections(data: bytes) -> dict[str, bytes]:
+    return {each.name: each.data() for each in ELFFile(BytesIO(data)).iter_sections() if each.name}
+
+
+def test_only_debug_information_goes(library: Path, tmp_path: Path) -> None:
+    before = library.read_bytes()
+    done = api.slim([library], machines=["h100"], strip_debug=True, output=tmp_path / "out")
+    made = tmp_path / "out" / "liba.so"
+    old, new = _sections(before), _sections(made.read_bytes())
+    gone = {name for name, data in old.items() if data and not new[name]}
+    assert gone == {name for name in old if name.startswith(".debug")}
+    assert {name: data for name, data in new.items() if name not in gone} == {
+        name: data for name, data in old.items() if name not in gone
+    }
+    assert ctypes.CDLL(str(made)).six() == 6
+    reference = tmp_path / "reference.so"
+    subprocess.run(["strip", "--strip-debug", "-o", reference, library], check=True)
+    assert made.stat().st_size < reference.stat().st_size + 1024, "headers and names of empty sections alone"
+    assert done.files[0].debug == sum(len(old[name]) for name in gone)
+    subprocess.run(["strip", "-o", tmp_path / "again.so", made], check=True)  # other tools take it
+    assert ctypes.CDLL(str(tmp_path / "again.so")).six() == 6
+    assert library.read_bytes() == before
+
+
+def test_without_being_asked_it_stays(library: Path, tmp_path: Path) -> None:
+    api.slim([library], machines=["h100"], output=tmp_path / "out")
+    assert (tmp_path / "out" / "liba.so").read_bytes() == library.read_bytes()
+
+
+def test_a_segment_behind_it_leaves_the_file_as_it_is(library: Path, tmp_path: Path) -> None:
+    """As patchelf adds one."""
+    data = bytearray(library.read_bytes())
+    phoff = struct.unpack_from("<Q", data, 32)[0]
+    last = struct.unpack_from("<H", data, 56)[0] - 1
+    struct.pack_into("<Q", data, phoff + 56 * last + 8, len(data))
+    moved = tmp_path / "moved.so"
+    moved.write_bytes(data)
+    assert strip_host_debug(moved, tmp_path / "made.so", "moved.so") is None
+    assert not (tmp_path / "made.so").exists()
+
+
+def test_whatever_a_header_says_the_file_is_sound_or_left_alone(library: Path, tmp_path: Path) -> None:
+    whole = library.read_bytes()
+    table = struct.unpack_from("<Q", whole, 40)[0]
+    numbers = random.Random(38)  # noqa: S311 - the same files each time
+    broken, made = tmp_path / "broken.so", tmp_path / "made.so"
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(numbers.randint(1, 4)):
+            at = numbers.choice([numbers.randrange(16, 64), numbers.randrange(table, len(data))])
+            data[at] = numbers.randrange(256)
+        broken.write_bytes(data)
+        made.unlink(missing_ok=True)
+        try:
+            size = strip_host_debug(broken, made, "broken.so")
+        except MalformedError:
+            size = None
+        assert made.exists() == (size is not None)
+        assert size is None or made.stat().st_size == size < len(data)

@@ -100,7 +100,7 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
         hits: list[Hit] = []
         doubt = 1.0
         for signature in file.signature:
-            own = [hit for text in signature.texts for hit in search.hits(text)]
+            own = [hit for text in signature.texts for hit in search.said(text)]
             if not own or not all(map(search.has, signature.needs)) or any(map(search.has, signature.unless)):
                 continue
             if not all(CONDITIONS[name](known) for name in signature.holds):

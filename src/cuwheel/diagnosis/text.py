@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.diagnosis import pattern, register
+from cuwheel.diagnosis import events, pattern, register
 from cuwheel.diagnosis.pattern import REACH, Pattern, fold, read_pattern
 from cuwheel.support import codec
 
@@ -253,6 +253,8 @@ def _broken(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             line, following = numbered[index + count - 1][1], numbered[index + count][1]
             if len(line) < _NARROWEST or not line[-1:].isalnum() or not following[:1].islower():
                 break
+            if events.begins_message(following):  # "was used" and "nvcc fatal" are two lines
+                break
             count += 1
         if count > 1:
             yield numbered[index][0], "".join(line for _, line in numbered[index : index + count])
@@ -279,9 +281,9 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 def _was_cut(line: str, following: str, width: int, glue: str) -> bool:
     if not following.strip() or len(line) > width:
         return False
-    if not glue:
-        return len(line) == width
-    return len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width
+    if glue and not (len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width):
+        return False
+    return (bool(glue) or len(line) == width) and not events.begins_message(following)
 
 
 def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:
@@ -484,22 +486,29 @@ class Search:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self._found: dict[str, tuple[Hit, ...]] = {}
+        self._found: dict[tuple[str, bool], tuple[Hit, ...]] = {}
 
     def hits(self, text: str) -> tuple[Hit, ...]:
-        """The first lines that have it."""
-        found = self._found.get(text)
-        if found is None:
-            pattern = read_pattern(text)
-            # Of thousands of patterns a log has the words of a few.
-            possible = self.log.has_words(pattern.words, pattern.fragments)
-            found = self._found[text] = tuple(self._hits(pattern)) if possible else ()
-        return found
+        """The first lines that have it, commands too."""
+        return self._lines_with(text, said=False)
+
+    def said(self, text: str) -> tuple[Hit, ...]:
+        """The first lines in which somebody says it: no command, and no list of files."""
+        return self._lines_with(text, said=True)
 
     def has(self, text: str) -> bool:
         return bool(self.hits(text))
 
-    def _hits(self, pattern: Pattern) -> Iterator[Hit]:
+    def _lines_with(self, text: str, *, said: bool) -> tuple[Hit, ...]:
+        found = self._found.get((text, said))
+        if found is None:
+            pattern = read_pattern(text)
+            # Of thousands of patterns a log has the words of a few.
+            possible = self.log.has_words(pattern.words, pattern.fragments)
+            found = self._found[text, said] = tuple(self._hits(pattern, said=said)) if possible else ()
+        return found
+
+    def _hits(self, pattern: Pattern, *, said: bool) -> Iterator[Hit]:
         if not all(any(map(self.log.may_hold, texts)) for texts in pattern.choices):
             return
         folded = self.log.folded
@@ -511,6 +520,10 @@ class Search:
                 continue
             seen.add(around)
             held = pattern.find(line, self.log.lines[index], place - start)
+            if held is not None and said:
+                shown = self.log.lines[index]
+                spoken = events.spoken(shown)
+                held = held if spoken is shown else pattern.find(fold(spoken), spoken, place - start)
             if held is not None:
                 yield Hit(line=index, pattern=pattern.text, held=held)
                 kept += 1

@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 import sys
-import tarfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from cuwheel import cli
 from cuwheel.support import process
 from tests.fixtures import cache, servers
+from tests.gpu.runner import unpack
 from tests.oracle import packages
 
 if TYPE_CHECKING:
@@ -398,8 +398,7 @@ def test_the_wheel_of_torch(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> No
 
 def _axe(folder: Path) -> None:
     process.run(["npm", "pack", "--silent", "axe-core@4"], timeout=600, cwd=folder)
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(next(folder.glob("*.tgz")), folder)
 
 
 def test_the_page_is_accessible(page: Chrome) -> None:

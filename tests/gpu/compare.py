@@ -11,7 +11,6 @@ import gzip
 import json
 import shutil
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ if __name__ == "__main__":
 from tests.gpu import observations, predictions
 from tests.gpu.observations import Difference, Run
 from tests.gpu.predictions import Kernel, Prediction
+from tests.gpu.runner import unpack
 
 HERE = Path(__file__).parent
 KEPT = HERE / "truth"
@@ -95,8 +95,7 @@ def _differences(
 def _predict(folder: Path, manifest: dict[str, Any], driver: str) -> dict[str, Prediction]:
     """With the rules as they are now, from the files that ran."""
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(folder / "files.tar.xz") as archive:
-            archive.extractall(scratch, filter="data")
+        unpack(folder / "files.tar.xz", Path(scratch))
         found = {}
         for row in manifest["variants"]:
             on = predictions.machine(driver, manifest["driver_cuda"], row["jit"])

@@ -27,6 +27,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.gpu import assemble, compilers, predictions, variants
+from tests.gpu.runner import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,8 +167,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if args.kept:
-            with tarfile.open(args.kept / "files.tar.xz") as archive:
-                archive.extractall(folder, filter="data")
+            unpack(args.kept / "files.tar.xz", folder)
         rows = [*there.values(), *_make(wanted, numbers, folder)]
         pack(folder, out / "files.tar.xz")
     with tempfile.TemporaryDirectory() as scratch:

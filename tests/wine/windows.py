@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import zipfile
@@ -25,6 +24,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.network import client, settings, transfer
 from cuwheel.support import files, process
 from tests.fixtures import cache
+from tests.gpu.runner import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,11 +103,11 @@ def _embeddable() -> Path:
 
 def _unpack(archive: Path, folder: Path) -> None:
     """Without what makes it an island: it then takes packages and variables as an installed Python does."""
-    with tarfile.open(archive) as packed, tempfile.TemporaryDirectory(dir=folder) as scratch:
-        packed.extractall(scratch, filter="data")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unpack(archive, Path(scratch))
         inner = next(Path(scratch).rglob("data.zip"))
         with zipfile.ZipFile(inner) as embeddable:
-            embeddable.extractall(scratch)  # noqa: S202 - its sha256 is the index's
+            embeddable.extractall(scratch)
         for path in next(Path(scratch).rglob("python.exe")).parent.iterdir():
             # _wmi asks Windows about itself by a service that Wine has not.
             if path.suffix != "._pth" and path.name != "_wmi.pyd":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel.machine.profile import Compiler, Tool, Toolkit, VisualStudio
-from cuwheel.support import codec
+from cuwheel.support import codec, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,7 +156,10 @@ def _compiler_candidates(world: World) -> Iterator[tuple[Path, str]]:
             continue
         for path in world.which_all(value) or [world.path(value)]:
             # NVCC_CCBIN may be a folder.
-            yield path / ("cl.exe" if world.platform == "win32" else "g++") if path.is_dir() else path, name
+            yield (
+                path / ("cl.exe" if world.platform == "win32" else "g++") if system_calls.is_folder(path) else path,
+                name,
+            )
             break
     yield from visual_studio_compilers(world, probe_visual_studios(world))
 
@@ -173,7 +176,7 @@ def _identity(path: Path) -> Path:
     except (OSError, RuntimeError):
         return path
     partner = real.with_name(real.name.replace("gcc", "g++"))
-    return partner if partner.exists() else real
+    return partner if system_calls.is_file(partner) else real
 
 
 def _kind_and_version(world: World, path: Path) -> tuple[CompilerKind | None, str | None]:
@@ -280,7 +283,7 @@ def _root_of(world: World, nvcc: Path, *, ask_nvcc: bool) -> Path:
     Distributions put a script on PATH that calls the real one elsewhere; that one's dry run names its place.
     """
     real = _resolved(nvcc)
-    if ask_nvcc and not (real.parent / "nvcc.profile").exists() and real.is_file():
+    if ask_nvcc and system_calls.is_file(real) and not system_calls.is_file(real.parent / "nvcc.profile"):
         dry_run = world.output([real, "--dryrun", "-E", "-x", "cu", os.devnull], "toolkits") or ""
         if match := _TOP.search(dry_run):
             return _resolved(world.path(match[1].strip()))
@@ -296,7 +299,7 @@ def _resolved(path: Path) -> Path:
 
 def nvcc_in(root: Path) -> Path | None:
     """Its compiler driver, as either system calls it."""
-    return next((path for name in ("nvcc", "nvcc.exe") if (path := root / "bin" / name).is_file()), None)
+    return next((path for name in ("nvcc", "nvcc.exe") if system_calls.is_file(path := root / "bin" / name)), None)
 
 
 def _version(world: World, root: Path, nvcc: Path | None) -> str | None:

@@ -14,7 +14,7 @@ from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.packages import is_cuda_library
 from cuwheel.machine import compilers, python_environment
 from cuwheel.machine.profile import Fact, LibraryFolder, System, Variable
-from cuwheel.support import codec, wording
+from cuwheel.support import codec, system_calls, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -206,7 +206,7 @@ def _cargo_homes(world: World) -> Iterator[Path]:
 
 
 def _cargo_env(world: World, where: Path) -> dict[str, Any]:
-    if not where.is_file():
+    if not system_calls.is_file(where):
         return {}
     try:
         env = codec.read_toml(where).get("env", {})

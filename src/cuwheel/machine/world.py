@@ -104,7 +104,7 @@ class World(Struct, kw_only=True):
         for folder in self.path_folders():
             for suffix in suffixes:
                 candidate = folder / (name + suffix)
-                if candidate.is_file() and os.access(candidate, os.X_OK):
+                if system_calls.is_file(candidate) and os.access(candidate, os.X_OK):
                     found.append(candidate)
         return found
 

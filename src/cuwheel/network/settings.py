@@ -17,7 +17,7 @@ import msgspec
 
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login, parted
-from cuwheel.support import codec, log
+from cuwheel.support import codec, log, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,7 +154,7 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
     if sys.platform == "darwin":
         yield Path("/Library/Application Support/pip", _PIP_FILE)
     yield Path("/etc", _PIP_FILE)
-    if not (named and Path(named).exists()):
+    if not (named and system_calls.is_file(named)):
         yield home_folder(environ) / "pip" / _PIP_FILE if os.name == "nt" else home_folder(environ) / ".pip" / _PIP_FILE
         if sys.platform == "darwin":
             yield home_folder(environ) / "Library/Application Support/pip" / _PIP_FILE
@@ -273,9 +273,9 @@ def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[dict[str, Any]
 
 def _project_table(cwd: Path) -> dict[str, Any]:
     for folder in (cwd, *cwd.parents):
-        if (own := folder / "uv.toml").is_file():
+        if system_calls.is_file(own := folder / "uv.toml"):
             return _toml_table(own)
-        if (project := folder / "pyproject.toml").is_file() and (
+        if system_calls.is_file(project := folder / "pyproject.toml") and (
             found := _inner_table(_toml_table(project), "tool", "uv")
         ):
             return found

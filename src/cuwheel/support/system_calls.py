@@ -38,6 +38,16 @@ _IN_USE = "it cannot be replaced: a program has it open (end it and try again), 
 _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 
 
+# Whoever became another user has folders of the first on PATH that may not be searched: nothing is there for them.
+# `Path` raises for these before Python 3.14.
+def is_file(path: str | Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: str | Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def open_file(path: str | Path, flags: int, mode: int = 0o666, *, at: int | None = None) -> int:
     """A descriptor for bytes that children do not inherit. `at`: of the folder that a path starts from."""
     return os.open(path, flags | _ALWAYS, mode, dir_fd=at)

@@ -20,7 +20,7 @@ from cuwheel.machine import compilers
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.network import addresses
-from cuwheel.support import codec, files, quoting
+from cuwheel.support import codec, files, quoting, system_calls
 from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _stubs(toolkit: Installed) -> str | None:
     if toolkit.prefix and not toolkit.archives:
         return f"{toolkit.root}/lib64/stubs"
     places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
-    return next((str(place) for place in places if (place / "libcuda.so").exists()), None)
+    return next((str(place) for place in places if system_calls.is_file(place / "libcuda.so")), None)
 
 
 def must_be_outside(made: Toolchain) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,25 @@ CLANG = "Debian clang version {0}\nTarget: x86_64-pc-linux-gnu\n"
 @pytest.fixture
 def machine(tmp_path: Path) -> FakeMachine:
     return FakeMachine(tmp_path)
+
+
+def test_folders_that_may_not_be_searched_have_nothing(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user left them on PATH and in CUDA_HOME: `su` keeps both."""
+    machine.toolkit("/root/cuda", "13.0.88")
+    machine.program("/usr/bin/g++", GCC.format("12.2.0"))
+    machine.environ |= {"PATH": "/root/cuda/bin:/usr/bin", "CUDA_HOME": "/root/cuda", "CUDACXX": "/root/cuda/bin/nvcc"}
+    machine.environ["NVCC_CCBIN"] = "/root/cuda/bin"
+    stat = os.stat
+
+    def refused(path: str | Path, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"{machine.root}/root/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert machine.world.which_all("nvcc") == []
+    assert compilers.probe_toolkits(machine.world, ()) == ()
+    assert [each.path for each in compilers.probe_compilers(machine.world)] == ["/usr/bin/g++"]
 
 
 class TestSystem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from cuwheel.tracing import reasons
 from cuwheel.tracing.events import Event
 from cuwheel.tracing.reasons import Files, image_of
 from cuwheel.tracing.traced import Gpu
+from tests.gpu.runner import unpack
 
 if TYPE_CHECKING:
     from cuwheel.tracing.reasons import Reason
@@ -25,8 +25,7 @@ H200 = Gpu(name="H200", capability=Capability(9, 0), cuda="13.0")
 def _reason(folder: Path, variant: str, kernel: str) -> Reason:
     """Of a 500 from the linked code, or the last container, of that variant."""
     rows = {row["id"]: row for row in json.loads((SET / "manifest.json").read_text())["variants"]}
-    with tarfile.open(SET / "files.tar.xz") as archive:
-        archive.extract(rows[variant]["file"], folder, filter="data")
+    unpack(SET / "files.tar.xz", folder, rows[variant]["file"])
     files = Files()
     path = str(folder / rows[variant]["file"])
     library = files.at(path).library

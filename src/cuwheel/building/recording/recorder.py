@@ -170,7 +170,7 @@ def _tools(folders: list[str]) -> set[str]:
 
 
 def _is_toolkit(root: Path) -> bool:
-    return root.is_absolute() and (root / "bin" / "nvcc").is_file() and (root / "bin" / "nvcc.profile").is_file()
+    return root.is_absolute() and all(system_calls.is_file(root / "bin" / name) for name in ("nvcc", "nvcc.profile"))
 
 
 class _Shadows:
@@ -209,7 +209,7 @@ class _Shadows:
     def program(self, value: str) -> str:
         """A compiler by its path. Words behind it (`ccache g++`) and bare names are for PATH to find."""
         path = Path(value)
-        if not path.is_absolute() or not words.tool_kind(path.name) or not path.is_file():
+        if not path.is_absolute() or not words.tool_kind(path.name) or not system_calls.is_file(path):
             return value
         if path.name == "nvcc" and path.parent.name == "bin" and _is_toolkit(path.parent.parent):
             return str(self.toolkit(path.parent.parent) / "bin" / "nvcc")
@@ -269,7 +269,9 @@ def windows_shadow_environ(home: Path, stand_in: Path, environ: Mapping[str, str
 
 
 def is_windows_toolkit(root: Path) -> bool:
-    return root.is_absolute() and (root / "bin" / "nvcc.exe").is_file() and (root / "bin" / "nvcc.profile").is_file()
+    return root.is_absolute() and all(
+        system_calls.is_file(root / "bin" / name) for name in ("nvcc.exe", "nvcc.profile")
+    )
 
 
 def _windows_path(folders: list[str], made: _WindowsShadows) -> Iterator[str]:

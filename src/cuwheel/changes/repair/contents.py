@@ -21,6 +21,7 @@ from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.facts import packages, versions
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
+from cuwheel.support import system_calls
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import a_few, file_name
@@ -372,7 +373,7 @@ def windows_folders(asked_for: Sequence[Path], environ: Mapping[str, str]) -> tu
         found += [Folder(path=path.absolute(), via="PATH") for path in paths]
     once: dict[Path, Folder] = {}
     for each in found:
-        if each.path.is_dir():
+        if system_calls.is_folder(each.path):
             once.setdefault(each.path, each)
     return tuple(once.values())
 
@@ -391,7 +392,7 @@ def folders(
     """
     once: dict[Path, Folder] = {}
     for each in (*_asked_for(asked_for), *_named(named), *_around(environ, machine)):
-        if each.path.is_dir():
+        if system_calls.is_folder(each.path):
             once.setdefault(each.path, each)
     return tuple(once.values())
 

@@ -13,7 +13,7 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.changes.slim.in_place import workload_guard
+from cuwheel.changes.slim.use import workload_guard
 from cuwheel.errors import UsageError
 from tests.fixtures import manifest
 from tests.integration.test_rewrite_layouts import SHARED

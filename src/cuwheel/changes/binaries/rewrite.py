@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ from cuwheel.device_code.fatbin import RawEntry
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.support import system_calls
+from cuwheel.support import log, system_calls
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import chosen_entry, device_of_machine
@@ -84,6 +85,29 @@ def _slim_code(source: Path, target: Path, plan: LibraryPlan) -> Rewritten:
         return len(new.header) + new.size if new else None
 
     return Rewritten(plan.changed(made.old_size, made.size, stored), (*made.findings, *spool.findings))
+
+
+def each_library(plans: Sequence[LibraryPlan], rewritten: Callable[[LibraryPlan], Rewritten]) -> list[Rewritten]:
+    """`rewritten` of every plan, in the order given. The first error stops those that have not begun."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
+
+    lock = threading.Lock()
+    with log.progress("slimming", sum(plan.bytes_before for plan in plans)) as progress:
+
+        def work(plan: LibraryPlan) -> Rewritten:
+            result = rewritten(plan)
+            with lock:
+                progress.advance(plan.bytes_before)
+            return result
+
+        # Two at a time keep the disk and a core busy; the engine itself compresses with all cores.
+        with ThreadPoolExecutor(2) as pool:
+            futures = [pool.submit(work, plan) for plan in plans]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
 
 
 def draft_slimmed(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacement]) -> Draft:

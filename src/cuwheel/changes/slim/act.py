@@ -19,9 +19,8 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.slim import in_place
-from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
-from cuwheel.changes.slim.in_place import each_library, findings_met, signature_dropped
-from cuwheel.changes.slim.plan import PackageRelease, licence_findings, make_plan, release_in_folder
+from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, signature_dropped, total_of
+from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
 from cuwheel.changes.slim.request import resolve
 from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.survey import survey, survey_wheel
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
-    from cuwheel.changes.slim.plan import SlimPlan
+    from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimRequest, SlimTask
 
 _LABEL = "slim"
@@ -145,14 +144,14 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
                 member = wheel.members[each.path]
                 after -= member.stored * (each.bytes_before - each.bytes_after) / max(member.size, 1)
             expected = Size(bytes_before=found.size, bytes_after=round(after))
-            return answer_of(task, plan, plan.expected, findings, wheel=expected, output=str(output))
+            return answer_of(plan, plan.expected, findings, wheel=expected, output=str(output))
         if not plan.to_write and not plan.removed:
-            return answer_of(task, plan, plan.files(()), [*findings, _nothing_to_slim(wheel.path)])
+            return answer_of(plan, plan.files(()), [*findings, _nothing_to_slim(wheel.path)])
         with files.errors_of(output, f"{output} was not written"):
-            return _write_wheel(edit, output, task, plan, findings)
+            return _write_wheel(edit, output, plan, findings)
 
 
-def _write_wheel(edit: WheelEdit, output: Path, task: SlimTask, plan: SlimPlan, findings: list[Finding]) -> Slim:
+def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[Finding]) -> Slim:
     wheel = edit.wheel
     if wrong := wheel.wrong_hashes():
         raise MalformedError(
@@ -174,18 +173,18 @@ def _write_wheel(edit: WheelEdit, output: Path, task: SlimTask, plan: SlimPlan, 
             whole.unlink()
             return result
 
-        results = each_library(plan.to_write, rewritten)
+        results = rewrite.each_library(plan.to_write, rewritten)
         changed = plan.files(results)
         findings += findings_met(results)
         if all(each.fate == "unchanged" for each in changed):
-            return answer_of(task, plan, changed, [*findings, _nothing_to_slim(wheel.path)])
+            return answer_of(plan, changed, [*findings, _nothing_to_slim(wheel.path)])
         for each in changed:
             if each.fate == "slimmed":
                 edit.replace(each.path, places[each.path])
         edit.drop(each.path for each in changed if each.fate == "removed")
         noted = wheel.info + SLIM_NOTE
         before = wheel.read(noted) if noted in wheel.members else None
-        edit.add(noted, note_of(task, wheel.distribution.version, changed, before))
+        edit.add(noted, note_of(plan.task, wheel.distribution.version, changed, before))
         edit.write(folder / "wheel")
         findings += map(signature_dropped, wheel.signatures)
         if wheel.unlisted:
@@ -200,7 +199,7 @@ def _write_wheel(edit: WheelEdit, output: Path, task: SlimTask, plan: SlimPlan, 
         sizes = Size(bytes_before=wheel.size, bytes_after=made.stat().st_size)
         system_calls.rename_over(made, output)
         files.sync_folder(output.parent)
-    return answer_of(task, plan, changed, findings, wheel=sizes, output=str(output), written=True)
+    return answer_of(plan, changed, findings, wheel=sizes, output=str(output), written=True)
 
 
 def _nothing_to_slim(path: Path) -> Finding:
@@ -252,7 +251,7 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
     plan = make_plan(libraries, task, owner)
     findings = [*(each for one in found for each in one.findings), *plan.findings]
     if plan.refused or task.request.dry_run:
-        return answer_of(task, plan, plan.expected, findings)
+        return answer_of(plan, plan.expected, findings)
 
     def rewritten(library: LibraryPlan) -> Rewritten:
         result = rewrite.slim_library(Path(library.path), places[library.path], library)
@@ -263,7 +262,7 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
     with files.errors_of(output, "the files already written are complete, the rest were not written"):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
-        results = each_library(plan.to_write, rewritten)
+        results = rewrite.each_library(plan.to_write, rewritten)
         done = {result.change.path for result in results if result.written}
         for path in paths:
             if str(path) not in done and str(path) not in plan.removed:
@@ -272,7 +271,7 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
                     shutil.copy2(path, folder / "copy")
                     system_calls.rename_over(folder / "copy", place)
     findings += findings_met(results)
-    return answer_of(task, plan, plan.files(results), findings, written=True, output=str(output))
+    return answer_of(plan, plan.files(results), findings, written=True, output=str(output))
 
 
 def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:

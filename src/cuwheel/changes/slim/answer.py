@@ -1,4 +1,4 @@
-"""What slimming came to, or would come to: the answer that JSON shows, and the note that stays in the distribution."""
+"""What slimming will do, and what it came to: the plan, the answer that JSON shows, and the note that stays behind."""
 
 from __future__ import annotations
 
@@ -10,23 +10,82 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.plan import FileChange
-from cuwheel.changes.slim.plan import Kept, SlimPlan
-from cuwheel.changes.slim.request import Kind
+from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
+from cuwheel.changes.slim.request import Kind, SlimTask
+from cuwheel.device_code.libraries import Library
 from cuwheel.support import codec, quoting
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.device_code.libraries import Library
+    from cuwheel.changes.binaries.rewrite import Rewritten
 
 TOOL = f"cuwheel {__version__}"
 _HEAVY = 5
 _HEAVY_BYTES = 1_000_000
 _NEARLY_ALL = 0.95
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What is left of a library after cutting by use: pieces are containers, and cubins that stand in none.
+
+    `loaded` is false where the workload never loaded anything of it: whatever needs it will no longer work.
+    """
+
+    path: str
+    pieces: int
+    kept: int
+    loaded: bool
+
+
+class SlimPlan(Struct, frozen=True, kw_only=True):
+    """What is to become of all libraries. `plans` and `removed` go by their paths.
+
+    `refused`: why nothing may be written. `kept`: what cutting by use leaves of each.
+    """
+
+    task: SlimTask
+    libraries: tuple[Library, ...]
+    plans: dict[str, LibraryPlan]
+    removed: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    refused: tuple[Finding, ...]
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def to_write(self) -> tuple[LibraryPlan, ...]:
+        """The largest first: it takes longest."""
+        plans = (plan for path, plan in self.plans.items() if plan.changes and path not in self.removed)
+        return tuple(sorted(plans, key=lambda plan: -plan.bytes_before))
+
+    @property
+    def expected(self) -> tuple[FileChange, ...]:
+        """What becomes of every library with device code; sizes are estimates."""
+        return self._with_removals(plan.expected for plan in self.plans.values())
+
+    def files(self, results: Iterable[Rewritten]) -> tuple[FileChange, ...]:
+        """What became of every library with device code."""
+        done = {result.change.path: result.change for result in results}
+        return self._with_removals(done.get(path, plan.unchanged) for path, plan in self.plans.items())
+
+    def _with_removals(self, changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+        removed = [
+            FileChange(
+                path=library.path,
+                fate="removed",
+                bytes_before=library.size,
+                bytes_after=0,
+                dropped=tuple(
+                    Dropped(kind=row.kind, arch=row.arch, section=row.section, count=row.count, bytes=row.bytes)
+                    for row in library.device_code
+                ),
+            )
+            for library in self.libraries
+            if library.path in self.removed
+        ]
+        return tuple(sorted([*changes, *removed], key=lambda each: each.path))
 
 
 class Size(Struct, frozen=True, kw_only=True):
@@ -96,7 +155,6 @@ def total_of(files: Sequence[FileChange]) -> Size:
 
 
 def answer_of(
-    task: SlimTask,
     plan: SlimPlan,
     files: tuple[FileChange, ...],
     findings: Sequence[Finding],
@@ -110,6 +168,7 @@ def answer_of(
 
     A library that cannot be read is left as it is, and no reason to stop.
     """
+    task = plan.task
     unread = (replace(each, severity="warning") if each.severity == "error" else each for each in findings)
     return Slim(
         target=task.target,
@@ -225,3 +284,7 @@ def note_of(task: SlimTask, version: str, files: Iterable[FileChange], before: b
             earlier=earlier,
         )
     )
+
+
+def signature_dropped(path: str) -> Finding:
+    return finding("signature-dropped", f"{path} was a signature of the original files and was removed")

@@ -1,4 +1,4 @@
-"""What of a library its machines load: pure, from a survey with every entry.
+"""What stays of a target's libraries, what goes and why: pure, from surveys with every entry.
 
 Kept is, in each container, what the driver would take for each machine, and whatever that cannot be said of. A
 container with nothing for any of them is left empty: the driver says 209 of an empty one as it did of the full one
@@ -7,17 +7,22 @@ container with nothing for any of them is left empty: the driver says 209 of an 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from cuwheel.changes.binaries import pe_writer
 from cuwheel.changes.binaries.draft import PAGES
 from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, EntryDecision, LibraryPlan
+from cuwheel.changes.slim.answer import Kept, SlimPlan
 from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.facts import gpus
+from cuwheel.facts import gpus, packages
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
+from cuwheel.support import files
 from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import first_few, size
+from cuwheel.support.wording import a_few, file_name, first_few, size
 from cuwheel.verdicts import drivers, predict
 from cuwheel.verdicts.choice import (
     LOADABLE,
@@ -32,17 +37,118 @@ from cuwheel.verdicts.choice import (
 from cuwheel.verdicts.modules import device_linked, without_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.request import SlimTask
     from cuwheel.device_code.libraries import Compression, Entry, Format, Library
-    from cuwheel.tracing.traced import Use, Workload
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
 _DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_writer.MACHINES}  # that are rewritten
+_PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
+
+
+class PackageRelease(NamedTuple):
+    """A distribution, and the release by whose rules it chooses its libraries; None: the newest that is known."""
+
+    name: str
+    release: str | None
+
+
+def release_in_folder(name: str, version: str | None, folder: Path) -> PackageRelease:
+    """The package of libraries in a folder; its release by the files beside them, else by its version."""
+    return PackageRelease(name, packages.shown_release(name, lambda file: files.head(folder / file)) or version)
+
+
+def make_plan(
+    libraries: Sequence[Library], task: SlimTask, package_of: Callable[[str], PackageRelease | None]
+) -> SlimPlan:
+    """`package_of`: the distribution that a library belongs to, by the library's path."""
+    with_code = [each for each in libraries if each.device_code]
+    removed, findings = _for_other_cuda(with_code, task.cuda, package_of) if task.cuda else ((), ())
+    plans = {each.path: decide_library(each, task) for each in with_code if each.path not in removed}
+    kept: list[Kept] = []
+    refused: list[Finding] = []
+    if task.workload:
+        from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
+
+        refused += use.trace_problems(with_code, task.machines, task.workload)
+        kept += [use.kept_by_use(plans[each.path], each, task.workload) for each in with_code if each.path in plans]
+    return SlimPlan(
+        task=task,
+        libraries=tuple(libraries),
+        plans=plans,
+        removed=removed,
+        findings=(*findings, *(naming_library(plan.path, each) for plan in plans.values() for each in plan.untouched)),
+        refused=(*refused, *(naming_library(plan.path, each) for plan in plans.values() for each in plan.refused)),
+        kept=tuple(kept),
+    )
+
+
+def naming_library(path: str, found: Finding) -> Finding:
+    """A plan speaks of its own library; among many one must know which."""
+    name = file_name(path)
+    return found if name in found.message else replace(found, message=f"{name}: {found.message}")
+
+
+def findings_met(results: Iterable[Rewritten]) -> list[Finding]:
+    """What writing met that the plans had not told."""
+    return [naming_library(result.change.path, each) for result in results for each in result.findings]
+
+
+def _for_other_cuda(
+    libraries: Iterable[Library], cuda: str, package_of: Callable[[str], PackageRelease | None]
+) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
+    """Of packages with one library for each CUDA version, those that are never loaded with this one."""
+    versions: dict[PackageRelease, dict[str, str]] = {}
+    for library in libraries:
+        owner = package_of(library.path)
+        profile = packages.find_profile(*owner) if owner else None
+        if owner and profile and profile.loads == "one" and (version := packages.made_for(profile, library.path)):
+            versions.setdefault(owner, {})[library.path] = version
+    if not versions:
+        words = f"--cuda {cuda} changes nothing: no package here is known to have one library per CUDA version"
+        return (), (finding("cuda-changes-nothing", words),)
+    removed: list[str] = []
+    findings = []
+    for owner, made_for in versions.items():
+        profile = packages.find_profile(*owner)
+        best = packages.best_version(profile, made_for.values(), cuda) if profile else None
+        if best is not None:
+            removed += [path for path, version in made_for.items() if version != best]
+            continue
+        known = ", ".join(sorted(set(made_for.values())))
+        findings.append(
+            finding(
+                "no-library-for-cuda",
+                f"{owner.name} has no library for CUDA {cuda}: all of its libraries were kept",
+                evidence=(f"it has libraries for {known}",),
+                fix=f"use --cuda with one of {known}, or another version of {owner.name}",
+                severity="warning",
+            )
+        )
+    return tuple(removed), tuple(findings)
+
+
+def licence_findings(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What the licences say of changes, as far as METADATA tells; no legal advice. `metadata`: by distribution."""
+    names = sorted(name for name, text in metadata.items() if _PROPRIETARY.search(text.partition("\n\n")[0]))
+    if not names:
+        return ()
+    return (
+        finding(
+            "licence-on-changes",
+            "by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
+            evidence=(a_few(names, 4),),
+        ),
+    )
+
+
+# One library.
 
 
 class _Ruling(NamedTuple):
@@ -78,8 +184,10 @@ def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
         rulings = _by_machine(library, task, members)
         rulings.update(_unregistered(library, task))
         if task.workload:
+            from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
+
             unused = _Ruling(keep=False, reason="the traced workload does not load it")
-            rulings.update((index, unused) for index in _unloaded(library, task.workload))
+            rulings.update((index, unused) for index in use.unloaded_entries(library, task.workload))
         if request.drop_relocatable:
             refused = _drop_relocatable(library, task, members, rulings)
         if request.strip_debug:
@@ -241,35 +349,6 @@ def _fits(entry: Entry, devices: Sequence[Device]) -> bool:
     """Whether one of these GPUs could load it, or nobody can tell."""
     found = loadable_code(entry)
     return found is None or any(serves(found.arch, device.capability) for device in devices)
-
-
-def _unloaded(library: Library, workload: Workload) -> Iterator[int]:
-    """The entries that the workload does not load, as far as that can be told.
-
-    It can of every container that the runtime registers, and of code that the library hands to the driver itself. Not
-    of LTO-IR, which linkers take, nor of relocatable code in a library that the workload uses.
-    """
-    if library.build_id is None:
-        return
-    use = workload.use_of(library.build_id, library.size)
-    known = registered_containers(library)
-    doubtful = {
-        each.container
-        for each in library.entries
-        if each.section not in FATBIN_SECTIONS and loadable_code(each) is None
-    }
-    for index, entry in enumerate(library.entries):
-        outside = entry.section not in FATBIN_SECTIONS and entry.container not in doubtful
-        if (entry.container in known or outside) and not _is_loaded(entry, library, use):
-            yield index
-
-
-def _is_loaded(entry: Entry, library: Library, use: Use | None) -> bool:
-    if use is None:
-        return False
-    if entry.container is None:
-        return use.unclear or entry.offset in use.offsets
-    return not entry.linked or library.containers[entry.container].offset in use.offsets
 
 
 def _drop_relocatable(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,13 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.plan import FileChange
-from cuwheel.changes.slim.answer import TOOL, Slim, answer_of, note_of
-from cuwheel.changes.slim.plan import PackageRelease, licence_findings, make_plan, naming_library, release_in_folder
-from cuwheel.device_code import fatbin
+from cuwheel.changes.slim.answer import TOOL, Slim, answer_of, note_of, signature_dropped
+from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
 from cuwheel.device_code.survey import survey
-from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
-from cuwheel.support import log, quoting, system_calls
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support import quoting, system_calls
 from cuwheel.support.confined import leads_inside
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding, finding
@@ -32,21 +29,14 @@ from cuwheel.wheel.metadata import SLIM_NOTE, normalised, recorded_files
 from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
-    from cuwheel.changes.slim.plan import SlimPlan
+    from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.device_code.libraries import Entry, Library
-    from cuwheel.tracing.traced import Use, Workload
+    from cuwheel.device_code.libraries import Library
     from cuwheel.wheel.journal import Changes
-
-_HASHED = 1 << 16  # of an image in memory, which the trace has the hash of
-_FNV, _FNV_PRIME, _WORD = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
-# Two at a time keep the disk and a core busy; the engine itself compresses with all cores.
-_WORKERS = 2
-_GUARD = "_cuwheel_workload"
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -93,9 +83,18 @@ def slim(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
         libraries, unread = _read_libraries(layout)
         owners = _owners(layout, (each.path for each in libraries))
         if only:
-            libraries = _of_distributions(libraries, owners, only)
+            # All names that nobody has, at once.
+            wanted = {normalised(each): each for each in only}
+            found = {path: normalised(owner.name) for path, owner in owners.items()}
+            if missing := [name for key, name in wanted.items() if key not in found.values()]:
+                raise UnknownNameError(
+                    "installed distribution with libraries", ", ".join(missing), sorted(set(found.values()) - {""})
+                )
+            libraries = [each for each in libraries if found.get(each.path) in wanted]
         if task.workload:
-            task = replace(task, workload=_with_places_of_images(task.workload, root, libraries))
+            from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
+
+            task = replace(task, workload=use.with_places_of_images(task.workload, root, libraries))
 
         def package(path: str) -> PackageRelease | None:
             """The package of a file by its RECORD; where none lists it, by the folder it is in."""
@@ -110,17 +109,17 @@ def slim(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
         }
         findings += [*unread, *plan.findings, *licence_findings(licences)]
         if plan.refused or dry_run:
-            return answer_of(task, plan, plan.expected, findings, output=str(root))
-        return _write(layout, task, plan, owners, findings)
+            return answer_of(plan, plan.expected, findings, output=str(root))
+        return _write(layout, plan, owners, findings)
 
 
-def _write(layout: Layout, task: SlimTask, plan: SlimPlan, owners: dict[str, Owner], findings: list[Finding]) -> Slim:
+def _write(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], findings: list[Finding]) -> Slim:
     """Every new file is staged first; the journal then renames them, and can undo that.
 
     Too little room is known before any work, by the estimates. Where they were wrong and the disk fills up while files
     are staged, the journal drops what was staged: nothing was changed.
     """
-    root = layout.root
+    root, task = layout.root, plan.task
     _must_be_replaceable(root, [*plan.removed, *(each.path for each in plan.to_write)])
     must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
     with journal.begin(root, Header(tool=TOOL, targets=task.machine_names)) as changes:
@@ -141,8 +140,10 @@ def _write(layout: Layout, task: SlimTask, plan: SlimPlan, owners: dict[str, Own
                         rows.digests[owner.row] = digests[file.path]
             findings += [each for info, rows in by_info.items() for each in _stage_record(changes, task, info, rows)]
             if task.workload:
+                from cuwheel.changes.slim import use  # noqa: PLC0415
+
                 way_back = "install its packages again" if task.request.commit else f"undo: {_undo_command(task, root)}"
-                for name, data in workload_guard(task.workload.commands, way_back).items():
+                for name, data in use.workload_guard(task.workload.commands, way_back).items():
                     for site in layout.sites:
                         _stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
             if lost := sorted({each.path for each in changed} - set(owners)):
@@ -153,7 +154,7 @@ def _write(layout: Layout, task: SlimTask, plan: SlimPlan, owners: dict[str, Own
         journal.commit(root)
     findings += findings_met(results)
     undo = _undo_command(task, *task.named) if changed and not task.request.commit else None
-    return answer_of(task, plan, files, findings, written=bool(changed), output=str(root), undo=undo)
+    return answer_of(plan, files, findings, written=bool(changed), output=str(root), undo=undo)
 
 
 def _undo_command(task: SlimTask, *folder: str | Path) -> str:
@@ -176,34 +177,7 @@ def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> tuple[li
             changes.replace(path, staged, digests[plan.path])
         return result
 
-    return each_library(plans, rewritten), digests
-
-
-def each_library(plans: Sequence[LibraryPlan], act: Callable[[LibraryPlan], Rewritten]) -> list[Rewritten]:
-    """`act` on every plan, in the order given. The first error stops those that have not begun."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
-
-    lock = threading.Lock()
-    with log.progress("slimming", sum(plan.bytes_before for plan in plans)) as progress:
-
-        def work(plan: LibraryPlan) -> Rewritten:
-            result = act(plan)
-            with lock:
-                progress.advance(plan.bytes_before)
-            return result
-
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            futures = [pool.submit(work, plan) for plan in plans]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-
-
-def findings_met(results: Iterable[Rewritten]) -> list[Finding]:
-    """What writing met that the plans had not told."""
-    return [naming_library(result.change.path, each) for result in results for each in result.findings]
+    return rewrite.each_library(plans, rewritten), digests
 
 
 # The RECORDs of what was changed, and what else is written beside it.
@@ -247,22 +221,6 @@ def _stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> N
         changes.replace(path, staged, digest)
     else:
         changes.create(path, staged, digest)
-
-
-def signature_dropped(path: str) -> Finding:
-    return finding("signature-dropped", f"{path} was a signature of the original files and was removed")
-
-
-def workload_guard(commands: tuple[str, ...], way_back: str) -> dict[str, bytes]:
-    """In an environment that is cut to a workload, what says so when something fails: `workload_guard.py`, filled in.
-
-    By the names of the files in site-packages.
-    """
-    template = Path(__file__).with_name("workload_guard.py").read_text(encoding="utf-8")
-    head, _, rest = template.partition("# >>> data\n")
-    data = f"COMMANDS = {'; '.join(commands)!a}\nWAY_BACK = {way_back!a}\n"
-    source = head + data + rest.partition("# <<< data\n")[2]
-    return {f"{_GUARD}.py": source.encode(), f"{_GUARD}.pth": f"import {_GUARD}; {_GUARD}.watch()\n".encode()}
 
 
 # What is there: libraries, and the distributions that they belong to.
@@ -327,17 +285,6 @@ def _read_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
-def _of_distributions(libraries: Sequence[Library], owners: dict[str, Owner], only: Sequence[str]) -> list[Library]:
-    """All names that nobody has, at once."""
-    wanted = {normalised(each): each for each in only}
-    found = {path: normalised(owner.name) for path, owner in owners.items()}
-    if missing := [name for key, name in wanted.items() if key not in found.values()]:
-        raise UnknownNameError(
-            "installed distribution with libraries", ", ".join(missing), sorted(set(found.values()) - {""})
-        )
-    return [each for each in libraries if found.get(each.path) in wanted]
-
-
 def _must_be_replaceable(root: Path, paths: Sequence[str]) -> None:
     """Found out before any work: all that may not be replaced, at once."""
     folders = {(root / path).parent for path in paths}
@@ -355,47 +302,3 @@ def _must_be_replaceable(root: Path, paths: Sequence[str]) -> None:
             "owned by another user",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
-
-
-# Images that libraries unpack in memory: a trace knows them by their hash.
-
-
-def _with_places_of_images(workload: Workload, root: Path, libraries: Sequence[Library]) -> Workload:
-    """With the places of what libraries unpack in memory before they load it: found again by its hash."""
-    by_build = {(each.build_id, each.size): each for each in libraries}
-    uses = tuple(
-        _use_with_places(use, root, by_build[use.build_id, use.size]) if (use.build_id, use.size) in by_build else use
-        for use in workload.uses
-    )
-    return replace(workload, uses=uses)
-
-
-def _use_with_places(use: Use, root: Path, library: Library) -> Use:
-    loose = [each for each in library.entries if each.container is None]
-    if not loose or not use.images:
-        return use
-    try:
-        places = _by_hash(root / library.path, loose)
-    except CuwheelError as error:
-        log.debug("%s", error.message)
-        return replace(use, unclear=True)
-    found = frozenset(places[each] for each in use.images if each in places)
-    return replace(use, offsets=use.offsets | found, unclear=len(found) < len(use.images))
-
-
-def _by_hash(path: Path, loose: Sequence[Entry]) -> dict[str, int]:
-    with closing(FileBuffer(path)) as buffer:
-        return {
-            _fnv_hash(
-                fatbin.read_payload(buffer, each.offset, each.bytes, each.real_bytes, each.compression)
-            ): each.offset
-            for each in loose
-        }
-
-
-def _fnv_hash(data: bytes) -> str:
-    """FNV-1a of the first bytes, as the preloaded library computes it."""
-    value = _FNV
-    for byte in data[:_HASHED]:
-        value = (value ^ byte) * _FNV_PRIME & _WORD
-    return f"{value:016x}"

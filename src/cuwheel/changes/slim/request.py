@@ -112,7 +112,6 @@ def resolve(request: SlimRequest) -> SlimTask:
 
         workload = traced.read_workload(request.used)
     wanted = request.machines or (workload.gpus if workload else ())  # a trace knows its GPUs
-    machines = _machines(wanted, request)
     cuda = request.cuda
     if cuda and cuda not in {each.version.partition(".")[0] for each in toolkits.all_toolkits()}:
         cuda = toolkits.find_toolkit(cuda).version  # a major alone stays one

@@ -10,7 +10,7 @@ import pytest
 from cuwheel import api
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.slim import act as slim
-from cuwheel.changes.slim import decide, plan
+from cuwheel.changes.slim import decide
 from cuwheel.changes.slim.request import SlimRequest
 from cuwheel.cli import main
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
@@ -171,7 +171,7 @@ def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
         return replace(decided(one, task), refused=(no,))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plan, "decide_library", refuse)
+    monkeypatch.setattr(decide, "decide_library", refuse)
     before = snapshot(env)
     made = run(env)
     assert made.refused

@@ -341,7 +341,15 @@ class _Reader:
                 library=self._library.path,
                 number=number,
                 place=self._place(number, container),
-                codes=_codes_of_container(rows, entries),
+                codes=tuple(
+                    Code(
+                        arch=rows[entry.row].arch,
+                        bytes=entry.header_size + entry.payload,
+                        ptx_isa=rows[entry.row].ptx_isa,
+                        debug=bool(entry.flags & fatbin.FLAG_DEBUG),
+                    )
+                    for entry in entries
+                ),
                 linked=not relocatable,
                 device_linked=number in linked,
                 registered=bool(wrappers) and number not in unnamed,
@@ -387,18 +395,6 @@ class _Reader:
             return cubin.toolkit(data), cubin.read_cubin(self._library.path, data).symbols()
         except MalformedError:  # the survey says so
             return None, None
-
-
-def _codes_of_container(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Code, ...]:
-    return tuple(
-        Code(
-            arch=rows[entry.row].arch,
-            bytes=entry.header_size + entry.payload,
-            ptx_isa=rows[entry.row].ptx_isa,
-            debug=bool(entry.flags & fatbin.FLAG_DEBUG),
-        )
-        for entry in entries
-    )
 
 
 # What the rules of the gate are asked about: the wheel, what it was to be, and its containers sorted out.

@@ -381,26 +381,22 @@ def build_tool_requirements(
     uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
     if uses_cmake:
         found = installed.get("cmake")
-        least = _least(archs, minimum, found)
+        # The version that is asked for; empty where what was found will do.
+        kinds = {each.suffix or "plain" for each in archs}
+        wanted = [
+            toolkits.find_cmake_spelling(kind).since
+            for kind in kinds
+            if found is None or not toolkits.cmake_takes(found, kind)
+        ]
+        if minimum and not (found and versions.at_least(found, minimum)):
+            wanted.append(minimum)
+        least = max(wanted, key=versions.key, default="")
         if found is None:
             yield f"cmake>={least}" if least else "cmake"
         elif least:
             yield f"cmake>={least}"
     if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in installed:
         yield "ninja"
-
-
-def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
-    """The version that is asked for; empty where what was found will do."""
-    kinds = {each.suffix or "plain" for each in archs}
-    wanted = [
-        toolkits.find_cmake_spelling(kind).since
-        for kind in kinds
-        if found is None or not toolkits.cmake_takes(found, kind)
-    ]
-    if minimum and not (found and versions.at_least(found, minimum)):
-        wanted.append(minimum)
-    return max(wanted, key=versions.key, default="")
 
 
 def minimum_cmake(folder: Path, files: Iterable[str]) -> str:

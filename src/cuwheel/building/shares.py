@@ -174,6 +174,15 @@ def _joined(
         problem = Problem(phase="graft", what=error.message, hint=error.hint)
         return replace(last, key=job.key, wheel="", problem=problem)
     phase = Phase(name="graft", began=last.seconds, seconds=time.monotonic() - began)
+    # Which shares there were, and why that paid or not.
+    cached = [each.name for each in shares if each.name in kept and used[each.name] is kept[each.name]]
+    compiled = [each.name for each in shares if each.name not in cached]
+    saved = sum(used[name].seconds for name in cached)
+    message = f"compiled as shares: {', '.join(compiled) or 'none'}; from the cache: {', '.join(cached) or 'none'}"
+    if cached:
+        why = f"the shares of the cache took {wording.duration(round(saved))} when they were compiled"
+    else:
+        why = "none was in the cache: one build for all takes less, but the next architecture will cost only itself"
     return replace(
         last,
         key=job.key,
@@ -182,7 +191,7 @@ def _joined(
         phases=(*last.phases, phase),
         seconds=last.seconds + phase.seconds,
         others=used[shares[0].name].others,
-        findings=(_reuse_finding(shares, used, kept),),
+        findings=(finding("built-by-shares", message, evidence=(why,)),),
     )
 
 
@@ -200,19 +209,6 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, about: Description) 
         why = "; ".join(each.message for each in made.findings) or "no share has device code"
         raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build without --shares")
     return Path(made.outputs[0])
-
-
-def _reuse_finding(shares: Sequence[Share], used: dict[str, KeptShare], kept: dict[str, KeptShare]) -> Finding:
-    """Which shares there were, and why that paid or not."""
-    cached = [each.name for each in shares if each.name in kept and used[each.name] is kept[each.name]]
-    compiled = [each.name for each in shares if each.name not in cached]
-    saved = sum(used[name].seconds for name in cached)
-    message = f"compiled as shares: {', '.join(compiled) or 'none'}; from the cache: {', '.join(cached) or 'none'}"
-    if cached:
-        why = f"the shares of the cache took {wording.duration(round(saved))} when they were compiled"
-    else:
-        why = "none was in the cache: one build for all takes less, but the next architecture will cost only itself"
-    return finding("built-by-shares", message, evidence=(why,))
 
 
 def _place(share: Share, job: DecidedJob, context: BuildContext) -> Path:

@@ -518,15 +518,11 @@ def _legacy_name(folder: Path) -> str:
         return ""
     if name := parser.get("metadata", "name", fallback=""):
         return name.strip()
-    return _name_in_setup(_read_head(folder / "setup.py"))
-
-
-def _name_in_setup(text: str) -> str:
-    """`setup(name="foo")`, and `NAME = "foo"; setup(name=NAME)`: a text, or a variable at the top that is one."""
+    # `setup(name="foo")`, and `NAME = "foo"; setup(name=NAME)`: a text, or a variable at the top that is one.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = ast.parse(_read_head(folder / "setup.py"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)]

@@ -49,18 +49,6 @@ def modules_of_wheel(wheel: WheelFile) -> tuple[str, ...]:
 
 def modules_of_files(places: Iterable[str], distribution: str, listed: str = "") -> tuple[str, ...]:
     """The same of files below site-packages. `listed`: what top_level.txt says."""
-    found = _importable(places)
-    named = [line.strip() for line in listed.splitlines() if line.strip()]
-    if named and set(named) <= set(found):
-        found = [name for name in found if name in named]
-    own = normalised(distribution)
-    found = [name for name in found if name not in _NOT_MEANT]
-    # The one that is called like the distribution first; the private ones, which it imports itself, last.
-    found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
-    return tuple(limits.first(found, _MOST, "modules were imported", "the rest were not tried"))
-
-
-def _importable(places: Iterable[str]) -> list[str]:
     packages: set[str] = set()
     modules: set[str] = set()
     for place in places:
@@ -78,7 +66,15 @@ def _importable(places: Iterable[str]) -> list[str]:
     names = {
         each.replace("/", ".") for each in tops if each.count("/") <= max(shallow, 1) and each.count("/") < _DEEPEST
     }
-    return sorted(name for name in names if all(part.isidentifier() for part in name.split(".")))
+    found = sorted(name for name in names if all(part.isidentifier() for part in name.split(".")))
+    named = [line.strip() for line in listed.splitlines() if line.strip()]
+    if named and set(named) <= set(found):
+        found = [name for name in found if name in named]
+    own = normalised(distribution)
+    found = [name for name in found if name not in _NOT_MEANT]
+    # The one that is called like the distribution first; the private ones, which it imports itself, last.
+    found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
+    return tuple(limits.first(found, _MOST, "modules were imported", "the rest were not tried"))
 
 
 def _module_name(name: str) -> str:

@@ -91,7 +91,16 @@ def _verify_one(
     try:
         surveyed = survey(path, detail="containers")
     except MalformedError as error:
-        return _unreadable(str(target), path, error), None
+        return Verified(
+            target=str(target),
+            file=path.name,
+            name=path.name.partition("-")[0],
+            version="",
+            size=path.stat().st_size,
+            sha256=sha256(path),
+            findings=(finding("not-a-wheel", error.problem, fix=error.hint or None),),
+            installations=(),
+        ), None
     table, where = _verify_table(request.config, surveyed)
     looked_at = _examined(str(target), path, surveyed, request.cuda)
     if request.static:
@@ -161,19 +170,6 @@ def _verify_table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, P
         if "verify" in found.keys:
             return found.table.verify, found.path
     return VerifyTable(), None
-
-
-def _unreadable(target: str, path: Path, error: MalformedError) -> Verified:
-    return Verified(
-        target=target,
-        file=path.name,
-        name=path.name.partition("-")[0],
-        version="",
-        size=path.stat().st_size,
-        sha256=sha256(path),
-        findings=(finding("not-a-wheel", error.problem, fix=error.hint or None),),
-        installations=(),
-    )
 
 
 def _examined(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:

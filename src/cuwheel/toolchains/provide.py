@@ -192,18 +192,14 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
 def serves(toolkit: Installed, wanted: Wanted) -> bool:
     """Whether what is installed is what is asked for, or more."""
     parts = {row.name for row in wanted.components}
-    patch = wanted.exact is None or wanted.exact in (toolkit.version, _patch(toolkit.release))
+    # `13.0.3.0`, as the index writes it, is 13.0.3.
+    patch = wanted.exact is None or wanted.exact in (toolkit.version, ".".join(toolkit.release.split(".")[:3]))
     return toolkit.cuda == wanted.cuda and patch and parts <= set(toolkit.components)
 
 
 def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...]]:
     """What brings the least that was not asked for, and of those the newest."""
     return -len(toolkit.components), versions.key(toolkit.release)
-
-
-def _patch(release: str) -> str:
-    """`13.0.3.0`, as the index writes it, is 13.0.3."""
-    return ".".join(release.split(".")[:3])
 
 
 def _cpu(around: Surroundings) -> str:

@@ -324,7 +324,9 @@ def choose_host_compiler(machine: World, toolkit: Toolkit, wanted: str | None = 
     On Windows that of Visual Studio alone.
     """
     if wanted:
-        machine = _with_variable(machine, wanted)
+        from msgspec.structs import replace  # noqa: PLC0415 - a rare wish
+
+        machine = replace(machine, environ={**machine.environ, _WISHES[0]: wanted}, trail=machine.trail)
     found = compilers.probe_compilers(machine)
     if wanted:
         found = tuple(each for each in found if _WISHES[0] in each.found_via)
@@ -339,12 +341,6 @@ def choose_host_compiler(machine: World, toolkit: Toolkit, wanted: str | None = 
         raise _none_fits(machine, toolkit, reasons, wanted)
     best = max(fitting, key=_preference)
     return HostCompiler(kind=best.kind, version=best.version, path=best.path, found_via=", ".join(best.found_via))
-
-
-def _with_variable(machine: World, program: str) -> World:
-    from msgspec.structs import replace  # noqa: PLC0415 - a rare wish
-
-    return replace(machine, environ={**machine.environ, _WISHES[0]: program}, trail=machine.trail)
 
 
 def _preference(compiler: Compiler) -> tuple[bool, bool, tuple[int, ...]]:

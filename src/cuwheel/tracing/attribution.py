@@ -172,6 +172,18 @@ def attributed(
         stories.append(story)
     loads = tuple(_load(story.number, each) for story in stories for each in story.loads)
     born = min(map(_born, found), default=0)
+    events = [(number, each) for number, process in enumerate(found) for each in process.events if each.event == "time"]
+    readable = demangled(dict.fromkeys(event.name for _, event in events))
+    times = [
+        KernelTime(
+            process=number,
+            kernel=event.name,
+            demangled=readable.get(event.name),
+            launches=event.launches,
+            seconds=event.took / _NS,
+        )
+        for number, event in events
+    ]
     return Traced(
         command=tuple(masking.words(command)),
         status=status,
@@ -181,7 +193,7 @@ def attributed(
         loads=loads,
         failures=tuple(_failures(stories, found, succeeded=succeeded)),
         unread=sum(each.unread for each in found),
-        times=_times(found),
+        times=tuple(sorted(times, key=lambda each: -each.seconds)),
         kernels=tuple(_kernels(stories, files)),
     )
 
@@ -199,22 +211,6 @@ def _kernels(stories: Sequence[_Story], files: Files) -> Iterator[KernelUse]:
             package=files.at(path).package if path else None,
             launches=count or None,
         )
-
-
-def _times(found: Sequence[ProcessEvents]) -> tuple[KernelTime, ...]:
-    events = [(number, each) for number, process in enumerate(found) for each in process.events if each.event == "time"]
-    readable = demangled(dict.fromkeys(event.name for _, event in events))
-    times = [
-        KernelTime(
-            process=number,
-            kernel=event.name,
-            demangled=readable.get(event.name),
-            launches=event.launches,
-            seconds=event.took / _NS,
-        )
-        for number, event in events
-    ]
-    return tuple(sorted(times, key=lambda each: -each.seconds))
 
 
 def _born(found: ProcessEvents) -> int:

@@ -176,13 +176,28 @@ def reason_for(event: Event, process: Event, found: Image | None, gpu: Gpu | Non
     """`process`: the first event of its process."""
     row = toolkits.find_error(event.error)
     if row and row.late:
-        return _late(event, process)
+        if is_blamed(event, process):
+            return Reason(
+                reason="launches wait for their kernels (CUDA_LAUNCH_BLOCKING=1), so it is this one", fix=_SANITIZER
+            )
+        return Reason(
+            reason="a kernel that was launched before is the cause: the driver tells it to whichever call comes next",
+            fix=f"{_BLOCKING}; or {_SANITIZER}",
+        )
     if event.error == _INITIALIZATION and process.forked:
         return Reason(
             reason="its parent had used CUDA before the fork: the driver works in no child of that", fix=_SPAWN
         )
     if event.error in (_NO_DEVICE, _NO_SUCH_DEVICE) and process.visible is not None:
-        return _hidden(process.visible)
+        value = text(process.visible)
+        if not value or value.startswith("-1"):
+            return Reason(
+                reason=f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU", fix="unset CUDA_VISIBLE_DEVICES"
+            )
+        return Reason(
+            reason=f"CUDA_VISIBLE_DEVICES is {value!r}: programs see those GPUs only, counted from 0",
+            fix="nvidia-smi -L lists the GPUs that there are",
+        )
     if event.error == _MEMORY and event.bytes:
         return Reason(reason=f"{size(event.bytes)} were asked for, and so much in one piece is not free")
     if event.error in _SHAPE and event.grid:
@@ -190,7 +205,13 @@ def reason_for(event: Event, process: Event, found: Image | None, gpu: Gpu | Non
     if event.error in _SHAPE and event.bytes and event.kernel:
         return Reason(reason=f"{size(event.bytes)} of shared memory for each block are more than this GPU can give")
     if event.error == _INVALID_PTX:
-        return _ptx(event, found)
+        log = next((line.strip() for line in text(event.log).splitlines() if line.strip()), "")
+        code = found.codes[0] if found and found.codes else None
+        what = f"PTX ISA {code.ptx_isa or '?'} for {code.arch}" if code else "the PTX"
+        return Reason(
+            reason=f"the driver's compiler refuses it ({what})" + (f": {log[:_LOG_SHOWN]}" if log else ""),
+            fix="ptxas FILE.ptx shows all that is wrong with it",
+        )
     if found is None or gpu is None or not (found.codes or found.container):
         words = text("; ".join(event.driver_log))
         return Reason(reason=f"the driver's log says: {words[:_LOG_SHOWN]}" if words else "")
@@ -281,29 +302,6 @@ def is_blamed(event: Event, process: Event) -> bool:
     return bool(process.blocking and event.grid)
 
 
-def _late(event: Event, process: Event) -> Reason:
-    if is_blamed(event, process):
-        return Reason(
-            reason="launches wait for their kernels (CUDA_LAUNCH_BLOCKING=1), so it is this one", fix=_SANITIZER
-        )
-    return Reason(
-        reason="a kernel that was launched before is the cause: the driver tells it to whichever call comes next",
-        fix=f"{_BLOCKING}; or {_SANITIZER}",
-    )
-
-
-def _hidden(visible: str) -> Reason:
-    value = text(visible)
-    if not value or value.startswith("-1"):
-        return Reason(
-            reason=f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU", fix="unset CUDA_VISIBLE_DEVICES"
-        )
-    return Reason(
-        reason=f"CUDA_VISIBLE_DEVICES is {value!r}: programs see those GPUs only, counted from 0",
-        fix="nvidia-smi -L lists the GPUs that there are",
-    )
-
-
 def _shape(event: Event) -> Reason:
     """What the launch asked for, and which of it is more than this kernel can have."""
     shape = f"{_times(event.grid)} blocks of {_times(event.block)} threads, {size(event.shared)} of shared memory"
@@ -323,16 +321,6 @@ def _shape(event: Event) -> Reason:
             fix="launch no more blocks than cudaOccupancyMaxActiveBlocksPerMultiprocessor allows",
         )
     return Reason(reason=asked)
-
-
-def _ptx(event: Event, found: Image | None) -> Reason:
-    log = next((line.strip() for line in text(event.log).splitlines() if line.strip()), "")
-    code = found.codes[0] if found and found.codes else None
-    what = f"PTX ISA {code.ptx_isa or '?'} for {code.arch}" if code else "the PTX"
-    return Reason(
-        reason=f"the driver's compiler refuses it ({what})" + (f": {log[:_LOG_SHOWN]}" if log else ""),
-        fix="ptxas FILE.ptx shows all that is wrong with it",
-    )
 
 
 def _times(shape: tuple[int, ...]) -> str:

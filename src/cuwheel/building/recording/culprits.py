@@ -88,30 +88,27 @@ def find_culprits(
     `recorded`: whether the left one worked before. If it does the same again, that is steady enough to begin with.
     """
     with log.progress("runs", most) as progress:
-        return _search_both_sides(left, right, _Bench(run, most, progress), recorded=recorded)
-
-
-def _search_both_sides(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | None) -> Culprits:
-    first, second = bench.rerun(left), bench.rerun(right)
-    # In the other order: what fails every other time must not look steady.
-    steady = first.works == recorded != second.works
-    if not steady and not (_alike(second, bench.rerun(right)) and _alike(first, bench.rerun(left))):
-        return _measure_flaky(left, right, bench, (first, second))
-    if _alike(first, second):
-        return Culprits(verdict="same", left=first, right=second, runs=bench.runs)
-    backwards = first.works  # the right one fails: that is the one to mend
-    bad, good, wanted = (right, left, first) if backwards else (left, right, second)
-    verdict, changes = _search(bad, good, wanted, bench)
-    if verdict == "found" and not _is_repeatable(bad, with_changes(bad, good, changes), wanted, bench):
-        return _measure_flaky(left, right, bench, (first, second))
-    return Culprits(
-        verdict=verdict,
-        left=first,
-        right=second,
-        from_="right" if backwards else "left",
-        changes=changes,
-        runs=bench.runs,
-    )
+        bench = _Bench(run, most, progress)
+        first, second = bench.rerun(left), bench.rerun(right)
+        # In the other order: what fails every other time must not look steady.
+        steady = first.works == recorded != second.works
+        if not steady and not (_alike(second, bench.rerun(right)) and _alike(first, bench.rerun(left))):
+            return _measure_flaky(left, right, bench, (first, second))
+        if _alike(first, second):
+            return Culprits(verdict="same", left=first, right=second, runs=bench.runs)
+        backwards = first.works  # the right one fails: that is the one to mend
+        bad, good, wanted = (right, left, first) if backwards else (left, right, second)
+        verdict, changes = _search(bad, good, wanted, bench)
+        if verdict == "found" and not _is_repeatable(bad, with_changes(bad, good, changes), wanted, bench):
+            return _measure_flaky(left, right, bench, (first, second))
+        return Culprits(
+            verdict=verdict,
+            left=first,
+            right=second,
+            from_="right" if backwards else "left",
+            changes=changes,
+            runs=bench.runs,
+        )
 
 
 def _is_repeatable(bad: Situation, mended: Situation, wanted: Outcome, bench: _Bench) -> bool:

@@ -158,31 +158,27 @@ def _configurations(
     chosen = named_axes.combinations(axes, file.include, file.exclude, "matrix", problems)
     for choices in chosen:
         values = {axis: axes[axis][name] for axis, name in choices.items()}
-        configuration = _configuration(file, values, choices, folder)
+        command = named_axes.filled(file.command, {axis: value.words for axis, value in values.items()})
+        environment = dict(file.environment)
+        for value in values.values():
+            environment |= value.environment
+        directories = [value.directory for value in values.values() if value.directory is not None]
+        toolkit = next((value.toolkit for value in values.values() if value.toolkit), None)
+        if toolkit and ("/" in toolkit or "\\" in toolkit):  # a folder is taken from where the file is
+            toolkit = str((folder / toolkit).resolve())
+        configuration = Configuration(
+            name=", ".join(choices.values()) or "the command",
+            choices=dict(choices),
+            command=command,
+            directory=directories[-1] if directories else ".",
+            environment=environment,
+            unset=tuple(name for value in values.values() for name in value.unset),
+            toolkit=toolkit,
+            cache=next((value.cache for value in values.values() if value.cache), None),
+        )
         if not configuration.command:
             problems.append(f"matrix.command: it is empty for {configuration.name}")
         yield configuration
-
-
-def _configuration(file: _File, values: Mapping[str, Value], choices: Mapping[str, str], folder: Path) -> Configuration:
-    command = named_axes.filled(file.command, {axis: value.words for axis, value in values.items()})
-    environment = dict(file.environment)
-    for value in values.values():
-        environment |= value.environment
-    directories = [value.directory for value in values.values() if value.directory is not None]
-    toolkit = next((value.toolkit for value in values.values() if value.toolkit), None)
-    if toolkit and ("/" in toolkit or "\\" in toolkit):  # a folder is taken from where the file is
-        toolkit = str((folder / toolkit).resolve())
-    return Configuration(
-        name=", ".join(choices.values()) or "the command",
-        choices=dict(choices),
-        command=command,
-        directory=directories[-1] if directories else ".",
-        environment=environment,
-        unset=tuple(name for value in values.values() for name in value.unset),
-        toolkit=toolkit,
-        cache=next((value.cache for value in values.values() if value.cache), None),
-    )
 
 
 # Runs the cells of a matrix, each recorded into a folder of its own; one that fails does not stop the others.
@@ -353,7 +349,20 @@ def _toolkit_settings(wanted: str) -> tuple[Setting, ...]:
 def _clean_source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
     """The project's folder, cleaned; or a copy of it."""
     if not plan.clean:
-        return _copy_source(plan, to)
+        left_out = shutil.ignore_patterns(*plan.leave_out)
+        own = to.parent.resolve()
+
+        def ignored(folder: str, names: list[str]) -> set[str]:
+            # Neither what this very matrix writes, nor sockets and the like.
+            odd = {name for name in names if _is_odd(Path(folder, name)) or Path(folder, name).resolve() == own}
+            return odd | left_out(folder, names)
+
+        target = to / COPIED_SOURCE
+        try:
+            shutil.copytree(plan.source, target, symlinks=True, ignore=ignored)
+        except (OSError, shutil.Error) as error:
+            raise UnreadableError(plan.source, f"cannot be copied: {error}") from error
+        return target
     output = to / "clean.log"
     status = process.follow(plan.clean, output=output, timeout=_CLEAN_S, env=environ, cwd=plan.source)
     if status:
@@ -361,23 +370,6 @@ def _clean_source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
             plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(output, _TAIL)
         )
     return plan.source
-
-
-def _copy_source(plan: Plan, to: Path) -> Path:
-    left_out = shutil.ignore_patterns(*plan.leave_out)
-    own = to.parent.resolve()
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        # Neither what this very matrix writes, nor sockets and the like.
-        odd = {name for name in names if _is_odd(Path(folder, name)) or Path(folder, name).resolve() == own}
-        return odd | left_out(folder, names)
-
-    target = to / COPIED_SOURCE
-    try:
-        shutil.copytree(plan.source, target, symlinks=True, ignore=ignored)
-    except (OSError, shutil.Error) as error:
-        raise UnreadableError(plan.source, f"cannot be copied: {error}") from error
-    return target
 
 
 def _is_odd(path: Path) -> bool:

@@ -215,7 +215,14 @@ def redirect_outputs(words: Sequence[str], tool: ToolKind, folder: str, program:
     """The same call with everything that it writes led into `folder`."""
     name = file_name(program).removesuffix(".exe")
     if name.endswith(_ARCHIVERS):
-        return _redirect_archive(words, folder)
+        # `ar rcs libx.a …`: a new archive, as a build that starts anew makes one.
+        how = words[0].lstrip("-") if words else ""
+        if len(words) < 2 or not set(how) & set("rq"):  # noqa: PLR2004 - what to do, and the archive
+            return Redirected(words=tuple(words), written=(), leaks=bool(set(how) & set("dms")))
+        if set(how) & set("abi"):  # a member's name stands before the archive's
+            return Redirected(words=tuple(words), written=(), leaks=True)
+        place = f"{folder}/{file_name(words[1])}"
+        return Redirected(words=(words[0], place, *words[2:]), written=((words[1], place),))
     if name in _OTHERWISE:
         return Redirected(words=tuple(words), written=(), leaks=True)
     new: list[str] = []
@@ -243,17 +250,6 @@ def redirect_outputs(words: Sequence[str], tool: ToolKind, folder: str, program:
         return Redirected(words=tuple(new), written=tuple(written))
     more, leaks = _redirect_unnamed(options, tool, folder)
     return Redirected(words=(*new, *more), written=tuple(written), leaks=leaks)
-
-
-def _redirect_archive(words: Sequence[str], folder: str) -> Redirected:
-    """`ar rcs libx.a …`: a new archive, as a build that starts anew makes one."""
-    how = words[0].lstrip("-") if words else ""
-    if len(words) < 2 or not set(how) & set("rq"):  # noqa: PLR2004 - what to do, and the archive
-        return Redirected(words=tuple(words), written=(), leaks=bool(set(how) & set("dms")))
-    if set(how) & set("abi"):  # a member's name stands before the archive's
-        return Redirected(words=tuple(words), written=(), leaks=True)
-    place = f"{folder}/{file_name(words[1])}"
-    return Redirected(words=(words[0], place, *words[2:]), written=((words[1], place),))
 
 
 def _redirect_unnamed(options: Sequence[Option], tool: ToolKind, folder: str) -> tuple[tuple[str, ...], bool]:

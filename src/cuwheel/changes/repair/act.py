@@ -97,7 +97,20 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
     made.parent.mkdir()
     _write(decision, grafted, made, folder)
     after = read_contents(made)
-    findings = _check(decision, before, after)
+    # Raises with everything that is wrong. What is left to say of a wheel that is right is returned.
+    wrong = [
+        *_nothing_of_nvidias(before, after),
+        *_nothing_missing(decision, after),
+        *_the_same_code(before, after),
+        *_is_as_decided(decision, before, after),
+    ]
+    if wrong:
+        raise MalformedError(
+            decision.wheel,
+            "the repair went wrong, so nothing was written: " + "; ".join(wrong[:6]),
+            hint="this is a bug in cuwheel: please report it",
+        )
+    findings = tuple(_searches_build_machine(after))
     new = sorted({each.path for each in after.binaries} - {each.path for each in before.binaries})
     size = made.stat().st_size
     return made, decision.answer(output, bytes_after=size, grafted=tuple(new), findings=findings)
@@ -211,23 +224,6 @@ def _as_decided(binary: Binary, decided: Mapping[str, SearchPath]) -> Binary:
 
 
 # What a repaired wheel must be, looked at as if somebody else had made it.
-
-
-def _check(decision: Decision, before: Contents, after: Contents) -> tuple[Finding, ...]:
-    """Raises with everything that is wrong. What is left to say of a wheel that is right is returned."""
-    wrong = [
-        *_nothing_of_nvidias(before, after),
-        *_nothing_missing(decision, after),
-        *_the_same_code(before, after),
-        *_is_as_decided(decision, before, after),
-    ]
-    if wrong:
-        raise MalformedError(
-            decision.wheel,
-            "the repair went wrong, so nothing was written: " + "; ".join(wrong[:6]),
-            hint="this is a bug in cuwheel: please report it",
-        )
-    return tuple(_searches_build_machine(after))
 
 
 def _nothing_of_nvidias(before: Contents, after: Contents) -> Iterator[str]:

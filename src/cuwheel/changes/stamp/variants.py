@@ -74,23 +74,19 @@ def decide(found: Survey, cuda: str | None = None) -> Decided:
 def _variant(claim: Claim, cuda: str) -> Variant:
     row = tables().variants.provider
     properties = {row.lower_bound: (claim.since,), row.arch: tuple(each.text for each in claim.values)}
-    return Variant(
-        label=_label(claim, cuda),
-        properties=tuple(
-            Property(namespace=row.namespace, feature=feature, values=properties[feature])
-            for feature in sorted(properties)
-        ),
-    )
-
-
-def _label(claim: Claim, cuda: str) -> str:
-    """`cu130_sm80_90_ptx100_min13.0`: from what it says alone, so that the same label always means the same."""
+    # `cu130_sm80_90_ptx100_min13.0`: from what it says alone, so that the same label always means the same.
     real = [each.first.number for each in claim.values if each.real]
     virtual = [each.first.major * 10 for each in claim.values if not each.real]
     parts = [cuda]
     parts += ["sm" + "_".join(map(str, real))] if real else []
     parts += ["ptx" + "_".join(map(str, virtual))] if virtual else []
-    return "_".join(parts) + ("" if _expected(claim, cuda) else f"_min{claim.since}")
+    return Variant(
+        label="_".join(parts) + ("" if _expected(claim, cuda) else f"_min{claim.since}"),
+        properties=tuple(
+            Property(namespace=row.namespace, feature=feature, values=properties[feature])
+            for feature in sorted(properties)
+        ),
+    )
 
 
 def _expected(claim: Claim, cuda: str) -> bool:

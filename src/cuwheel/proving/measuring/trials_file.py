@@ -158,7 +158,13 @@ def load_trials(path: Path) -> Plan:
     """All problems at once."""
     data = codec.read_configuration(path, _HINT)
     problems: list[str] = []
-    file = codec.convert_or_list_problems(_tidied(data), _File, _WHERE, problems)
+    # One requirement, one status or one text may stand without a list.
+    made = _as_lists(data, "install", "unset", "on")
+    if isinstance(made.get("failure"), dict):
+        made["failure"] = _as_lists(made["failure"], "kinds", "status", "expect", "forbid")
+    if isinstance(made.get("cold"), dict):
+        made["cold"] = _as_lists(made["cold"], "files")
+    file = codec.convert_or_list_problems(made, _File, _WHERE, problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
     axes = dict(
@@ -185,16 +191,6 @@ def load_trials(path: Path) -> Plan:
         failure=file.failure,
         cold=file.cold,
     )
-
-
-def _tidied(data: dict[str, Any]) -> dict[str, Any]:
-    """One requirement, one status or one text may stand without a list."""
-    made = _as_lists(data, "install", "unset", "on")
-    if isinstance(made.get("failure"), dict):
-        made["failure"] = _as_lists(made["failure"], "kinds", "status", "expect", "forbid")
-    if isinstance(made.get("cold"), dict):
-        made["cold"] = _as_lists(made["cold"], "files")
-    return made
 
 
 def _as_lists(table: dict[str, Any], *names: str) -> dict[str, Any]:

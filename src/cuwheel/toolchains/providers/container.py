@@ -41,7 +41,8 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
         place=tables().toolchains.container.root,
         found_via=f"{engine}, image {image}",
     )
-    if _has_toolkit(image):
+    # Whether an image has a toolkit, by its name: it may not be here yet, and NVIDIA's and their offspring say so.
+    if "cuda" in image.rpartition("/")[2] or "nvidia" in image:
         return base
     mounted = _mounted(wanted, around)
     return replace(base, archives=mounted.archives, release=mounted.release, place="")
@@ -59,11 +60,6 @@ def _engine(around: Surroundings) -> str:
             else:
                 return name
     raise UnavailableError("; ".join(reasons) or f"no {' or '.join(_ENGINES)} was found on PATH")
-
-
-def _has_toolkit(image: str) -> bool:
-    """Whether an image has a toolkit, by its name: it may not be here yet, and NVIDIA's and their offspring say so."""
-    return "cuda" in image.rpartition("/")[2] or "nvidia" in image
 
 
 def _mounted(wanted: Wanted, around: Surroundings) -> Recipe:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import ConfigurationError, CuwheelError, MissingExtraError
 from cuwheel.network import venvs
 from cuwheel.proving import kit
@@ -160,7 +161,11 @@ def test_packing_what_a_wheel_requires_runs_nothing(world: World, tmp_path: Path
     given = world.wheels / f"{wanted}-1.0-py3-none-any.whl"
     request = PackRequest(given, to=tmp_path / "kit.pyz", requirements=True, find_links=(world.wheels,), offline=True)
     with pytest.raises(CuwheelError, match="plain" if wanted == "further" else "evil"):
-        kit.write_kit(request, [given], lambda _: [{"name": "import", "kind": "python", "code": f"import {wanted}"}])
+        kit.write_kit(
+            request,
+            [survey(given, detail="containers")],
+            lambda _: [{"name": "import", "kind": "python", "code": f"import {wanted}"}],
+        )
     assert not world.mark.exists()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
 from cuwheel.proving import kit, proof
 from cuwheel.proving.request import PackRequest
@@ -57,7 +58,7 @@ def _packed(
 ) -> Path:
     wheel = make_wheel(folder / "wheels", files, **more)
     request = PackRequest(wheel, to=folder / "kit.pyz", system=system)
-    return Path(kit.write_kit(request, [wheel], lambda _: checks).path)
+    return Path(kit.write_kit(request, [survey(wheel, detail="containers")], lambda _: checks).path)
 
 
 def run(
@@ -197,7 +198,7 @@ def test_frameworks_are_known_without_importing_them(tmp_path: Path) -> None:
     request = PackRequest(
         "x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(plugin.parent,), offline=True
     )
-    made = kit.write_kit(request, [wheel], lambda _: [IMPORT])
+    made = kit.write_kit(request, [survey(wheel, detail="containers")], lambda _: [IMPORT])
     _, _, found = run(Path(made.path))
     assert found["wheels"][0]["frameworks"] == {"jax": ["0.9", "13"]}
 
@@ -249,7 +250,11 @@ def test_wheels_do_not_see_each_other_nor_the_caller(tmp_path: Path) -> None:
         }
         for name in ("foo", "bar", "msgspec")
     ]
-    made = kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), wheels, lambda _: alone)
+    made = kit.write_kit(
+        PackRequest("x.whl", to=tmp_path / "kit.pyz"),
+        [survey(each, detail="containers") for each in wheels],
+        lambda _: alone,
+    )
     environ = {**os.environ, "PYTHONPATH": str(Path(kit.__file__).parents[2]), "PYTHONOPTIMIZE": "1"}
     status, _, found = run(Path(made.path), environ, python=())
     assert status == 0
@@ -275,7 +280,7 @@ def test_requirements_are_packed_once_and_installed(tmp_path: Path) -> None:
         _require(wheel, "bar>=1")
     request = PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(bar.parent,), offline=True)
     checks = [{"name": "bar", "kind": "import", "text": "bar"}]
-    made = kit.write_kit(request, wheels, lambda _: checks)
+    made = kit.write_kit(request, [survey(each, detail="containers") for each in wheels], lambda _: checks)
     with zipfile.ZipFile(made.path) as archive:
         packed = json.loads(archive.read(kit.MANIFEST))["wheels"]
         assert [each["file"] for each in packed[0]["requirements"]] == [bar.name]
@@ -290,7 +295,9 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
     _require(wheel, "nowhere-to-be-found")
     with pytest.raises(CuwheelError, match="could not get the requirements") as caught:
         kit.write_kit(
-            PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, offline=True), [wheel], lambda _: [IMPORT]
+            PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, offline=True),
+            [survey(wheel, detail="containers")],
+            lambda _: [IMPORT],
         )
     assert "--system-site-packages" in caught.value.hint
     assert sorted(each.name for each in tmp_path.iterdir()) == ["wheels"]
@@ -311,7 +318,11 @@ def test_tags_are_looked_at_before_anything_is_done(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", FOO)
     wheel = wheel.rename(wheel.with_name("foo-1.0+cu130-cp38-cp38-linux_x86_64.whl"))
     status, said, found = run(
-        Path(kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT]).path)
+        Path(
+            kit.write_kit(
+                PackRequest("x.whl", to=tmp_path / "kit.pyz"), [survey(wheel, detail="containers")], lambda _: [IMPORT]
+            ).path
+        )
     )
     assert status == 1
     why = "cannot be installed here: it is for Python 3.8 (cp38), and this is"
@@ -366,7 +377,9 @@ def test_unsound_wheels_are_not_installed(tmp_path: Path, member: str, data: byt
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr(member, data)
     try:
-        made = kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT])
+        made = kit.write_kit(
+            PackRequest("x.whl", to=tmp_path / "kit.pyz"), [survey(wheel, detail="containers")], lambda _: [IMPORT]
+        )
     except UnsafeWheelError:
         assert member.startswith("..")
         return
@@ -497,7 +510,9 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
 
 def test_only_wheels_are_packed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a wheel"):
-        kit.write_kit(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [tmp_path], lambda _: [IMPORT])
+        kit.write_kit(
+            PackRequest("x.whl", to=tmp_path / "kit.pyz"), [survey(tmp_path, detail="containers")], lambda _: [IMPORT]
+        )
     with pytest.raises(UsageError, match="no wheel to verify was given"):
         PackRequest((), to=tmp_path / "kit.pyz")
 

@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.device_code.survey import survey
 from cuwheel.proving import kit
 from cuwheel.proving.request import PackRequest
 from cuwheel.proving.runner import child as runner_child
@@ -157,7 +158,7 @@ def test_names_of_no_variable(tmp_path: Path, name: str) -> None:
 def test_a_kit_confines_too(nosy: Path, tmp_path: Path) -> None:
     made = kit.write_kit(
         PackRequest(nosy, to=tmp_path / "kit.pyz"),
-        [nosy],
+        [survey(nosy, detail="containers")],
         lambda _: [{"name": "it", "kind": "import", "text": "subject"}],
     )
     words = [sys.executable, "-I", made.path]
@@ -193,7 +194,11 @@ def test_what_a_killed_run_started_dies_and_the_next_clears_its_files(tmp_path: 
     if what == "kit":
         check = {"name": "it", "kind": "import", "text": "subject"}
         request = PackRequest(wheel, to=tmp_path / "kit.pyz")
-        words = [sys.executable, "-I", kit.write_kit(request, [wheel], lambda _: [check]).path]
+        words = [
+            sys.executable,
+            "-I",
+            kit.write_kit(request, [survey(wheel, detail="containers")], lambda _: [check]).path,
+        ]
     with subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 600
         while not mark.exists() or not mark.read_text().endswith(" "):
@@ -213,7 +218,11 @@ def test_what_a_killed_run_started_dies_and_the_next_clears_its_files(tmp_path: 
     if what == "kit":
         check = {"name": "it", "kind": "import", "text": "other"}
         request = PackRequest(other, to=tmp_path / "other.pyz")
-        words = [sys.executable, "-I", kit.write_kit(request, [other], lambda _: [check]).path]
+        words = [
+            sys.executable,
+            "-I",
+            kit.write_kit(request, [survey(other, detail="containers")], lambda _: [check]).path,
+        ]
     else:
         words = [*words[:-2], str(other), "--offline"]
     subprocess.run(words, env=environ, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)

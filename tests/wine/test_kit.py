@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cuwheel.device_code.survey import survey
 from cuwheel.proving import kit, proof
 from cuwheel.proving.request import PackRequest
 from tests.fixtures import manifest, small_wheel
@@ -39,7 +40,11 @@ def packed(folder: Path, *checks: dict[str, Any]) -> Path:
         "pkg-1.0.dist-info/entry_points.txt": "[console_scripts]\npkg-tell = pkg:tell\n",
     }
     wheel = small_wheel.Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(folder)
-    return Path(kit.write_kit(PackRequest(wheel, to=folder / "kit.pyz"), [wheel], lambda _: checks).path)
+    return Path(
+        kit.write_kit(
+            PackRequest(wheel, to=folder / "kit.pyz"), [survey(wheel, detail="containers")], lambda _: checks
+        ).path
+    )
 
 
 def run(made: Path, python: Path, *options: str, **environ: str) -> tuple[int, str, dict[str, Any]]:
@@ -83,7 +88,9 @@ def test_with_a_gpu_that_does_as_predicted(place: Path, bare: Path) -> None:
 
 def test_a_wheel_for_linux(place: Path, bare: Path) -> None:
     wheel = small_wheel.Wheel(name="pkg", tag="py3-none-linux_x86_64", files={"pkg/__init__.py": ""}).write(place)
-    made = kit.write_kit(PackRequest(wheel, to=place / "kit.pyz"), [wheel], lambda _: (IMPORT,))
+    made = kit.write_kit(
+        PackRequest(wheel, to=place / "kit.pyz"), [survey(wheel, detail="containers")], lambda _: (IMPORT,)
+    )
     status, said, _ = run(Path(made.path), bare)
     assert status == 1
     assert "it is for linux_x86_64, and this is windows_x86_64" in said

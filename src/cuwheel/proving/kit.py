@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,6 @@ from packaging.tags import sys_tags
 
 from cuwheel.device_code import limits
 from cuwheel.device_code.sections import FATBIN_SECTIONS
-from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, ToolError, UsageError
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.network import addresses, venvs
@@ -288,18 +286,18 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 def write_kit(
     request: PackRequest,
-    wheels: Sequence[Path],
+    wheels: Sequence[Survey],
     checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
     extra: Sequence[str] = (),
 ) -> Kit:
-    """`wheels`: those of the request, on the disk. `checks_of`: the checks of one, as the runner takes them.
+    """`wheels`: those of the request, with their containers. `checks_of`: the checks of one, as the runner takes them.
 
     `extra`: what is required beside them. The same input gives the same bytes.
     """
     to = request.to / "kit.pyz" if request.to.is_dir() else request.to
     with errors_of(to, f"{to} was not written"), scratch_beside(to.parent) as folder:
         files: dict[str, Path] = {}
-        packed = tuple(_wheel(each, checks_of, partial(_required, request, extra, folder), files) for each in wheels)
+        packed = tuple(_packed(request, each, checks_of(each), extra, folder, files) for each in wheels)
         total = sum(each.stat().st_size for each in files.values())
         if total > _LARGEST_KIT:
             raise UsageError(
@@ -318,41 +316,41 @@ def write_kit(
     return Kit(path=str(to), size=digest.size, sha256=digest.sha256, checks=count)
 
 
-def _wheel(
-    path: Path,
-    checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
-    required: Callable[[Path], Sequence[Path]],
+def _packed(
+    request: PackRequest,
+    found: Survey,
+    checks: Sequence[Mapping[str, Any]],
+    extra: Sequence[str],
+    folder: Path,
     files: dict[str, Path],
 ) -> PackedWheel:
-    found = survey(path, detail="containers")
+    """`files`: what goes into the kit, by its name there."""
+    path = Path(found.target)
     if found.kind != "wheel" or found.distribution is None:
         raise UsageError(f"{path} is not a wheel, and only wheels can be packed", hint="give a .whl file")
     if bad := [each.message for each in found.findings if each.severity == "error"]:
         raise MalformedError(path, f"not packed: {bad[0]}", hint="download the wheel again")
     with log.progress(f"predicting {path.name}"):
         foretold, asked = predictions.predict_everywhere(found), probes_of(found)
+    required: Sequence[Path] = ()
+    if request.requirements:
+        required = download_requirements(
+            path,
+            folder,
+            extra=extra,
+            python=request.python,
+            find_links=request.find_links,
+            offline=request.offline,
+        )
     return PackedWheel(
         **asdict(_file(path, files)),
         **asdict(foretold),
         name=found.distribution.name,
         version=found.distribution.version,
-        requirements=tuple(_file(each, files) for each in required(path)),
-        checks=tuple(codec.builtins(dict(each)) for each in checks_of(found)),
+        requirements=tuple(_file(each, files) for each in required),
+        checks=tuple(codec.builtins(dict(each)) for each in checks),
         probes=asked.probes,
         answers=asked.lists,
-    )
-
-
-def _required(request: PackRequest, extra: Sequence[str], folder: Path, path: Path) -> tuple[Path, ...]:
-    if not request.requirements:
-        return ()
-    return download_requirements(
-        path,
-        folder,
-        extra=extra,
-        python=request.python,
-        find_links=request.find_links,
-        offline=request.offline,
     )
 
 

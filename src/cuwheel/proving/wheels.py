@@ -118,19 +118,17 @@ def _verify_one(
 def pack_wheels(request: PackRequest) -> Verify:
     """One file with the wheels, their checks and what they require."""
     paths = [find_wheel(target, request.platform, request.python) for target in request.named]
-    tables = {str(path): _verify_table(request.config, survey(path)) for path in paths}
+    surveys = [survey(path, detail="containers") for path in paths]
+    tables = {found.target: _verify_table(request.config, found) for found in surveys}
     extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
 
-    def checks_of(surveyed: Survey) -> list[dict[str, object]]:
-        every = wheel_checks.checks_for(
-            tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout
-        )
+    def checks_of(found: Survey) -> list[dict[str, object]]:
+        every = wheel_checks.checks_for(tables[found.target][0], found, known=request.known, timeout=request.timeout)
         return [each.as_dict() for each in wheel_checks.select_checks(every, request.checks)]
 
-    packed = kit.write_kit(request, paths, checks_of, tuple(dict.fromkeys(extra)))
+    packed = kit.write_kit(request, surveys, checks_of, tuple(dict.fromkeys(extra)))
     shown = (
-        _examined(str(target), path, survey(path, detail="containers"))
-        for target, path in zip(request.named, paths, strict=True)
+        _examined(str(target), path, found) for target, path, found in zip(request.named, paths, surveys, strict=True)
     )
     used = next((where for _, where in tables.values() if where), None)
     return Verify(wheels=tuple(shown), configuration=str(used) if used else None, kit=packed)

@@ -102,8 +102,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """The same toolkit has the same identity wherever it was installed from: hashes and names count, addresses "
-        "do not."""
+        """The same wherever it was installed from: hashes and names count, addresses do not."""
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
         whole = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
         whole += [self.place, self.commands, "" if self.archives else self.release]

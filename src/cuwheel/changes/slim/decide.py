@@ -187,7 +187,7 @@ def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
             from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
 
             unused = _Ruling(keep=False, reason="the traced workload does not load it")
-            rulings.update((index, unused) for index in use.unloaded_entries(library, task.workload))
+            rulings.update((index, unused) for index in use.unloaded_entries(library, registered, task.workload))
         if request.drop_relocatable:
             refused = _drop_relocatable(library, task, members, rulings)
         if request.strip_debug:

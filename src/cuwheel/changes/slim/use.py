@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Kept
-from cuwheel.changes.slim.decide import registered_containers
 from cuwheel.device_code import fatbin
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError
@@ -20,7 +19,7 @@ from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import loadable_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.device_code.libraries import Entry, Library
@@ -69,16 +68,15 @@ def trace_problems(
         )
 
 
-def unloaded_entries(library: Library, workload: Workload) -> Iterator[int]:
+def unloaded_entries(library: Library, registered: Collection[int], workload: Workload) -> Iterator[int]:
     """The entries that the workload does not load, as far as that can be told.
 
-    It can of every container that the runtime registers, and of code that the library hands to the driver itself. Not
-    of LTO-IR, which linkers take, nor of relocatable code in a library that the workload uses.
+    It can of the containers that the runtime registers, and of code that the library hands to the driver itself. Not of
+    LTO-IR, which linkers take, nor of relocatable code in a library that the workload uses.
     """
     if library.build_id is None:
         return
     use = workload.use_of(library.build_id, library.size)
-    known = registered_containers(library)
     doubtful = {
         each.container
         for each in library.entries
@@ -86,7 +84,7 @@ def unloaded_entries(library: Library, workload: Workload) -> Iterator[int]:
     }
     for index, entry in enumerate(library.entries):
         outside = entry.section not in FATBIN_SECTIONS and entry.container not in doubtful
-        if not (entry.container in known or outside):
+        if not (entry.container in registered or outside):
             continue
         if use is None:
             loaded = False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from cuwheel.diagnosis.events import names
 from cuwheel.diagnosis.known import ALWAYS
 from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnosis.rows import CauseFile, Readings, Shared, Ways
@@ -105,6 +106,7 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
             yield "has a signature without texts"
         twice = Counter(map(fold, signature.any))
         yield from (f"has {text!r} {count} times in a signature" for text, count in twice.items() if count > 1)
+        yield from (f"names a speaker that is not known: {name!r}" for name in signature.by if name not in names())
         if not 0 < signature.weight < 1:
             yield f"weight {signature.weight} of {signature.texts[:1]} is not between 0 and 1"
     for fix in file.fix:

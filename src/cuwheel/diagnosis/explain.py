@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from cuwheel.diagnosis import known as known_
 from cuwheel.diagnosis.case import Diagnosis, WayOut
 from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnosis.events import event
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
 from cuwheel.diagnosis.text import Hit, Search
@@ -38,6 +39,7 @@ _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
 _SHOWN = 0.2  # causes below are not told
 _CERTAIN = 0.99
+_KNOWN_MESSAGE = 0.85  # a signature that weighs so much is a program's own message, whoever repeats it
 _EVIDENCE = 4
 _FIXES = 4
 
@@ -96,11 +98,16 @@ def _held(found: _Found) -> dict[str, str]:
 
 
 def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
+    quoted = search.log.quoted
     for id_, file in using.causes.items():
         hits: list[Hit] = []
         doubt = 1.0
         for signature in file.signature:
             own = [hit for text in signature.texts for hit in search.said(text)]
+            if quoted and signature.weight < _KNOWN_MESSAGE:
+                own = [hit for hit in own if search.log.numbers[hit.line] not in quoted]
+            if signature.by:
+                own = [hit for hit in own if event(search.log.lines[hit.line]).speaker in signature.by]
             if not own or not all(map(search.has, signature.needs)) or any(map(search.has, signature.unless)):
                 continue
             if not all(CONDITIONS[name](known) for name in signature.holds):

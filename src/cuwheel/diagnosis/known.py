@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.text import Search
     from cuwheel.facts.gpus import Gpu
     from cuwheel.facts.rows.toolkits import Toolkit
+
+
+# A path with a letter outside ASCII, or Windows' short name for a folder that has one or is long.
+_ODD_PATH = re.compile(r"(?:[a-z]:/|/)[^\s'<>|]{0,200}?(?:[^\x00-\x7f]|[a-z]~\d)[^\s'<>|]{0,200}")  # folded
 
 
 class Version(Struct, frozen=True, kw_only=True):
@@ -106,6 +111,9 @@ def gather(
             if value := hit.held.get("value", "").strip(" .,"):
                 version = Version(name=reading.name, value=value, line=search.log.numbers[hit.line])
                 found.setdefault((reading.name, value), version)
+    folded = search.log.folded
+    if (not folded.isascii() or "~" in folded) and (odd := _ODD_PATH.search(folded)):
+        found["odd_path", odd[0]] = Version(name="odd_path", value=odd[0], line=0)
     if not any(name == "gpu" for name, _ in found):
         found |= {("gpu", each.value): each for each in _named_gpu(search)}
     if profile:
@@ -492,6 +500,10 @@ def toolkit_is_old(known: Known) -> bool:
     return bool(nvcc and versions.major(nvcc) < toolkits.newest_toolkit().major - 1)
 
 
+def path_outside_ascii(known: Known) -> bool:
+    return known.version("odd_path") is not None
+
+
 def in_a_cuwheel_build(known: Known) -> bool:
     return "build" in known.situations
 
@@ -525,6 +537,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "toolkit-is-recent": toolkit_is_recent,
     "toolkit-is-old": toolkit_is_old,
     "in-a-cuwheel-build": in_a_cuwheel_build,
+    "path-outside-ascii": path_outside_ascii,
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

@@ -54,6 +54,25 @@ _SENTENCE_END = re.compile(r"(?<=[a-z\d)\"'][.?!]) +(?=[A-Z])")
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 
+_REPORT = 80  # lines: who asks is brief
+_FORM = re.compile(r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees)\b)")
+_FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
+_TELLS = re.compile(
+    r"(?i)\b(?:i|we)(?:'m| am| are|'ve)? (?:\w+ ){0,2}(?:get|got|getting|encounter|encountered|receive|received|see|saw"
+    r"|met|face|facing|have|had)\b[^.\n]{0,40}\b(?:error|problem|issue|warning|exception)|报错|错误"
+    r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
+    r"|\berror (?:says|saying|message|is|was|when)\b|\bit (?:shows?|says|said|tells)\b|\b(?:gives?|gave) me\b"
+    r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
+)
+_GUESSES = re.compile(
+    r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be|could be)\b"
+)
+
+
+def is_guess(line: str) -> bool:
+    return bool(_GUESSES.search(line))
+
+
 class Words(Struct, frozen=True, kw_only=True):
     """register.toml."""
 
@@ -104,6 +123,17 @@ def _signs() -> _Signs:
 
 def _any(texts: tuple[str, ...]) -> str:
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+
+
+def is_report(lines: Sequence[str]) -> bool:
+    """Whether somebody tells of a failure that they have, or asks: the messages in it are then what they saw.
+
+    Questions with their answers, forms and lists of things to do tell of failures that others may have.
+    """
+    text = "\n".join(lines)
+    if len(lines) > _REPORT or _FORM.search(text):
+        return False
+    return bool(_FIRST_PERSON.search(text) and _TELLS.search(text))
 
 
 def prose(numbered: Sequence[tuple[int, str]]) -> frozenset[int]:

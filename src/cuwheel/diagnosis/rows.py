@@ -24,7 +24,8 @@ class Signature(Struct, frozen=True, kw_only=True):
     """One way in which a cause shows itself: any of these texts in a line.
 
     `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
-    must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so.
+    must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so. `by`: who must say it
+    (speakers.toml), where others use the same words for something else.
     """
 
     weight: float
@@ -33,6 +34,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
 
     Then those in other languages again, in English: `printed` has them as they were.
     `truncated`: lines that were left out of the middle of a log too long to read. `prose`: those that somebody wrote
-    and no program printed, which are left out too.
+    and no program printed, which are left out too, unless they are `quoted`: numbers of the lines of somebody who tells
+    of a failure, in which a known message is one.
     """
 
     lines: tuple[str, ...]
@@ -67,6 +68,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     truncated: int = 0
     prose: int = 0
     printed: dict[int, str] = field(default_factory=dict)
+    quoted: frozenset[int] = frozenset()
 
     @cached_property
     def folded(self) -> str:
@@ -165,7 +167,12 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
     total = plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain))
     written = register.prose(numbered)
     prose = sum(numbered[index][0] <= total for index in written)  # what follows the last line's end is no line
-    numbered = [each for index, each in enumerate(numbered) if index not in written] if written else numbered
+    quoted: frozenset[int] = frozenset()
+    if written and register.is_report([line for _, line in numbered]):
+        quoted = frozenset(numbered[index][0] for index in written)
+        written = frozenset(index for index in written if register.is_guess(numbered[index][1]))
+    if written:
+        numbered = [each for index, each in enumerate(numbered) if index not in written]
     both = [
         *_split(numbered),
         *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
@@ -176,6 +183,7 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
         total=total,
         truncated=skipped,
         prose=prose,
+        quoted=quoted,
     )
 
 

@@ -213,7 +213,7 @@ The local installation must be replaced by 9.1 or later.
 The NVIDIA driver on your system is too old (found version 11040).
 Please update your GPU driver, otherwise the CPU is used.
 """,
-    "no-kernel-image": """\
+    "tensorrt-engine-mismatch": """\
 6: The engine plan file is generated on an incompatible device, expecting compute 7.5 got compute 8.9, please rebuild.
 [01/02/2026-03:04:05] [I] Selected Device: Tesla T4
 [01/02/2026-03:04:05] [I] Compute Capability: 7.5
@@ -226,6 +226,37 @@ Please update your GPU driver, otherwise the CPU is used.
 def test_a_message_that_gives_reasons_and_advice_is_no_note(cause: str, message: str) -> None:
     found = explain(text.parse(message)).causes
     assert [each.id for each in found[:1]] == [cause]
+
+
+REPORTS = {
+    "tensorrt-engine-mismatch": """\
+I built the engine file on one server and run it on another, and then I got this error:
+
+"The engine plan file is generated on an incompatible device, expecting compute 7.5 got compute 6.1, please rebuild."
+
+Can somebody tell me how to solve it?
+""",
+    "driver-library-mismatch": """\
+# Failed to initialize NVML: Driver/library version mismatch
+
+Whenever I start the monitor on my laptop I get this error. How do I fix it? Thank you in advance.
+""",
+    "cpu-only-torch": """\
+I'm trying to run the demo on my laptop, and instead I get an error saying "Torch not compiled with CUDA enabled". We use the
+image of our team, and my colleague says that it should work. Is there anything that I can do?
+""",
+}
+
+
+@pytest.mark.parametrize(("cause", "report"), REPORTS.items(), ids=REPORTS)
+def test_whoever_quotes_a_known_message_states_a_fact(cause: str, report: str) -> None:
+    found = explain(text.parse(report)).causes
+    assert [each.id for each in found[:1]] == [cause]
+
+
+def test_what_somebody_guesses_is_no_message() -> None:
+    report = "I get an error, and I think nvcc is missing or my gcc is too new for it. How do I fix it? We should use conda.\n"
+    assert explain(text.parse(report)).causes == ()
 
 
 @pytest.mark.parametrize("note", [NOTES["team's notes"], NOTES["tutorial"]])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.plan import Plan
     from cuwheel.report.toolkits import Toolkits
+    from cuwheel.support.finding import Finding
 
 
 def doctor(
@@ -119,13 +120,17 @@ def check(
     env: Path | None = None,
     platform: str | None = None,
     cluster: str | None = None,
+    max_size: int | None = None,
+    archs: Sequence[str] = (),
 ) -> Check:
     """Whether wheels (or their facts files), libraries or installed distributions run on machines, how, and why not.
 
     `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
-    `cluster`: whose workers read the files.
+    `cluster`: whose workers read the files. `max_size`: each has at most so many bytes. `archs`: each is for exactly
+    these architectures (`sm_90`, `compute_90`).
     """
+    from cuwheel.facts.arch import Arch
     from cuwheel.machine import fleet
     from cuwheel.report.check import Check, targets_of
     from cuwheel.verdicts import matrix
@@ -144,8 +149,14 @@ def check(
         from cuwheel.machine import python_environment
 
         torch = python_environment.torch_exports(env, python_environment.symbols_of_torch(found))
+    wrong: Sequence[tuple[Finding, ...]] = ()
+    if max_size or archs:
+        from cuwheel.building import gate
+
+        wanted = [Arch.parse(each) for each in archs]
+        wrong = [gate.examine_finished(each, most=max_size, archs=wanted) for each in found]
     return Check(
-        targets=targets_of(found),
+        targets=targets_of(found, wrong),
         machines=machines,
         verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines, torch)),
     )

@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.building import gate_code, gate_units
 from cuwheel.building.answer import by_kind_and_number
 from cuwheel.building.gate_units import DEBUG, Case
@@ -25,10 +27,11 @@ from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.building.tables import GateTable
     from cuwheel.device_code.libraries import Library, Survey
+    from cuwheel.facts.arch import Arch
     from cuwheel.support.finding import Check, Finding
 
 
@@ -49,24 +52,29 @@ def wheel_unreadable(case: Case) -> Iterator[Finding]:
 
 
 def wheel_over_budget(case: Case) -> Iterator[Finding]:
-    limits = case.wanted.table.size
-    budget = wording.read_size(limits) if limits else None
-    if budget is None or case.survey.size <= budget:
+    limit = case.wanted.table.size or ""
+    budget = wording.read_size(limit)
+    if budget is not None:
+        yield from _over_budget(case.survey, budget, limit)
+
+
+def _over_budget(found: Survey, budget: int, limit: str) -> Iterator[Finding]:
+    if found.size <= budget:
         return
     by_arch: Counter[str] = Counter()
-    for library in case.survey.libraries:
+    for library in found.libraries:
         for row in library.device_code:
             by_arch[row.arch] += row.bytes
-    largest = sorted(case.survey.libraries, key=lambda each: -each.size)[:_SHOWN]
+    largest = sorted(found.libraries, key=lambda each: -each.size)[:_SHOWN]
     archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=by_kind_and_number))
     yield finding(
         "wheel-over-budget",
-        f"it is {size(case.survey.size)} and at most {limits} is allowed: {size(case.survey.size - budget)} too much",
+        f"it is {size(found.size)} and at most {limit} is allowed: {size(found.size - budget)} too much",
         evidence=(
             *(f"{each.path} {size(each.size)}" for each in largest),
             *((f"device code: {archs}",) if archs else ()),
         ),
-        fix="plan fewer architectures (cuwheel plan), compress (nvcc --compress-mode=size), or raise [gate] size",
+        fix="plan fewer architectures (cuwheel plan), compress (nvcc --compress-mode=size), or raise the limit",
     )
 
 
@@ -223,14 +231,33 @@ def _about_tags(found: Survey) -> tuple[Finding, ...]:
         return examine_checks(_TAG_RULES, WheelSubject(wheel=wheel, survey=found))
 
 
-def examine(found: Survey, wanted: GateRequest) -> GateResult:
-    """`found` with `detail="containers"` or more, of a wheel that is still where it was read."""
+def examine_finished(found: Survey, *, most: int | None, archs: Sequence[Arch]) -> tuple[Finding, ...]:
+    """Anybody's wheel or library, of whose build nothing is known: its size, and whether it is for these architectures.
+
+    `found` as for `examine`. Without `archs` it may be for any.
+    """
+    findings = list(_over_budget(found, most, size(most)) if most else ())
+    if archs:
+        named = {kind: tuple(each for each in archs if each.kind == kind) for kind in ("sm", "compute")}
+        case = _case(found, GateRequest(archs=named["sm"], ptx=named["compute"], cuda=""))
+        fix = "`cuwheel plan` writes a list as build systems take it; `cuwheel record -- COMMAND` shows what nvcc got"
+        findings += [replace(each, fix=fix) for each in examine_checks(gate_code.ARCHITECTURES, case)]
+    return tuple(findings)
+
+
+def _case(found: Survey, wanted: GateRequest) -> Case:
     if any(library.registration.containers and not library.containers for library in found.libraries):
         found = survey(found.target, detail="containers")
     foreign = tuple(library for library in found.libraries if is_of_nvidia(library))
     theirs = {library.path for library in foreign}
     own = [library for library in found.libraries if library.containers and library.path not in theirs]
-    case = Case(survey=found, wanted=wanted, units=gate_units.read_units(found, own, wanted), foreign=foreign)
+    return Case(survey=found, wanted=wanted, units=gate_units.read_units(found, own, wanted), foreign=foreign)
+
+
+def examine(found: Survey, wanted: GateRequest) -> GateResult:
+    """`found` with `detail="containers"` or more, of a wheel that is still where it was read."""
+    case = _case(found, wanted)
+    found = case.survey
     judged = (*examine_checks(RULES, case), *_about_tags(found))
     findings = gravest_first(judged)
     failed = wanted.table.enabled and any(finding.severity == "error" for finding in findings)

@@ -339,14 +339,18 @@ def debug_code_built(case: Case) -> Iterator[Finding]:
             )
 
 
-RULES = (
+ARCHITECTURES = (
     built_without_device_code,
-    compiled_by_other_cuda,
-    other_nvcc_called,
-    linked_with_other_cuda,
     planned_architecture_missing,
     architecture_not_planned,
     planned_ptx_missing,
     ptx_not_planned,
+)
+RULES = (
+    ARCHITECTURES[0],
+    compiled_by_other_cuda,  # says why architectures are others than planned
+    other_nvcc_called,
+    linked_with_other_cuda,
+    *ARCHITECTURES[1:],
     debug_code_built,
 )

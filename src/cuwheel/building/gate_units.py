@@ -377,7 +377,7 @@ class _Reader:
         wanted = self._wanted
         if unit.archs - planned_archs(wanted) or missing_archs(unit, wanted) or missing_ptx(unit, wanted):
             return False
-        return unit.toolkit in (None, toolkits.find_toolkit(wanted.cuda).version)
+        return not wanted.cuda or unit.toolkit in (None, toolkits.find_toolkit(wanted.cuda).version)
 
     def _inside(self, rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[str | None, Symbols | None]:
         """Who wrote it and what is in it, by the entry that takes the least to read."""

@@ -141,9 +141,10 @@ class Built(Struct, frozen=True, kw_only=True):
 class GateRequest(Struct, frozen=True, kw_only=True):
     """What a wheel was to be.
 
-    `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `places`: folders of this machine that no library
-    may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static archives are looked into for
-    unplanned device code; empty if there is none. `record`: shows which archives were linked.
+    `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `cuda`: empty for any. `places`: folders of this
+    machine that no library may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static
+    archives are looked into for unplanned device code; empty if there is none. `record`: shows which archives were
+    linked.
     """
 
     archs: tuple[Arch, ...]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places
+from cuwheel.cli import places, values
 from cuwheel.cli.common import HTML, ON, PLATFORM, REFINEMENT, REFINEMENT_CONFLICTS, cluster, refinement
-from cuwheel.cli.options import Command, Option
+from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -15,9 +15,21 @@ if TYPE_CHECKING:
 def _check(args: Namespace) -> Answer:
     from cuwheel import api
 
-    return api.check(
-        *args.target, on=args.on, refine=refinement(args), env=args.env, platform=args.platform, cluster=args.cluster
+    answer = api.check(
+        *args.target,
+        on=args.on,
+        refine=refinement(args),
+        env=args.env,
+        platform=args.platform,
+        cluster=args.cluster,
+        max_size=args.max_size,
+        archs=args.archs,
     )
+    if args.report:
+        from cuwheel.report import for_ci
+
+        for_ci.save(answer, args.report)
+    return answer
 
 
 CHECK = Command(
@@ -27,8 +39,10 @@ CHECK = Command(
   cuwheel check libfoo.so --on 'rtx 5090' --driver 570.86.10
   cuwheel check *.whl --on fleet.toml --html matrix.html
   cuwheel check torch --env .venv --on gpu07.json   (from doctor --save)
+  cuwheel check dist/*.whl --on fleet.toml --max-size 100MB --report report
 
-exit status: 0 it runs, 1 it fails on one of the machines, 15 nobody can tell""",
+exit status: 0 it runs, 1 it fails on one of the machines or is not as
+asked, 15 nobody can tell""",
     (
         Option(
             "TARGET...", "a wheel or its facts file, a library or folder; an installed distribution; or name==version"
@@ -37,6 +51,21 @@ exit status: 0 it runs, 1 it fails on one of the machines, 15 nobody can tell"""
         PLATFORM,
         ON,
         HTML,
+        Option(
+            "--report FOLDER",
+            "also write what CI services show: summary.md, annotations.txt, junit.xml, check.sarif",
+            places.new_folder,
+        ),
+        group(
+            "what a file must be",
+            Option("--max-size SIZE", "not larger than this, such as 100MB", values.size),
+            Option(
+                "--archs ARCHS",
+                "for exactly these: sm_90,sm_100,compute_100; or repeated",
+                values.architectures,
+                many=True,
+            ),
+        ),
         cluster("many wheels, read by the workers of a cluster"),
         REFINEMENT,
     ),

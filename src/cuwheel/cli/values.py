@@ -434,21 +434,30 @@ providers = each(provider)
 
 def machine_code(text: str) -> str:
     """An architecture to compile for, by its full name."""
+    return _architecture(text, "sm_", "an architecture such as sm_87")
+
+
+def architecture(text: str) -> str:
+    """What device code may be for: machine code or PTX."""
+    return _architecture(text, ("sm_", "compute_"), "an architecture such as sm_90 or, for PTX, compute_90")
+
+
+def _architecture(text: str, kinds: str | tuple[str, ...], what: str) -> str:
     from cuwheel.facts import gpus
     from cuwheel.facts.arch import Arch
 
     try:
-        arch = Arch.parse(text) if text.startswith("sm_") else None
+        arch = Arch.parse(text) if text.startswith(kinds) else None
         if arch:
             gpus.find_architecture(arch.capability)
     except UnknownNameError:
         arch = None
     if arch is None:
-        raise wrong(text, "an architecture such as sm_87")
+        raise wrong(text, what)
     return str(arch)
 
 
-machine_codes = each(machine_code)
+machine_codes, architectures = each(machine_code), each(architecture)
 
 
 def policy(text: str) -> str:

@@ -68,18 +68,30 @@ _MEANINGS = (
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """`target` is what was asked for, `name` what it says it is."""
+    """`target` is what was asked for, `name` what it says it is, `archs` what its device code is for.
+
+    `findings`: about the file itself, on any machine: larger than it may be, for other architectures than it should.
+    """
 
     target: str
     name: str
+    size: int = 0
+    archs: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
-def targets_of(surveys: Sequence[Survey]) -> tuple[Target, ...]:
-    """Each by what it says it is; where several say the same, with the platform."""
+def targets_of(surveys: Sequence[Survey], findings: Sequence[tuple[Finding, ...]] = ()) -> tuple[Target, ...]:
+    """Each by what it says it is; where several say the same, with the platform. `findings`: about each of them."""
     names = [_name(each) for each in surveys]
     return tuple(
-        Target(target=each.target, name=f"{name} {_platform(each)}" if names.count(name) > 1 else name)
-        for each, name in zip(surveys, names, strict=True)
+        Target(
+            target=each.target,
+            name=f"{name} {_platform(each)}" if names.count(name) > 1 else name,
+            size=each.size,
+            archs=tuple(sorted({row.arch for library in each.libraries for row in library.device_code})),
+            findings=own,
+        )
+        for each, name, own in zip(surveys, names, findings or [()] * len(names), strict=True)
     )
 
 
@@ -103,17 +115,18 @@ class Check(Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """False where anything fails anywhere."""
-        return all(verdict.outcome != "fails" for verdict in self.verdicts)
+        """False where anything fails anywhere, or a file is not what it should be."""
+        wrong = any(each.severity == "error" for target in self.targets for each in target.findings)
+        return not wrong and all(verdict.outcome != "fails" for verdict in self.verdicts)
 
     @property
     def exit_status(self) -> int | None:
         """One of its own where nothing fails and something is not known; without CUDA code there is nothing to know."""
-        undecided = any(each.outcome == "unknown" and not _has_no_code(each) for each in self.verdicts)
+        undecided = any(each.outcome == "unknown" and not has_no_code(each) for each in self.verdicts)
         return EXIT_UNKNOWN if self.succeeded and undecided else None
 
 
-def _has_no_code(verdict: Verdict) -> bool:
+def has_no_code(verdict: Verdict) -> bool:
     return any(each.rule == "no-device-code" for each in verdict.findings)
 
 
@@ -127,6 +140,12 @@ def document(answer: Check, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(_verdict_sentence(answer, one) if one else title), _matrix(answer, one)]
     if not one and (told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))):
         blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
+    own = [(target, each) for target in answer.targets for each in target.findings]
+    if own:
+        prefixed = (
+            replace(each, message=each.message if one else f"{target.name}: {each.message}") for target, each in own
+        )
+        blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
     by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if _is_by_tag(each)}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
         blocks.append(Facts(tuple(Row("needs", each.rpartition(" (tag")[0]) for each in sorted(by_tag))))
@@ -165,7 +184,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
 
 def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
     """No CUDA code, or no GPU to ask about: one sentence, and what to do."""
-    if all(map(_has_no_code, answer.verdicts)) and answer.succeeded:
+    if all(map(has_no_code, answer.verdicts)) and answer.succeeded:
         return (Heading(f"{name}: no CUDA code, nothing to check"),)
     if answer.succeeded and all(
         any(each.rule == "gpu-not-known" for each in verdict.findings) for verdict in answer.verdicts
@@ -189,7 +208,7 @@ def _without_repetitions(answer: Check) -> Check:
         said = (
             (each.outcome, each.summary, each.conditions, [one.message for one in each.findings]) for each in verdicts
         )
-        alike.setdefault(tuple(map(repr, said)), []).append(index)
+        alike.setdefault((answer.targets[index].findings, *map(repr, said)), []).append(index)
     if len(alike) == len(answer.targets):
         return answer
     names = [" and ".join(answer.targets[index].name for index in each) for each in alike.values()]

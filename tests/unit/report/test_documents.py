@@ -11,7 +11,7 @@ from cuwheel.device_code.compare import Compare, compare
 from cuwheel.device_code.description import Coverage
 from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
-from cuwheel.report import html, terminal
+from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
 from cuwheel.report.check import Check, targets_of
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
@@ -54,7 +54,9 @@ def test_file_names_of_both_systems() -> None:
     assert [file_name(each) for each in ("/", "a/b/", "C:\\", "\\\\server\\share\\")] == ["/", "b", "C:", "share"]
 
 
-@pytest.mark.parametrize("renderer", [terminal.render, html._name], ids=["terminal", "html"])
+@pytest.mark.parametrize(
+    "renderer", [terminal.render, html._name, markdown.render], ids=["terminal", "html", "markdown"]
+)
 def test_every_format_shows_every_kind_of_block(renderer: Any) -> None:
     assert [each.__name__ for each in get_args(Block) if each not in renderer.registry] == []
 

@@ -1,0 +1,187 @@
+"""The answer of `check` as CI services show it: a job's summary, annotations, JUnit's XML, SARIF."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from cuwheel.report import markdown
+from cuwheel.report.answer import document_of, shown
+from cuwheel.report.check import has_no_code
+from cuwheel.report.document import Column, Document, Table
+from cuwheel.support import codec, files, wording
+from cuwheel.support.finding import SEVERITIES, find_rule
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.report.check import Check, Target
+    from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.verdict import Verdict
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_ANNOTATIONS = {"error": "error", "warning": "warning"}  # notes are in the summary
+_MACHINES = 4
+
+
+def save(answer: Check, folder: Path) -> None:
+    answer = shown(answer)
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write(folder / "summary.md", summary(answer))
+    files.write(folder / "annotations.txt", github_annotations(answer))
+    files.write(folder / "junit.xml", junit(answer))
+    files.write(folder / "check.sarif", sarif(answer))
+
+
+def summary(answer: Check) -> str:
+    """The document of the terminal, with the files in front of it."""
+    columns = (Column("file"), Column("size", numeric=True), Column("device code for"))
+    rows = ((wording.file_name(each.target), wording.size(each.size), " ".join(each.archs)) for each in answer.targets)
+    found = document_of(answer, verbose=False)
+    return markdown.text(Document(found.title, (*found.blocks, Table(columns, tuple(rows)))))
+
+
+# What is to be said of each file, the same on several machines once.
+
+
+class _Told(NamedTuple):
+    target: Target
+    finding: Finding
+    machines: tuple[str, ...]  # none: it is so on any
+
+    @property
+    def text(self) -> str:
+        where = f"{wording.a_few(self.machines, _MACHINES)}: " if self.machines else ""
+        name = "" if self.finding.message.startswith(self.target.name) else f"{self.target.name}: "
+        return f"{name}{where}{self.finding.message}"
+
+
+def _told(answer: Check) -> list[_Told]:
+    """The gravest first."""
+    found = [_Told(target, each, ()) for target in answer.targets for each in target.findings]
+    for target, verdicts in _by_target(answer):
+        alike: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
+        for verdict in verdicts:
+            for each in verdict.findings:
+                alike.setdefault((each.rule, each.message), (each, []))[1].append(verdict.machine)
+        found += [_Told(target, each, tuple(dict.fromkeys(machines))) for each, machines in alike.values()]
+    return sorted(found, key=lambda each: SEVERITIES.index(each.finding.severity))
+
+
+def _by_target(answer: Check) -> Iterator[tuple[Target, tuple[Verdict, ...]]]:
+    several = len(answer.machines)
+    for index, target in enumerate(answer.targets):
+        yield target, answer.verdicts[index * several : (index + 1) * several]
+
+
+def _place(target: str) -> str:
+    """Relative to the folder of the job, where it lies there, with `/`."""
+    path = PurePath(target)
+    here = Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+
+
+def github_annotations(answer: Check) -> str:
+    """GitHub's commands, a line each: https://docs.github.com/actions/reference/workflow-commands."""
+    lines = []
+    for each in _told(answer):
+        if kind := _ANNOTATIONS.get(each.finding.severity):
+            fix = f"\nfix: {each.finding.fix}" if each.finding.fix else ""
+            message = _escaped(wording.printable_text(each.text + fix))
+            where = _escaped(wording.printable_line(_place(each.target.target))).replace(":", "%3A").replace(",", "%2C")
+            lines.append(f"::{kind} file={where},title=cuwheel {each.finding.rule}::{message}\n")
+    return "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def junit(answer: Check) -> str:
+    """A suite for each file; a case for each machine, and one for the file itself."""
+    suites = ET.Element("testsuites", name="cuwheel check")
+    for target, verdicts in _by_target(answer):
+        suite = ET.SubElement(suites, "testsuite", name=wording.printable_line(target.name))
+        wrong = [each for each in target.findings if each.severity == "error"]
+        _case(suite, "size and architectures", "failure" if wrong else "", "not as it should be", wrong)
+        for verdict in verdicts:
+            kind, message = _result(verdict)
+            grave = [each for each in verdict.findings if kind and each.severity != "note"]
+            _case(suite, verdict.machine, kind, message, grave or list(verdict.findings))
+        for name, tag in (("tests", "."), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(len(suite.findall("testcase" if tag == "." else f"testcase/{tag}"))))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def _result(verdict: Verdict) -> tuple[str, str]:
+    """What JUnit calls it, and why."""
+    if verdict.outcome == "fails":
+        error = verdict.predicted_error
+        return "failure", f"fails: error {error.code} ({error.name})" if error else "fails"
+    if verdict.outcome == "unknown":
+        return ("skipped", "no CUDA code") if has_no_code(verdict) else ("error", "nobody can tell whether it runs")
+    return "", ""
+
+
+def _case(suite: ET.Element, name: str, kind: str, message: str, findings: list[Finding]) -> None:
+    case = ET.SubElement(
+        suite, "testcase", classname=suite.get("name", ""), name=wording.printable_line(name), time="0"
+    )
+    if kind:
+        told = [f"{each.rule}: {each.message}" + (f"\nfix: {each.fix}" if each.fix else "") for each in findings]
+        ET.SubElement(case, kind, message=message).text = wording.printable_text("\n".join(told))
+
+
+def sarif(answer: Check) -> str:
+    """SARIF 2.1.0, with what GitHub asks for beyond its schema: a place for each result, and what it is known by."""
+    told = _told(answer)
+    rules = list(dict.fromkeys(each.finding.rule for each in told))
+    run = {
+        "tool": {"driver": {"name": "cuwheel", "version": __version__, "rules": [_rule(each) for each in rules]}},
+        "automationDetails": {"id": "cuwheel/check/"},
+        "results": [
+            {
+                "ruleId": each.finding.rule,
+                "ruleIndex": rules.index(each.finding.rule),
+                "level": each.finding.severity,
+                "message": {"text": wording.printable_text("\n".join(_words(each)))},
+                "locations": [{"physicalLocation": _physical(each.target.target)}],
+                "partialFingerprints": {"primaryLocationLineHash": _fingerprint(each)},
+            }
+            for each in told
+        ],
+    }
+    return codec.indented({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}).decode() + "\n"
+
+
+def _rule(name: str) -> dict[str, Any]:
+    row = find_rule(name)
+    return {
+        "id": name,
+        "shortDescription": {"text": f"{name.replace('-', ' ').capitalize()}."},
+        "fullDescription": {"text": row.why},
+        "help": {"text": row.fix or row.why},
+        "defaultConfiguration": {"level": row.severity},
+    }
+
+
+def _words(told: _Told) -> Iterator[str]:
+    yield told.text
+    yield from told.finding.evidence
+    if told.finding.fix:
+        yield f"fix: {told.finding.fix}"
+
+
+def _physical(target: str) -> dict[str, Any]:
+    """A file has no lines that people read; services want one all the same."""
+    return {"artifactLocation": {"uri": quote(_place(target))}, "region": {"startLine": 1}}
+
+
+def _fingerprint(told: _Told) -> str:
+    """The same for the next version of a wheel: by its name, the rule and the machines, not by numbers in a message."""
+    known = (told.target.name.partition(" ")[0], told.finding.rule, *told.machines)
+    return hashlib.sha256("\0".join(known).encode(errors="surrogateescape")).hexdigest()[:32]

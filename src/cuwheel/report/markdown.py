@@ -1,0 +1,120 @@
+"""A document as Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from cuwheel.report.document import (
+    Amount,
+    Chart,
+    Column,
+    Facts,
+    Findings,
+    Heading,
+    HeatMap,
+    Matrix,
+    Paragraph,
+    Row,
+    Table,
+    Timeline,
+    Verbatim,
+)
+from cuwheel.support import wording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.report.document import Block, Cell, Document, Look, Mark
+    from cuwheel.support.finding import Severity
+
+_LOOKS: dict[Look, str] = {"good": "✅", "fair": "✅", "poor": "⚠️", "bad": "❌", "none": "❔"}
+_SEVERITIES: dict[Severity, str] = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign for a note
+
+
+def text(document: Document) -> str:
+    parts = [render(each) for each in document.blocks]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+@singledispatch
+def render(block: Block) -> str:
+    """Empty where there is nothing that Markdown could show."""
+    raise NotImplementedError(type(block).__name__)
+
+
+@render.register
+def _heading(block: Heading) -> str:
+    return f"### {_line(block.text)}"
+
+
+@render.register
+def _paragraph(block: Paragraph) -> str:
+    return _line(block.text)
+
+
+@render.register
+def _verbatim(block: Verbatim) -> str:
+    # Indented and not fenced: no line of it can end it.
+    return "\n".join(f"    {wording.printable_line(each)}" for each in block.lines)
+
+
+@render.register
+def _facts(block: Facts) -> str:
+    return "\n".join(f"- **{_line(row.name)}** {_line(row.value)}" for row in block.rows)
+
+
+@render.register
+def _table(block: Table) -> str:
+    return _drawn(block.columns, ([_cell(cell) for cell in row] for row in block.rows))
+
+
+@render.register
+def _heat_map(block: HeatMap) -> str:
+    return _table(block.brief) if block.brief else ""
+
+
+@render.register
+def _matrix(block: Matrix) -> str:
+    columns = (Column(""), *map(Column, block.columns))
+    rows = ([_named(row), *map(_mark, marks)] for row, marks in zip(block.rows, block.cells, strict=True))
+    return "\n\n".join(filter(None, (_drawn(columns, rows), _facts(Facts(block.meanings)))))
+
+
+@render.register(Timeline)
+@render.register(Chart)
+def _picture(_block: Timeline | Chart) -> str:
+    return ""
+
+
+@render.register
+def _findings(block: Findings) -> str:
+    lines: list[str] = []
+    for each in block.items:
+        lines.append(f"- {_SEVERITIES[each.severity]} `{each.rule}` {_line(each.message)}")
+        lines += [f"  - {_line(item)}" for item in each.evidence]
+        lines += [f"  - fix: {_line(each.fix)}"] if each.fix else []
+    return "\n".join(lines)
+
+
+def _drawn(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+    head = [_line(each.title) for each in columns]
+    rule = ["--:" if each.numeric else "---" for each in columns]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def _cell(cell: Cell) -> str:
+    return _line(cell.text if isinstance(cell, Amount) else cell)
+
+
+def _named(row: Row) -> str:
+    return " ".join(filter(None, (f"**{_line(row.name)}**", _line(row.value))))
+
+
+def _mark(mark: Mark) -> str:
+    return " ".join(filter(None, (_LOOKS[mark.look], _line(mark.text), _line(mark.note))))
+
+
+def _line(value: str) -> str:
+    """Text of others: nothing of it is markup, and a cell or a point has one line."""
+    return "<br>".join(map(wording.in_markdown, value.splitlines()))

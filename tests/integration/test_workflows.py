@@ -41,14 +41,17 @@ def _schema(name: str, *words: str | Path) -> None:
 
 
 def test_the_linters_find_nothing(tmp_path: Path) -> None:
-    """All cases in one call of each: it takes longer to start than to look."""
+    """All cases, and this repository's own files, in one call of each: it takes longer to start than to look."""
     place = tmp_path / ".github" / "workflows"
     place.mkdir(parents=True)
     for case, table in _CASES.items():
         text = rendering.render("github", config.load_table(None, None, {"ci": table}), "cuwheel.toml")
         (place / f"{case}.yml").write_text(text)
-    files = sorted(place.iterdir())
+    root = Path(__file__).parents[2]
+    files = [*sorted(place.iterdir()), *sorted((root / ".github" / "workflows").iterdir())]
     _schema("github-workflows", *files)
+    _schema("github-actions", root / "action.yml")
+    files.append(root / "action.yml")
     words = [str(_BIN / "zizmor"), "--offline", "--no-progress", "--format", "json", *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert json.loads(done.stdout) == [], done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -284,36 +283,6 @@ def test_a_new_release_upstream_starts_a_build(
     assert ('"field": "ref=v1.1"' in started) == bool(upstream)
     _gitlab(repository, tmp_path, services, "watch", event="schedule", **watched)
     assert services.pipelines == [{"ref": "main", **({"variables[REF]": "v1.1"} if upstream else {})}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("which", ["the environment that is named", "the job's Python"])
-def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: Services, which: str) -> None:
-    """Into an environment of the workflow's own, with a cuwheel that is installed apart from it."""
-    root = build_world.EXAMPLES.parent
-    action = problems.load_yaml((root / ".github" / "actions" / "install" / "action.yml").read_text(), "action.yml")
-    for version, library in (("1.0", "plain-130.so"), ("1.1", "plain-124.so")):
-        made = published.cuda_wheel(tmp_path / "built", version, library=library, tag="py3-none-manylinux_2_28_x86_64")
-        api.publish(made, to=tmp_path / "index")
-    shutil.copytree(tmp_path / "index", services.pages, dirs_exist_ok=True)
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
-    (tmp_path / "runner").mkdir()
-    job = {"permissions": {}, "steps": action["runs"]["steps"]}
-    inputs = {name: each.get("default", "") for name, each in action["inputs"].items()}
-    inputs |= {"name": "foo", "index": f"{services.url}/pages/simple", "on": "h100", "env": str(tmp_path / "env")}
-    inputs["cuwheel"] = f"cuwheel[build] @ file://{root}"
-    environ = machine()
-    if which == "the job's Python":
-        inputs["env"] = ""
-        environ["PATH"] = f"{tmp_path / 'env' / 'bin'}{os.pathsep}{environ['PATH']}"
-    player = Player(
-        workflow={"jobs": {"install": job}}, repository=tmp_path, scratch=tmp_path, environ=environ, inputs=inputs
-    )
-    _all_good(player)
-    told = subprocess.run(
-        [str(tmp_path / "env" / "bin" / "python"), "-m", "pip", "list"], check=True, capture_output=True, text=True
-    )
-    assert "foo" in told.stdout
 
 
 @pytest.mark.slow

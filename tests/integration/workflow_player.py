@@ -102,12 +102,13 @@ class Expression:
 
 @dataclass
 class Ran:
-    """A step that was run."""
+    """A step that was run; `summary`: what it wrote for the page of the job."""
 
     job: str
     step: str
     status: int
     output: str
+    summary: str = ""
 
 
 @dataclass
@@ -207,6 +208,7 @@ class Player:
     ) -> bool:
         outputs = workspace.parent.parent / f"outputs-{len(self.ran)}"
         outputs.touch()
+        outputs.with_suffix(".md").touch()
         own = {**(self.workflow.get("env") or {}), **(step.get("env") or {})}
         environ = {
             **self.environ,
@@ -214,6 +216,8 @@ class Player:
             **self.overrides,
             "GITHUB_OUTPUT": str(outputs),
             "GITHUB_PATH": str(outputs.with_suffix(".path")),
+            "GITHUB_STEP_SUMMARY": str(outputs.with_suffix(".md")),
+            "GITHUB_WORKSPACE": str(workspace),
             "GITHUB_REPOSITORY": contexts["github"]["repository"],
             "GITHUB_ACTIONS": "true",
             "RUNNER_ENVIRONMENT": "self-hosted",
@@ -229,7 +233,8 @@ class Player:
             cwd=workspace, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
-        self.ran.append(Ran(job=job, step=step["name"], status=done.returncode, output=done.stdout))
+        summary = outputs.with_suffix(".md").read_text()
+        self.ran.append(Ran(job=job, step=step["name"], status=done.returncode, output=done.stdout, summary=summary))
         for line in outputs.read_text().splitlines():
             key, _, value = line.partition("=")
             made[key] = value

@@ -41,8 +41,7 @@ CHECK = Command(
   cuwheel check torch --env .venv --on gpu07.json   (from doctor --save)
   cuwheel check dist/*.whl --on fleet.toml --max-size 100MB --report report
 
-exit status: 0 it runs, 1 it fails on one of the machines or is not as
-asked, 15 nobody can tell""",
+exit status: 0 it runs, 1 it fails on one of the machines, 15 nobody can tell""",
     (
         Option(
             "TARGET...", "a wheel or its facts file, a library or folder; an installed distribution; or name==version"
@@ -51,22 +50,23 @@ asked, 15 nobody can tell""",
         PLATFORM,
         ON,
         HTML,
-        Option(
-            "--report FOLDER",
-            "also write what CI services show: summary.md, annotations.txt, junit.xml, check.sarif",
-            places.new_folder,
-        ),
+        cluster("many wheels, read by the workers of a cluster"),
         group(
-            "what a file must be",
-            Option("--max-size SIZE", "not larger than this, such as 100MB", values.size),
+            "before wheels go out",
+            Option("--max-size SIZE", "no file is larger than this, such as 100MB", values.size),
             Option(
                 "--archs ARCHS",
-                "for exactly these: sm_90,sm_100,compute_100; or repeated",
+                "each is for exactly these: sm_90,compute_90; or repeated",
                 values.architectures,
                 many=True,
             ),
+            Option(
+                "--report FOLDER",
+                "also write what CI services show: summary.md, annotations.txt, junit.xml, check.sarif",
+                places.new_folder,
+            ),
+            more=True,
         ),
-        cluster("many wheels, read by the workers of a cluster"),
         REFINEMENT,
     ),
     _check,

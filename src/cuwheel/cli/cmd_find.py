@@ -39,7 +39,7 @@ PLACES = group(
         many=True,
     ),
     Option("--all", "judge every release, not only until one runs", field="all_releases"),
-    Option("--no-index", "use no index, only --find-links"),
+    Option("--no-index", "use no index that is configured: only --find-links, with find also --index"),
     Option("--pre", "also consider pre-releases"),
     Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
@@ -47,7 +47,6 @@ PLACES = group(
 CONFLICTS = (
     *REFINEMENT_CONFLICTS,
     Conflict(("--gpu", "--on"), "--gpu chooses GPUs of this machine: it cannot be used with --on"),
-    Conflict(("--no-index", "--index")),
 )
 
 

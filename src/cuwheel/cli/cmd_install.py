@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import places, values
 from cuwheel.cli.cmd_find import CONFLICTS, DETAILS, MACHINES, NAME, PLACES
 from cuwheel.cli.common import HTML, INDEX, refinement
-from cuwheel.cli.options import Command, Option, group, request_of
+from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -119,6 +119,6 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         ),
     ),
     _install,
-    conflicts=CONFLICTS,
+    conflicts=(*CONFLICTS, Conflict(("--no-index", "--index"))),
     refuse=_refuse,
 )

@@ -46,7 +46,10 @@ Print what makes a shell complete verbs and options with the Tab key.
 examples:
   eval "$(cuwheel completion bash)"                    in this shell
   cuwheel completion bash >> ~/.bashrc                 in every new one
-  cuwheel completion zsh > ~/.zsh/completions/_cuwheel
+  cuwheel completion zsh > ~/.zsh/completions/_cuwheel  a folder of $fpath
+  cuwheel completion fish > ~/.config/fish/completions/cuwheel.fish
+  cuwheel completion powershell | Out-String | Invoke-Expression
+                                                       in PowerShell's $PROFILE
 """
 
 
@@ -63,6 +66,9 @@ _TOGETHER = {
     "trials": "lab",
     "bench": "lab",
 }
+
+
+_NO_FILES = ("NAME", "VERSION", "UPSTREAM", "ADDRESS")  # words that are no files; `COMMAND` is left to the shell
 
 
 def run(words: Sequence[str]) -> int:
@@ -182,7 +188,8 @@ def _completion(words: Sequence[str]) -> str:
 
     import shtab
 
-    from cuwheel.cli.parser import action_of, add_rows, rows_of
+    from cuwheel.cli.options import flat
+    from cuwheel.cli.parser import action_of
 
     shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
     if words in (["-h"], ["--help"]):
@@ -194,20 +201,42 @@ def _completion(words: Sequence[str]) -> str:
     verbs = parser.add_subparsers(dest="verb")
     for name, each in SHOWN.items():
         verb = verbs.add_parser(name, help=each.line)
-        if name in VERBS and not command_of(name).actions:
-            add_rows(verb, rows_of(command_of(name)))
-            continue
-        if name in VERBS:
-            command = command_of(name)
+        command = command_of(name) if name in VERBS else None
+        if command and command.actions:
             own = {word: action_of(f"cuwheel {name}", command, word) for word in command.actions}
             lines = command.actions
-        else:
+        elif name in FAMILIES:
             own = {word: command_of(other) for word, other in FAMILIES[name].commands.items()}
-            lines = {word: VERBS[other].line for word, other in FAMILIES[name].commands.items()}
+            lines = {word: own[word].line or VERBS[other].line for word, other in FAMILIES[name].commands.items()}
+            if command:  # `record` by itself: its options; the words of a build come behind `--`
+                _add_completed(verb, command._replace(options=tuple(row for row in flat(command.options) if row.flags)))
+        else:
+            _add_completed(verb, command_of(name))
+            continue
         actions = verb.add_subparsers(dest="action")
         for word, each_command in own.items():
-            add_rows(actions.add_parser(word, help=lines[word]), rows_of(each_command))
+            _add_completed(actions.add_parser(word, help=lines[word]), each_command)
     return str(shtab.complete(parser, shell=words[0]))
+
+
+def _add_completed(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Its options; where they name files, the shell offers those that are there."""
+    import shtab
+
+    from cuwheel.cli.options import flat
+    from cuwheel.cli.parser import add_rows, rows_of
+
+    rows = rows_of(command)
+    add_rows(parser, rows)
+    kinds = {row.dest: row.kind for row in flat(rows)}
+    for action in parser._actions:  # noqa: SLF001 - shtab reads them, too
+        kind = kinds.get(action.dest)
+        named = getattr(kind, "__name__", "")
+        if getattr(kind, "__module__", "") == "cuwheel.cli.places":
+            only_folders = named in ("folder", "new_folder", "environment")
+            action.complete = shtab.DIRECTORY if only_folders else shtab.FILE  # type: ignore[attr-defined]
+        elif not action.option_strings and kind is None and str(action.metavar) not in _NO_FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 def _end_as_interrupted() -> None:

@@ -259,14 +259,15 @@ def parse_requirement(text: str) -> Requirement:
 def configured_places(
     found: Settings, *, indexes: Sequence[str] = (), find_links: Sequence[str] = (), no_index: bool = False
 ) -> Places:
-    """What the command line says, and for names that it leaves open what pip, or else uv, is configured with."""
+    """What the command line says, and for names that it leaves open what pip, or else uv, is configured with.
+
+    `no_index`: no other index than those of the command line.
+    """
     by_pip = found.pip.chooses or not found.uv.chooses
     its = found.pip if by_pip else found.uv
     links = tuple(map(addresses.plain, (*find_links, *its.find_links)))
-    if no_index:
-        return Places((), links)
     own = tuple(simple_index(addresses.plain(each)) for each in indexes)
-    if its.no_index:
+    if no_index or its.no_index:
         return Places((), links, own=own)
     named = [each.url for each in its.indexes]
     strategy = found.environ.get("UV_INDEX_STRATEGY", "first-index")

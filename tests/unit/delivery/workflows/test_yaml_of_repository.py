@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,13 @@ def test_an_example_has_its_workflow(name: str) -> None:
     assert {each.state for each in answer.blocks} == {"same"}
 
 
-def test_the_action_that_picks_up_has_no_expression_in_a_script() -> None:
-    text = (_ROOT / ".github" / "actions" / "install" / "action.yml").read_text()
+def test_the_action_has_no_expression_in_a_script_and_uses_all_its_inputs() -> None:
+    text = (_ROOT / "action.yml").read_text()
     action = problems.load_yaml(text, "action.yml")
-    assert list(problems.expressions_in_scripts({"jobs": {"install": action["runs"]}})) == []
-    inputs = {each.partition("inputs.")[2].split()[0] for each in text.split("${{")[1:]}
-    assert inputs == action["inputs"].keys()
+    assert list(problems.expressions_in_scripts({"jobs": {"action": action["runs"]}})) == []
+    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == action["inputs"].keys()
+    steps = {each["id"] for each in action["runs"]["steps"] if "id" in each}
+    assert set(re.findall(r"steps\.([a-z-]+)\.", text)) == steps
 
 
 @pytest.mark.parametrize("file", sorted((_ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)

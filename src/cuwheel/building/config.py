@@ -124,21 +124,21 @@ def _hint(problems: list[str]) -> str:
 def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | None, dict[str, Any], str]:
     """The file, what it says, and how its table is called in messages. `below`: the folder of the project in it."""
     if file:
-        return _from(file)
+        return _from(file, codec.read_configuration(file))
     for folder in dict.fromkeys((source / below, source)) if source else ():
         own, project = folder / FILE, folder / PYPROJECT
-        also = project.is_file() and _tool(codec.read_configuration(project)) is not None
+        data = codec.read_configuration(project) if project.is_file() else {}
+        also = _tool(data) is not None
         if own.is_file():
             if also:
                 log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
-            return _from(own)
+            return _from(own, codec.read_configuration(own))
         if also:
-            return _from(project)
+            return _from(project, data)
     return None, {}, ""
 
 
-def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
-    data = codec.read_configuration(path)
+def _from(path: Path, data: dict[str, Any]) -> tuple[Path, dict[str, Any], str]:
     own = _tool(data)
     if own is not None or path.name == PYPROJECT:
         if not isinstance(own, dict | None):

@@ -136,23 +136,17 @@ def copy_tree(tree: Tree, to: Path) -> None:
     except OSError as error:
         raise UnreadableError.from_os(error, error.filename2 or error.filename or to, hint=store.NO_SPACE) from error
     if tree.repository:
-        _add_history(tree, to)
-
-
-def _add_history(tree: Tree, to: Path) -> None:
-    """Many projects take their version from git, and their list of files.
-
-    A clone that shares the objects costs nothing, and whatever the build does to it the original stays as it is.
-    """
-    with tempfile.TemporaryDirectory(dir=to.parent) as scratch:
-        clone = Path(scratch, "clone")
-        try:
-            git(Path(scratch), "clone", "--quiet", "--shared", "--no-checkout", tree.folder, clone)
-            (clone / ".git").rename(to / ".git")
-            git(to, "reset", "--quiet", tree.commit)
-        except CuwheelError as error:
-            log.debug("the copy has no history: %s", error)
-            shutil.rmtree(to / ".git", ignore_errors=True)
+        # Many projects take their version from git, and their list of files. A clone that shares the objects costs
+        # nothing, and whatever the build does to it the original stays as it is.
+        with tempfile.TemporaryDirectory(dir=to.parent) as scratch:
+            clone = Path(scratch, "clone")
+            try:
+                git(Path(scratch), "clone", "--quiet", "--shared", "--no-checkout", tree.folder, clone)
+                (clone / ".git").rename(to / ".git")
+                git(to, "reset", "--quiet", tree.commit)
+            except CuwheelError as error:
+                log.debug("the copy has no history: %s", error)
+                shutil.rmtree(to / ".git", ignore_errors=True)
 
 
 def unpack_source(archive: Path, cache: Path) -> Path:

@@ -272,7 +272,19 @@ def problems_of_table(table: Table) -> Iterator[str]:
     if table.merge and table.naming not in (None, "none"):
         yield f"merge: one wheel for several CUDA versions cannot be named after one of them (naming is {table.naming})"
     yield from _texts(table)
-    yield from _gate_and_repair(table)
+    yield from (
+        f"gate.allow: {each!r} is not an architecture such as sm_75, compute_* or library.so:sm_75"
+        for each in table.gate.allow
+        if not may_be_allowed(each)
+    )
+    if table.gate.size is not None and not wording.read_size(table.gate.size):
+        yield f"gate.size: {table.gate.size!r} is not a size such as 100 MB"
+    if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):
+        yield f"gate.glibc: {table.gate.glibc!r} is not a version such as 2.28"
+    if table.repair.policy is not None and not _POLICY.fullmatch(table.repair.policy):
+        yield f"repair.policy: {table.repair.policy!r} is not a policy such as manylinux_2_28"
+    if table.guard.package is not None and not _PACKAGE.fullmatch(table.guard.package):
+        yield f"guard.package: {table.guard.package!r} is not a package name"
     yield from _requirements("verify.requires", table.verify.requires)
     yield from (
         f"verify.python: {each!r} is not a version such as 3.12"
@@ -311,22 +323,6 @@ def _texts(table: Table) -> Iterator[str]:
             yield f"before[{number}]: it is empty"
     for name, text in table.config_settings.items():
         yield from (f"config-settings.{name}: {each}" for each in placeholder_problems(text))
-
-
-def _gate_and_repair(table: Table) -> Iterator[str]:
-    yield from (
-        f"gate.allow: {each!r} is not an architecture such as sm_75, compute_* or library.so:sm_75"
-        for each in table.gate.allow
-        if not may_be_allowed(each)
-    )
-    if table.gate.size is not None and not wording.read_size(table.gate.size):
-        yield f"gate.size: {table.gate.size!r} is not a size such as 100 MB"
-    if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):
-        yield f"gate.glibc: {table.gate.glibc!r} is not a version such as 2.28"
-    if table.repair.policy is not None and not _POLICY.fullmatch(table.repair.policy):
-        yield f"repair.policy: {table.repair.policy!r} is not a policy such as manylinux_2_28"
-    if table.guard.package is not None and not _PACKAGE.fullmatch(table.guard.package):
-        yield f"guard.package: {table.guard.package!r} is not a package name"
 
 
 def may_be_allowed(text: str) -> bool:

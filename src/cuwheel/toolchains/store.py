@@ -89,7 +89,8 @@ class Store:
         scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=self.toolchains))
         try:
             installed = fill(scratch, final)
-            _write(scratch / _MARKER, msgspec.json.format(codec.encode(installed), indent=2))
+            # On the disk before the folder gets its name.
+            files.write(scratch / _MARKER, codec.indented(installed), durable=True)
             if final.exists():  # incomplete or of another time: nothing that can be used
                 remove_folder(final)
             scratch.chmod(0o755)
@@ -154,14 +155,6 @@ def _read(folder: Path) -> Installed | None:
     except (OSError, msgspec.DecodeError) as error:
         log.debug("%s is not a toolchain: %s", folder, error)
         return None
-
-
-def _write(path: Path, text: bytes) -> None:
-    """Writes to the disk before the folder gets its name."""
-    with path.open("wb") as file:
-        file.write(text + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def remove_folder(folder: Path) -> None:

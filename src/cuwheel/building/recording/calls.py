@@ -242,6 +242,19 @@ def summarize(record: Record) -> Summary:
     asked = [call.cache_hit for call in calls if call.cache_hit is not None]
     phases = [phase for call in calls for phase in call.phases]
     lasting = sorted((call for call in calls if call.ended is not None), key=duration, reverse=True)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    count: defaultdict[str, int] = defaultdict(int)
+    archs: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for call in calls:
+        found = parsed[call.number]
+        if found.compiles and found.inputs:
+            file = words.readable(found.inputs[0])
+            seconds[file] += duration(call)
+            count[file] += 1
+            archs[file] |= dict.fromkeys(map(words.readable, found.archs))
+    times = [
+        FileTime(file=file, seconds=seconds[file], calls=count[file], archs=tuple(archs[file])) for file in seconds
+    ]
     return Summary(
         calls=len(calls),
         nvcc=sum(call.tool == "nvcc" for call in calls),
@@ -251,7 +264,7 @@ def summarize(record: Record) -> Summary:
         busy=sum(map(duration, calls)),
         hits=asked.count(True) if asked else None,
         misses=asked.count(False) if asked else None,
-        files=tuple(_files(calls, parsed))[:_MOST_FILES],
+        files=tuple(sorted(times, key=lambda each: -each.seconds))[:_MOST_FILES],
         phases=_shares((phase.name, phase.seconds) for phase in phases),
         archs=_shares((phase.arch, phase.seconds) for phase in phases if phase.arch),
         longest=tuple(summarize_call(call, parsed[call.number]) for call in lasting[:_LONGEST]),
@@ -284,23 +297,6 @@ def summarize_call(call: Call, parsed: Parsed) -> CallSummary:
         memory=call.memory,
         cache_hit=call.cache_hit,
     )
-
-
-def _files(calls: Iterable[Call], parsed: dict[int, Parsed]) -> list[FileTime]:
-    seconds: defaultdict[str, float] = defaultdict(float)
-    count: defaultdict[str, int] = defaultdict(int)
-    archs: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for call in calls:
-        found = parsed[call.number]
-        if found.compiles and found.inputs:
-            file = words.readable(found.inputs[0])
-            seconds[file] += duration(call)
-            count[file] += 1
-            archs[file] |= dict.fromkeys(map(words.readable, found.archs))
-    times = [
-        FileTime(file=file, seconds=seconds[file], calls=count[file], archs=tuple(archs[file])) for file in seconds
-    ]
-    return sorted(times, key=lambda each: -each.seconds)
 
 
 def _shares(timed: Iterable[tuple[str, float]]) -> tuple[Share, ...]:

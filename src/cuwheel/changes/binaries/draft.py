@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Registration
     from cuwheel.support.buffer import Buffer
 
-PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}  # the largest that a kernel of that machine uses
 BLOCK_ALIGNMENT = 64  # of what moves among device code
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import elf_layout, elf_references
 from cuwheel.changes.binaries.draft import (
-    PAGES,
     Block,
     Cut,
     Draft,
@@ -25,6 +24,7 @@ from cuwheel.changes.binaries.draft import (
 )
 from cuwheel.changes.binaries.elf_layout import Table, page_of
 from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS
+from cuwheel.changes.binaries.plan import PAGES
 from cuwheel.device_code import elf
 from cuwheel.device_code.dynamic import SYMBOL
 from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS

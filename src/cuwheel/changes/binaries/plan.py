@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
+# ELF files of these processors are rewritten; the largest page that a kernel of that machine uses.
+PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}
 # What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
 COMPRESSION_RATIOS: dict[tuple[Compression, Compression], float] = {
     ("none", "zstd"): 0.12,

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.slim import in_place
 from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, signature_dropped, total_of
 from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
 from cuwheel.changes.slim.request import resolve
-from cuwheel.changes.stamp import stamp
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.support import files, system_calls
@@ -152,6 +150,9 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
 
 
 def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[Finding]) -> Slim:
+    from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
+    from cuwheel.changes.stamp import stamp  # noqa: PLC0415
+
     wheel = edit.wheel
     if wrong := wheel.wrong_hashes():
         raise MalformedError(
@@ -252,6 +253,8 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
     findings = [*(each for one in found for each in one.findings), *plan.findings]
     if plan.refused or task.request.dry_run:
         return answer_of(plan, plan.expected, findings)
+
+    from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
 
     def rewritten(library: LibraryPlan) -> Rewritten:
         result = rewrite.slim_library(Path(library.path), places[library.path], library)

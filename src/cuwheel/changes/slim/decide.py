@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import pe_writer
-from cuwheel.changes.binaries.draft import PAGES
-from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, EntryDecision, LibraryPlan
+from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, PAGES, EntryDecision, LibraryPlan
 from cuwheel.changes.slim.answer import Kept, SlimPlan
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages
@@ -42,13 +40,12 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.device_code.libraries import Compression, Entry, Format, Library
+    from cuwheel.device_code.libraries import Compression, Entry, Library
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
 _DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
-_MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_writer.MACHINES}  # that are rewritten
 _PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
 
 
@@ -422,9 +419,14 @@ def why_untouchable(library: Library, *, drop_signature: bool) -> Reason | None:
         return Reason("damaged", damage.message, damage.fix)
     if not library.entries:
         return None
-    if library.format not in _MACHINES or library.type not in ("shared", "executable"):
+    if library.format not in ("elf", "pe") or library.type not in ("shared", "executable"):
         return Reason("not-linked", "it is not linked yet: leave code out when building it")
-    if library.machine not in _MACHINES[library.format]:
+    rewritten: Collection[str] = PAGES
+    if library.format == "pe":
+        from cuwheel.changes.binaries import pe_writer  # noqa: PLC0415 - who decides of ELF files needs no writer
+
+        rewritten = pe_writer.MACHINES
+    if library.machine not in rewritten:
         return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
     if library.signed and not drop_signature:
         return Reason("signed", "it is signed, and no change leaves the signature valid", "add --drop-signature")

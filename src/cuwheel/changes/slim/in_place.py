@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.slim.answer import TOOL, Slim, answer_of, note_of, signature_dropped
 from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
@@ -164,6 +163,8 @@ def _undo_command(task: SlimTask, *folder: str | Path) -> str:
 
 
 def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> tuple[list[Rewritten], dict[str, Digest]]:
+    from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
+
     digests: dict[str, Digest] = {}
 
     def rewritten(plan: LibraryPlan) -> Rewritten:

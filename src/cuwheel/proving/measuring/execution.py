@@ -245,26 +245,22 @@ def prepare_environment(env: str | None, install: Sequence[str], source: Path, t
     key = hashlib.sha256(repr((env, wanted, sorted(hashes.items()))).encode()).hexdigest()[:16]
     folder = to / key
     if not (folder / _READY).is_file():
-        _make(folder, env, wanted)
+        base = venvs.interpreter(Path(env)) if env else None
+        version = venvs.version_of(base) if base else None
+        if base and version is None:
+            raise UnreadableError(base, "does not run", hint="check the environment: bin/python --version")
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            interpreter = venvs.make(folder, venvs.find_python(version))
+            if env:
+                below = [str(site) for site in metadata.site_packages(Path(env))]
+                for site in metadata.site_packages(folder):
+                    (site / "cuwheel-base.pth").write_text("".join(f"{each}\n" for each in below), encoding="utf-8")
+        except OSError as error:
+            raise UnreadableError.from_os(error, folder) from error
+        venvs.install(interpreter, list(wanted), dependencies=env is None)
         files.write(folder / _READY, codec.encode_any(wanted), durable=True)
     return MeasuredEnvironment(folder=str(folder), packages=_packages(folder, hashes))
-
-
-def _make(folder: Path, env: str | None, wanted: Sequence[str]) -> None:
-    base = venvs.interpreter(Path(env)) if env else None
-    version = venvs.version_of(base) if base else None
-    if base and version is None:
-        raise UnreadableError(base, "does not run", hint="check the environment: bin/python --version")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        interpreter = venvs.make(folder, venvs.find_python(version))
-        if env:
-            below = [str(site) for site in metadata.site_packages(Path(env))]
-            for site in metadata.site_packages(folder):
-                (site / "cuwheel-base.pth").write_text("".join(f"{each}\n" for each in below), encoding="utf-8")
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder) from error
-    venvs.install(interpreter, list(wanted), dependencies=env is None)
 
 
 def _is_file(path: Path) -> bool:

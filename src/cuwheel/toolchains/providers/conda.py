@@ -64,32 +64,35 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     root = workplace.supply.store.folder / "conda" / workplace.final.name
     shutil.rmtree(root, ignore_errors=True)  # without a note: of an attempt that was interrupted
     root.parent.mkdir(parents=True, exist_ok=True)
-    explicit = _explicit(recipe, workplace)
+    # The list of a locked environment: the very files, by address.
+    explicit = workplace.scratch / "explicit.txt"
+    explicit.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
     for command in recipe.commands or _locked_commands():
         words = [word.format(root=root, explicit=explicit) for word in command]
         process.run(words, timeout=_CREATE_S)
     archives = _archives(root)
-    _compare(recipe.archives, archives)
+    # conda checks less than a lock promises.
+    listed = {each.file: each.sha256 for each in archives}
+    wrong = [each.file for each in recipe.archives if listed.get(each.file) != each.sha256]
+    if wrong:
+        raise MalformedError(", ".join(wrong), "does not match the lock: another file has this name")
     if not (root / "lib64").exists():
         (root / "lib64").symlink_to("lib")
     headers = next((path.parent.parent for path in root.glob("targets/*/include/cuda.h")), root)
     if not any(root.glob("**/stubs/libcuda.so")):
         write_stub(headers, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+    path = next((root / "bin").glob("*-conda-linux-gnu-g++"), None)
+    if path is None:
+        raise UnavailableError(f"conda brought no host compiler into {root / 'bin'}")
+    version = process.run([path, "-dumpfullversion", "-dumpversion"], timeout=_ASK_S).stdout.strip()
     noted = _workplace.installed(
         recipe,
         workplace,
         root=root,
         version=nvcc_version(root / "bin" / "nvcc"),
-        host_compiler=_compiler(root),
+        host_compiler=HostCompiler(kind="gcc", version=version, path=str(path), found_via="conda's own"),
     )
     return replace(noted, archives=archives, size=size_of(root))
-
-
-def _explicit(recipe: Recipe, workplace: Workplace) -> Path:
-    """The list of a locked environment: the very files, by address."""
-    path = workplace.scratch / "explicit.txt"
-    path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
-    return path
 
 
 def _locked_commands() -> tuple[tuple[str, ...], ...]:
@@ -123,19 +126,3 @@ def _archives(root: Path) -> tuple[Archive, ...]:
         except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
             raise MalformedError(path, f"is not a package record: {error!r}") from error
     return tuple(found)
-
-
-def _compare(wanted: tuple[Archive, ...], found: tuple[Archive, ...]) -> None:
-    """conda checks less than a lock promises."""
-    listed = {each.file: each.sha256 for each in found}
-    wrong = [each.file for each in wanted if listed.get(each.file) != each.sha256]
-    if wrong:
-        raise MalformedError(", ".join(wrong), "does not match the lock: another file has this name")
-
-
-def _compiler(root: Path) -> HostCompiler:
-    path = next((root / "bin").glob("*-conda-linux-gnu-g++"), None)
-    if path is None:
-        raise UnavailableError(f"conda brought no host compiler into {root / 'bin'}")
-    version = process.run([path, "-dumpfullversion", "-dumpversion"], timeout=_ASK_S).stdout.strip()
-    return HostCompiler(kind="gcc", version=version, path=str(path), found_via="conda's own")

@@ -66,7 +66,12 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
             process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
         done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
     found = [_archive(*match) for match in _URI.findall(done.stdout)]
-    release = _release(found, row)
+    # `12.4.131~12.4.1-2` is the compiler of release 12.4.1.
+    version = next((each.version for each in found if each.name == row.packages[0]), "")
+    match = re.search(r"~(\d+\.\d+\.\d+)-", version)
+    if not match or not match[1].startswith(f"{row.cuda}."):
+        raise UnavailableError(f"Debian {row.suite} has {row.packages[0]} {version or 'nowhere'} now")
+    release = match[1]
     optional = [each for each in wanted.components if not each.base]
     return Recipe(
         provider="debian",
@@ -100,7 +105,12 @@ def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mappi
             place = Path(wanted.apt_sources).absolute()
             listed, parts = (str(place), Path(os.devnull)) if place.suffix == ".list" else ("/dev/null", place.parent)
         else:
-            text = _SOURCES.format(mirror=_mirror(), suite=row.suite, keyring=_KEYRING)
+            # The one that the system's own configuration asks for Debian's packages.
+            command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]
+            found = process.run(command, timeout=_UPDATE_S).stdout.split()
+            if not found:
+                raise UnavailableError("no mirror of Debian is configured here: give one with --apt-sources FILE")
+            text = _SOURCES.format(mirror=found[0], suite=row.suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
         cpu = _CPUS[wanted.cpu]
         settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)
@@ -110,28 +120,10 @@ def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mappi
     return {**os.environ, "APT_CONFIG": str(home / "apt.conf")}
 
 
-def _mirror() -> str:
-    """The one that the system's own configuration asks for Debian's packages."""
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]
-    found = process.run(command, timeout=_UPDATE_S).stdout.split()
-    if not found:
-        raise UnavailableError("no mirror of Debian is configured here: give one with --apt-sources FILE")
-    return found[0]
-
-
 def _archive(url: str, file: str, size: str, sha256: str) -> Archive:
     file = addresses.file_name(file)
     name, version, _ = file.split("_", 2)
     return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=int(size))
-
-
-def _release(found: list[Archive], row: DebianSuite) -> str:
-    """`12.4.131~12.4.1-2` is the compiler of release 12.4.1."""
-    version = next((each.version for each in found if each.name == row.packages[0]), "")
-    match = re.search(r"~(\d+\.\d+\.\d+)-", version)
-    if not match or not match[1].startswith(f"{row.cuda}."):
-        raise UnavailableError(f"Debian {row.suite} has {row.packages[0]} {version or 'nowhere'} now")
-    return match[1]
 
 
 make = workplace.install_archives

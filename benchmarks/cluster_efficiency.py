@@ -54,7 +54,6 @@ def measured(projects: Sequence[Path], machines: str, workers: int, provider: st
 def _measured(projects: Sequence[Path], machines: str, workers: int, provider: str, folder: Path) -> dict[str, Any]:
     found = access.parse_address(f"local:{workers}")
     with engine.open_engine(found, folder / "answers", cores=_CORES) as machine:
-        capacity = machine.capacity()
         works = {}
         for project in projects:
             request = BuildRequest(
@@ -64,7 +63,7 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
             plan = plan_build(read_context(request))
             context = plan.context
             works[context.project.name] = on_cluster.OnCluster(
-                plan, jobs.pythons(context.table, context.project), capacity
+                plan, jobs.pythons(context.table, context.project), machine
             )
 
         def follow_up(done: Done) -> Iterator[Task]:
@@ -72,7 +71,7 @@ def _measured(projects: Sequence[Path], machines: str, workers: int, provider: s
 
         first = [task for work in works.values() for task in work.begin()]
         began = time.monotonic()
-        machine.run(first, follow_up, on_cluster.succeeded)
+        machine.run(first, follow_up)
         took = time.monotonic() - began
     spans = [span for work in works.values() for span in work.spans]
     results = [result for work in works.values() for result in work.ordered()]
@@ -113,7 +112,7 @@ def slept(tasks: int, workers: int, folder: Path) -> dict[str, Any]:
         for number, each in enumerate(given)
     ]
     with engine.open_engine(access.parse_address(f"local:{workers}"), folder, cores=_CORES) as machine:
-        machine.capacity()
+        machine.gather()
         began = time.monotonic()
         done = machine.run(made)
         took = time.monotonic() - began

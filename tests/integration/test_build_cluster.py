@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import platform
+from pathlib import Path
 
 import pytest
 
 import cuwheel
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("distributed")
 NATIVE = "plan = { native = true }"
@@ -25,7 +23,9 @@ def test_shares_of_a_cluster_are_the_wheel_of_one_machine(tmp_path: Path) -> Non
     told = here.build(source, *words)
     assert told.status == 0, told.all
     (job,) = told.document["jobs"]
-    assert {each["worker"] for each in told.document["workers"]} == {"local-1", "local-2"}
+    assert {each["worker"] for each in told.document["workers"]} == {
+        f"{platform.node()}-{number}" for number in range(2)
+    }
     assert [each["rule"] for each in told.document["findings"]] == ["shares-chosen"]
     assert job["calls"]["total"] == 0  # of the one that put the shares together: it compiled nothing
     wheel = job["wheel"]["path"]
@@ -44,11 +44,12 @@ def test_a_build_that_fails_on_a_worker_is_explained_here(tmp_path: Path) -> Non
     here = world.World(folder=tmp_path).with_toolkits("13.0")
     source = projects.bare(tmp_path / "source", settings=NATIVE, in_cpp=True)
     (source / "kernel.cu").write_text("__global__ void broken() { nowhere(); }\n")
-    told = here.build(source, "--for", "9.0", "--cluster", "local:1")
-    assert told.status == 1, told.all
-    (job,) = told.document["jobs"]
-    assert job["outcome"] == "failed"
-    assert 'identifier "nowhere" is undefined' in job["failure"]["output"]
-    assert job["record"]
+    for words in (("--for", "9.0"), ("--for", "8.9,9.0", "--shares")):
+        told = here.build(source, *words, "--cluster", "local:1")
+        assert told.status == 1, told.all
+        (job,) = told.document["jobs"]
+        assert job["outcome"] == "failed"
+        assert 'identifier "nowhere" is undefined' in job["failure"]["output"]
+        assert all(Path(job[each]).exists() for each in ("log", "record"))
     (source / "kernel.cu").write_text(world.KERNEL)
     assert here.build(source, "--for", "9.0", "--cluster", "local:1").status == 0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access, keeping
+from cuwheel.clusters import access
+from cuwheel.clusters.task import add_blob
 from cuwheel.errors import UnreadableError
 from tests.integration.build_world import gone
 from tests.integration.cluster_world import World, begun, new_world, task, wait_for
@@ -51,23 +52,19 @@ LOOPBACK = "0100007F"
 
 
 def test_tasks_run_and_a_killed_worker_costs_nothing_but_time(here: World, tmp_path: Path) -> None:
-    """Also: what is kept is not run again, and nobody listens but on this machine."""
+    """Also: nobody listens but on this machine."""
     here.scheduler()
     here.worker("first")
     here.worker("second")
     source = tmp_path / "source.txt"
     source.write_text("sent ")
-    inputs = {"source": keeping.add_blob(source)}
-    tasks = [task(f"echo-{number}", parameters=str(number), inputs=inputs, kept=True) for number in range(3)]
+    inputs = {"source": add_blob(source)}
+    tasks = [task(f"echo-{number}", parameters=str(number), inputs=inputs) for number in range(3)]
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
         done = engine.run(tasks)
         assert sorted(each.text for each in done) == ["0", "1", "2"]
         assert sorted(each.files["out.txt"].read_text() for each in done) == ["sent 0", "sent 1", "sent 2"]
-        assert {each.cached for each in engine.run(tasks)} == {True}
-        assert {each.cached for each in engine.run([task("echo-0", parameters="0", inputs=inputs, fresh=True)])} == {
-            False
-        }
         wait_for(lambda: looked(engine) and len(engine.workers.usable) == 2)
         for name in ("scheduler", "first", "second"):
             assert listening(here.children[name].pid) == {LOOPBACK}
@@ -112,11 +109,11 @@ def test_a_result_with_another_hash_is_not_taken(here: World) -> None:
     here.scheduler()
     here.worker(
         "liar",
-        code="from cuwheel.clusters import keeping\nhonest = keeping.read_pieces\n"
-        "keeping.read_pieces = lambda path: [honest(path)[0][:-1] + b'!']",
+        code="from cuwheel.clusters import task\nhonest = task.read_pieces\n"
+        "task.read_pieces = lambda path: [honest(path)[0][:-1] + b'!']",
     )
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
         (done,) = engine.run([task("echo", parameters="text")])
         assert "no worker could do echo" in done.problem
         assert "another hash" in done.problem
@@ -168,7 +165,7 @@ def test_a_worker_that_falls_silent_is_not_waited_for(here: World, monkeypatch: 
     here.scheduler()
     here.worker("silent")
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
 
         def silence(done: Done) -> Iterator[Task]:
             if done.task.id == "first":
@@ -187,14 +184,14 @@ def test_a_worker_without_its_disk_is_passed_over(here: World, tmp_path: Path) -
     lost = tmp_path / "lost"
     here.worker("broken", env={"CUWHEEL_CACHE": str(lost)})
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
         lost.rename(tmp_path / "elsewhere")
         lost.write_text("no folder")
         (done,) = engine.run([task("echo")])
         assert "no worker could do echo" in done.problem
         assert "broken: " in done.problem
         here.worker("whole")
-        wait_for(lambda: looked(engine) and len(engine.workers.seen) == 2)
+        wait_for(lambda: looked(engine) and len(engine.workers.usable) == 2)
         others = engine.run([task(f"echo-{number}") for number in range(3)])
         assert {each.worker for each in others} == {"whole"}
 
@@ -243,7 +240,7 @@ def test_over_a_network_only_those_with_a_certificate_are_heard(
     here.address = f"tls://127.0.0.1:{port}"
     here.worker("first")
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
         (done,) = engine.run([task("echo", parameters="x")])
         assert done.text == "x"
     assert listening(here.children["scheduler"].pid) <= {LOOPBACK, "00000000"}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access, engine, keeping, roster, surveys
-from cuwheel.clusters.task import Task
+from cuwheel.clusters import access, engine, roster
+from cuwheel.clusters.task import Task, add_blob
+from cuwheel.proving import on_cluster
 from cuwheel.support import codec, process
 from tests.fixtures import cache
 from tests.integration.build_world import gone
@@ -60,7 +61,7 @@ def test_a_worker_that_joins_late_steals_what_waits(here: World, tmp_path: Path)
     joining = threading.Thread(target=join)
     joining.start()
     with here.engine() as engine:
-        engine.capacity()
+        engine.gather()
         waiting = task("wait", "wait", str(tmp_path), seconds=9.0)
         found = {
             each.task.id: each
@@ -106,7 +107,7 @@ def test_two_clients_that_want_the_same_have_it_done_once(here: World, tmp_path:
     def build(name: str) -> Done:
         with engine.open_engine(access.parse_address(here.address), tmp_path / name, here.certificates) as made:
             wait_for(lambda: usable(made) == 2)
-            (done,) = made.run([task("wait", "wait", str(tmp_path), kept=True)])
+            (done,) = made.run([task("wait", "wait", str(tmp_path))])
             return done
 
     def wanted() -> int:
@@ -219,9 +220,24 @@ def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> Non
     given.write_bytes(make_wheel(tmp_path / "wheels", FOO).read_bytes())
     with here.engine() as made:
         wait_for(lambda: usable(made))
-        parameters = codec.encode(surveys.SurveyTask(name="foo-1.0+cu130-py3-none-any.whl")).decode()
-        inputs = {"foo-1.0+cu130-py3-none-any.whl": keeping.add_blob(given)}
-        surveying = Task(id="foo", function="cuwheel.clusters.surveys:survey", parameters=parameters, inputs=inputs)
+        parameters = codec.encode(on_cluster.SurveyTask(name="foo-1.0+cu130-py3-none-any.whl")).decode()
+        inputs = {"foo-1.0+cu130-py3-none-any.whl": add_blob(given)}
+        surveying = Task(id="foo", function="cuwheel.proving.on_cluster:survey", parameters=parameters, inputs=inputs)
         (done,) = made.run([surveying])
     assert (done.worker, done.problem) == ("bare", "")
     assert '"arch":"sm_90"' in done.text
+
+
+@pytest.mark.slow
+def test_nothing_runs_beside_a_task_that_is_to_be_alone(here: World, tmp_path: Path) -> None:
+    """On a worker with room for four; and it does not wait for ever."""
+    here.scheduler()
+    here.worker("first", cores=4)
+    tasks = [task(f"task{n}", "note_times", str(tmp_path / f"{n}.times"), alone=n % 2 == 1) for n in range(6)]
+    with here.engine() as made:
+        made.gather()
+        assert [each.problem for each in made.run(tasks)] == [""] * 6
+    spans = {int(each.stem): tuple(map(float, each.read_text().split())) for each in tmp_path.glob("*.times")}
+    for number in (1, 3, 5):
+        began, ended = spans.pop(number)
+        assert all(other[1] <= began or other[0] >= ended for other in spans.values())

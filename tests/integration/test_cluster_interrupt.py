@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from tests.integration.cluster_world import ROOT, World, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytest.importorskip("distributed")
 
@@ -58,23 +58,23 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
 
 
 @pytest.mark.slow
-def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> None:
-    started = tmp_path / "started"
+def test_tasks_of_a_local_run_that_was_killed_end_by_themselves(tmp_path: Path) -> None:
     program = (
-        "import pathlib, time\n"
-        "from cuwheel.clusters import access, service\n"
-        "with service.open_connection(access.parse_address('local:1')) as made:\n"
-        "    made.client().wait_for_workers(1)\n"
-        f"    pathlib.Path({str(started)!r}).write_text('')\n"
-        "    time.sleep(3600)\n"
+        "import pathlib, sys\n"
+        "from cuwheel.clusters import access, engine\n"
+        "from tests.integration.cluster_world import task\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "with engine.open_engine(access.parse_address('local:1'), folder) as made:\n"
+        "    made.run([task('wait', 'wait', str(folder))])\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as child:
+    environ = {**os.environ, "CUWHEEL_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env=environ, start_new_session=True) as child:
         try:
-            wait_for(started.exists)
-            ours = [int(each) for each in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+            wait_for(lambda: list(tmp_path.glob("*.begun")))
+            (note,) = tmp_path.glob("*.begun")
+            ours = [int(note.name.split(".")[1]), int(note.read_text())]  # the task, and what it started
         finally:
             child.kill()
-    assert len(ours) == 2  # a scheduler and a worker
     assert all(world.gone(each) for each in ours)
 
 

@@ -138,9 +138,9 @@ def check(
     env = environment_folder(env)
     machines = fleet.machines_asked_for(on, refine, env=env)
     if cluster:
-        from cuwheel.clusters import surveys
+        from cuwheel.proving import on_cluster
 
-        found = surveys.survey_on_cluster(targets, cluster, platform=platform, env=env)
+        found = on_cluster.survey_on_cluster(targets, cluster, platform=platform, env=env)
     else:
         places = [_downloaded_for(machines, target, platform) for target in targets]
         found = [survey_target(place, env=env, detail="containers") for place in places]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,9 +22,9 @@ from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, BuildPlan, Built, JobResult, Problem, Project, Tree
-from cuwheel.clusters import access, engine, keeping
-from cuwheel.clusters.task import Task
-from cuwheel.errors import CuwheelError, MalformedError, UsageError
+from cuwheel.clusters import access, engine
+from cuwheel.clusters.task import Answer, Done, Task, add_blob
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import system
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
@@ -30,12 +32,11 @@ from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plan as plan_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.building.answer import Outcome
     from cuwheel.building.values import DecidedJob
-    from cuwheel.clusters.engine import Capacity
-    from cuwheel.clusters.task import Done
+    from cuwheel.clusters.engine import Engine
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
@@ -60,23 +61,16 @@ def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
     folder = plan.context.store.folder / "cluster"
     found = access.parse_address(str(request.cluster))
     with engine.open_engine(found, folder, cores=_LEAST_CORES) as machine:
-        work = OnCluster(plan, pythons, machine.capacity())
-        machine.run(work.begin(), work.follow_up, succeeded)
+        work = OnCluster(plan, pythons, machine)
+        machine.run(work.begin(), work.follow_up)
     return work
-
-
-def succeeded(done: Done) -> bool:
-    """A build that failed is tried again by the next run."""
-    if done.task.function == SHARE_FUNCTION:
-        return codec.decode(done.text, MadeShare).built.problem is None
-    return read_result(done.text).answer.outcome in ("built", "resumed")
 
 
 class OnCluster:
     """`results` by job. `spans`: who did what when."""
 
-    def __init__(self, plan: BuildPlan, pythons: Sequence[str], capacity: Capacity) -> None:
-        self._context, self._planned, self._pythons, self._capacity = plan.context, plan.planned, pythons, capacity
+    def __init__(self, plan: BuildPlan, pythons: Sequence[str], machine: Engine) -> None:
+        self._context, self._planned, self._pythons, self._engine = plan.context, plan.planned, pythons, machine
         self._placed = PlacedWheels()
         self._inputs: dict[str, str] = {}
         self._shares: dict[str, dict[str, Done]] = {}
@@ -89,14 +83,16 @@ class OnCluster:
     def begin(self) -> list[Task]:
         """What can be done at once."""
         self._inputs = self._packed()
-        capacity = self._capacity
-        chosen = shares.choose_on_cluster(self._context.request, self._planned, capacity.slots)
+        cores = [each.cores for each in self._engine.gather()]
+        self._engine.workers.fix_kind()
+        self._earlier = EarlierRuns(self._context.store.folder / "cluster", self._engine.workers.kind)
+        slots = sum(max(1, each // _LEAST_CORES) for each in cores)  # builds that could run at once
+        chosen = shares.choose_on_cluster(self._context.request, self._planned, slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
-        first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
-        if first:
-            self._cores = max(_LEAST_CORES, min(capacity.largest, capacity.cores // len(first)))
-            first = [task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0])]
-        return first
+        if count := sum(1 for plan in self._planned for _ in self._first_tasks(plan, self._pythons[0])):
+            self._cores = max(_LEAST_CORES, min(max(cores, default=1), sum(cores) // count))
+        first = (task for plan in self._planned for task in self._first_tasks(plan, self._pythons[0]))
+        return list(self._unless_known(first))
 
     def ordered(self) -> tuple[JobResult, ...]:
         return tuple(
@@ -109,9 +105,9 @@ class OnCluster:
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
             source = sources.pack_source(self._context.tree, Path(scratch, SOURCE))
-            inputs[SOURCE] = keeping.add_blob(source)
+            inputs[SOURCE] = add_blob(source)
         if request.locked:
-            inputs[LOCK] = keeping.add_blob(request.locked)
+            inputs[LOCK] = add_blob(request.locked)
         return inputs
 
     def _parameters(self, plan: PlanJob, python: str) -> JobParameters:
@@ -151,12 +147,24 @@ class OnCluster:
             memory=cores * system.MEMORY_A_COMPILER,
             fresh=self._context.request.rebuild,
             alike=True,
-            kept=True,
-            label=f"{self._context.project.name} {name} {kind}",
         )
 
+    def _unless_known(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Those of which no earlier run had the answer; of the others, what that makes possible."""
+        for task in tasks:
+            if found := self._earlier.answer(task):
+                yield from self.follow_up(found)
+            else:
+                yield self._earlier.timed(task)
+
     def follow_up(self, done: Done) -> Iterator[Task]:
-        """What an answer makes possible: a job whose shares are all there, and other Pythons."""
+        """What an answer makes possible."""
+        if not done.problem and not done.cached:
+            done = self._earlier.note(done)
+        yield from self._unless_known(self._next(done))
+
+    def _next(self, done: Done) -> Iterator[Task]:
+        """A job whose shares are all there, and other Pythons."""
         parameters = codec.decode(done.task.parameters, JobParameters)
         name = jobs.job_name(parameters.plan.cuda, parameters.python)
         failed = bool(done.problem)
@@ -183,13 +191,11 @@ class OnCluster:
                 return
             found = codec.decode(done.text, MadeShare)
             if found.built.problem:
-                built = replace(found.built, log=str(done.files.get(LOG, "")), record="")
                 failed = self._failed(name, parameters, found.built.problem)
-                failed = replace(failed, answer=replace(failed.answer, log=built.log), built=built)
-                yield from self._ended(parameters, failed)
+                yield from self._ended(parameters, self._with_built(failed, found.built, done))
                 return
             made.append(found)
-        wheels = {f"{part}.whl": keeping.add_blob(done.files[f"{part}.whl"]) for part, done in arrived.items()}
+        wheels = {f"{part}.whl": add_blob(done.files[f"{part}.whl"]) for part, done in arrived.items()}
         whole = replace(parameters, share=None, made=tuple(made))
         yield replace(self._task(name, "job", whole, wheels), cores=1, memory=0)
 
@@ -225,14 +231,8 @@ class OnCluster:
 
     def _here(self, made: JobResult, done: Done) -> JobResult:
         """The same with the places of this machine."""
-        record = ""
-        if RECORD in done.files:
-            records = self._context.store.folder / "cluster/records"
-            with contextlib.suppress(CuwheelError):
-                record = str(sources.unpack_source(done.files[RECORD], records))
-        log_file = str(done.files.get(LOG, ""))
-        built = made.built and replace(made.built, log=log_file, record=record)
-        answer = replace(made.answer, log=log_file, record=record) if built else made.answer
+        made = self._with_built(made, made.built, done) if made.built else made
+        answer = made.answer
         if wheel := answer.wheel:
             arrived = place = done.files[wheel.file.name]
             if answer.outcome in ("built", "resumed") and not self._context.table.merge:
@@ -241,13 +241,80 @@ class OnCluster:
                 place.chmod(0o644)
             outcome: Outcome = "resumed" if done.cached and answer.outcome == "built" else answer.outcome
             answer = replace(answer, outcome=outcome, wheel=replace(wheel, path=str(place)))
-        return replace(made, answer=answer, built=built, record=record_of(built) if built else None)
+        return replace(made, answer=answer)
+
+    def _with_built(self, result: JobResult, built: Built, done: Done) -> JobResult:
+        """With the log and the record of compiler calls that came back."""
+        record = ""
+        if RECORD in done.files:
+            records = self._context.store.folder / "cluster/records"
+            with contextlib.suppress(CuwheelError):
+                record = str(sources.unpack_source(done.files[RECORD], records))
+        built = replace(built, log=str(done.files.get(LOG, "")), record=record)
+        answer = replace(result.answer, log=built.log, record=record)
+        return replace(result, answer=answer, built=built, record=record_of(built))
 
     def _add_span(self, done: Done, *, failed: bool) -> None:
         if not done.cached:
             self.spans.append(
                 WorkerSpan(worker=done.worker, name=done.task.id, began=done.began, ended=done.ended, failed=failed)
             )
+
+
+# What this machine remembers of earlier runs: answers that are used again, and how long each task took.
+
+_NOTE = "answer.json"
+_MOST_TIMES = 10_000
+
+
+class EarlierRuns:
+    """In a folder. `kind`: of the workers, whose answers fit together. The longest tasks go first."""
+
+    def __init__(self, folder: Path, kind: tuple[str, ...]) -> None:
+        self._folder, self._kind = folder, kind
+        self._seconds: dict[str, float] = {}
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            self._seconds = codec.decode((folder / "times.json").read_bytes(), dict[str, float])
+
+    def _place(self, task: Task) -> Path:
+        return self._folder / "answers" / task.key(self._kind)
+
+    def timed(self, task: Task) -> Task:
+        return replace(task, seconds=self._seconds.get(task.id))
+
+    def answer(self, task: Task) -> Done | None:
+        """If its files are still what they were."""
+        place = self._place(task)
+        try:
+            found = None if task.fresh else codec.decode((place / _NOTE).read_bytes(), Answer)
+            if found is None or any(files.sha256(place / name) != sha256 for name, sha256 in found.files.items()):
+                return None
+        except (OSError, UnreadableError, msgspec.DecodeError) as error:
+            log.debug("%s has no answer: %s", place, error)
+            return None
+        paths = {name: place / name for name in found.files}
+        return Done(task=task, text=found.text, files=paths, worker=found.worker, cached=True)
+
+    def note(self, done: Done) -> Done:
+        """Its time, its files and what it says. A build that failed is tried again by the next run: it has no note."""
+        place = self._place(done.task)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        self._seconds.pop(done.task.id, None)
+        self._seconds[done.task.id] = round(done.ended - done.began, 3)
+        newest = dict(list(self._seconds.items())[-_MOST_TIMES:])
+        with contextlib.suppress(OSError, UnreadableError):
+            files.write(self._folder / "times.json", codec.encode(newest))
+        moved = {name: Path(shutil.move(path, place / name)) for name, path in done.files.items()}
+        if done.task.function == SHARE_FUNCTION:
+            succeeded = codec.decode(done.text, MadeShare).built.problem is None
+        else:
+            succeeded = read_result(done.text).answer.outcome in ("built", "resumed")
+        if succeeded:
+            hashes = {name: files.sha256(path) for name, path in moved.items()}
+            text = codec.encode(Answer(text=done.text, files=hashes, worker=done.worker))
+            files.write(place / _NOTE, text, durable=True)
+        return replace(done, files=moved)
 
 
 # A job, or one share of it, on a worker of a cluster: from what was sent to what goes back.

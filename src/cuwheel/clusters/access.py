@@ -29,7 +29,6 @@ _ADDRESSES = "tls://HOST:8786, local, local:4, slurm or slurm:20"
 _INSECURE = "insecure+tcp"
 _MOST = 10_000
 _SHOWN = 60
-_NAMES = ("localhost",)
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -49,41 +48,38 @@ def parse_address(text: str) -> Target:
     name, _, count = text.partition(":")
     if name in ("local", "slurm") and (text == name or (count.isdecimal() and 0 < int(count) <= _MOST)):
         return Target(kind="local" if name == "local" else "slurm", workers=int(count or 0))
+    return parse_place(text)
+
+
+def parse_place(text: str, *, listening: bool = False) -> Target:
+    """The address of a scheduler. `listening`: of one that is to be started, where port 0 takes any."""
+    scheme, _, place = text.partition("://")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if parts_wrong(text) or not host or not port:
+    other = scheme not in ("tcp", "tls", _INSECURE) or not text.isprintable() or any(each in place for each in "/@?# ")
+    if other or not host or port is None or (port == 0 and not listening):
         raise UsageError(f"{text[:_SHOWN]!r} is not the address of a cluster", hint=_ADDRESSES)
-    if parts.scheme == "tls":
-        return Target(kind="address", address=f"tls://{parts.netloc}")
-    hint = f"tls://{parts.netloc}, with certificates made by: cuwheel cluster init"
+    if scheme == "tls":
+        return Target(kind="address", address=text)
+    hint = f"tls://{place}, with certificates made by: cuwheel cluster init"
     if not is_loopback(host):
         raise UsageError(
             f"{text}: off this machine a cluster needs TLS, since who reaches it can run programs there", hint=hint
         )
-    if parts.scheme == "tcp":
+    if scheme == "tcp":
         raise UsageError(
             f"{text}: without TLS every user of this machine can run programs there as the one who started it",
-            hint=f"{hint}; where nobody else is on this machine: {_INSECURE}://{parts.netloc}",
+            hint=f"{hint}; where nobody else is on this machine: {_INSECURE}://{place}",
         )
-    return Target(kind="address", address=f"tcp://{parts.netloc}")
-
-
-def parts_wrong(text: str) -> bool:
-    """Anything but a scheme, a host and a port."""
-    scheme, _, rest = text.partition("://")
-    return (
-        scheme not in ("tcp", "tls", _INSECURE) or not text.isprintable() or any(letter in rest for letter in "/@?# ")
-    )
+    return Target(kind="address", address=f"tcp://{place}")
 
 
 def is_loopback(host: str) -> bool:
-    if host in _NAMES:
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -125,29 +121,33 @@ class Certificates(Struct, frozen=True, kw_only=True):
         return True
 
 
-def make_certificates(to: Path, days: int = _DAYS) -> Certificates:
+def make_certificates(to: Path) -> Certificates:
     """A new authority and a file for each role. Nothing that is there is written over."""
     require_extra()
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     places = {role: to / f"{role}.pem" for role in ROLES}
     if there := [path for path in (to / _AUTHORITY, *places.values()) if path.exists()]:
         raise UsageError(
             f"{there[0]} is there already, and workers may have been given its kind",
             hint="choose another folder with -o, or remove the old files first",
         )
+
+    def write(path: Path, key: ec.EllipticCurvePrivateKey, *certificates: x509.Certificate) -> None:
+        """For its owner alone from the first byte on."""
+        with os.fdopen(system_calls.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            file.write(b"".join(each.public_bytes(Encoding.PEM) for each in certificates))
+        files.sync_file(path)
+
+    authority = _certificate("cuwheel cluster authority")
     try:
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write(to / _AUTHORITY, authority[0])
+        for role, place in places.items():
+            write(place, *_certificate(_common(role), authority), authority[1])
     except OSError as error:
         raise UnreadableError.from_os(error, to) from error
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    def text(key: ec.EllipticCurvePrivateKey) -> bytes:
-        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-    authority = _certificate("cuwheel cluster authority", days)
-    _write_secret(to / _AUTHORITY, text(authority[0]))
-    for role, place in places.items():
-        key, own = _certificate(_common(role), days, authority)
-        _write_secret(place, text(key) + b"".join(each.public_bytes(Encoding.PEM) for each in (own, authority[1])))
     return Certificates(
         authority=str(to / _AUTHORITY),
         client=str(places["client"]),
@@ -162,6 +162,8 @@ def tls_security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 
     Where there is none, those that Dask's own configuration names: of a cluster that is somebody else's.
     """
     require_extra()
+    import ssl  # takes a while, and `--cluster` is only parsed by most
+
     import dask
     from distributed.security import Security
 
@@ -171,7 +173,14 @@ def tls_security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 
         if given is None and dask.config.get("distributed.comm.tls.ca-file", None):
             return Security(require_encryption=True)
         raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
-    _must_be_one(file)
+    # Said here: in the middle of a connection nobody would know which file is meant.
+    try:
+        ssl.create_default_context(cafile=str(file)).load_cert_chain(file)
+    except ssl.SSLError as error:
+        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
+        raise MalformedError(file, problem, hint=_HINT) from error
+    except OSError as error:
+        raise UnreadableError.from_os(error, file) from error
     theirs = {each: file.with_name(f"{each}.pem") for each in ROLES}  # Slurm's jobs are workers that a client starts
     return Security(
         require_encryption=True,
@@ -193,59 +202,43 @@ _WORKER_ASKS = {
 
 
 def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: ANN401 - distributed is not typed
-    """A scheduler or worker of ours looks at the certificate of whoever speaks to it."""
-    import inspect
-
+    """A scheduler or worker of ours, not yet started, looks at the certificate of whoever speaks to it."""
     from distributed.comm.core import CommClosedError
 
-    def guarded(name: str, handler: Any) -> Any:  # noqa: ANN401
-        known = inspect.signature(handler).parameters
+    handle = server.handle_comm
 
-        async def look(comm: Any, serializers: Any = None, **message: Any) -> Any:  # noqa: ANN401
-            subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
-            if (("commonName", _common("worker")),) in subject:
-                comm.abort()
-                raise CommClosedError(f"a worker asked for {name}, which is for clients")
-            if "serializers" in known:
-                message["serializers"] = serializers
-            found = handler(comm, **message) if next(iter(known), "") == "comm" else handler(**message)
-            return await found if inspect.isawaitable(found) else found
+    async def guarded(comm: Any) -> None:  # noqa: ANN401
+        subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
+        if (("commonName", _common("worker")),) in subject:
+            read = comm.read
 
-        return look
+            async def heard(*words: Any, **named: Any) -> Any:  # noqa: ANN401
+                message = await read(*words, **named)
+                # The stream that follows `register-worker` is lists, of what workers say.
+                if isinstance(message, dict) and message.get("op") not in _WORKER_ASKS[role]:
+                    comm.abort()
+                    raise CommClosedError(f"a worker asked for {message.get('op')}, which is for clients")
+                return message
 
-    for name, handler in server.handlers.items():
-        if name not in _WORKER_ASKS[role]:
-            server.handlers[name] = guarded(name, handler)
+            comm.read = heard
+        await handle(comm)
+
+    server.handle_comm = guarded
 
 
 def _common(role: Role) -> str:
     return f"cuwheel {role}"
 
 
-def _must_be_one(file: Path) -> None:
-    """Said here: in the middle of a connection nobody would know which file is meant."""
-    import ssl  # takes a while, and `--cluster` is only parsed by most
-
-    try:
-        context = ssl.create_default_context(cafile=str(file))
-        context.load_cert_chain(file)
-    except ssl.SSLError as error:
-        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
-        raise MalformedError(file, problem, hint=_HINT) from error
-    except OSError as error:
-        raise UnreadableError.from_os(error, file) from error
-
-
 def _certificate(
     name: str,
-    days: int,
     issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None = None,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """A new key and its certificate, signed by the issuer; without one it is an authority, and signs itself."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -255,28 +248,9 @@ def _certificate(
         x509.CertificateBuilder(issuer_name=its, subject_name=subject, public_key=key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))  # clocks differ
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(now + timedelta(days=_DAYS))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None if issuer else 0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-    if issuer is None:
-        signs = ("key_cert_sign", "crl_sign")
-        others = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-        usage = dict.fromkeys(signs, True) | dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
-        made = made.add_extension(x509.KeyUsage(**usage), critical=True)
-        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    else:
-        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # all of Dask listens and calls
-        its_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-        made = made.add_extension(x509.ExtendedKeyUsage(both), critical=False).add_extension(its_key, critical=False)
     return key, made.sign(signer, hashes.SHA256())
-
-
-def _write_secret(path: Path, text: bytes) -> None:
-    """For its owner alone from the first byte on."""
-    try:
-        handle = system_calls.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(text)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    files.sync_file(path)

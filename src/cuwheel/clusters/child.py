@@ -15,10 +15,9 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from cuwheel.clusters import keeping
-from cuwheel.clusters.task import Answer, Sent, Task
+from cuwheel.clusters.task import Answer, Task
 from cuwheel.errors import (
     EXIT_INTERRUPTED,
     CuwheelError,
@@ -30,12 +29,6 @@ from cuwheel.errors import (
 )
 from cuwheel.support import codec, files, log
 from cuwheel.support.own_folder import own_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cuwheel.support.log import Progress, ProgressListener
-
 
 # Of the machine, not of the task: another worker may do better.
 _OF_THE_WORKER = (MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError, UnreadableError)
@@ -51,7 +44,7 @@ def main(folder: Path) -> int:
     task = codec.decode((folder / "task.json").read_bytes(), Task)
     with own_folder(files.cache_folder() / "builds", files.cache_folder() / "cluster" / "slots"):
         threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
-        log.listen(level="info", on_progress=_progress(lines))
+        log.listen(level="info", on_progress=lambda label, total: contextlib.nullcontext(_Lines(lines, label, total)))
         try:
             answer = _answer(task, folder)
         except KeyboardInterrupt:
@@ -65,12 +58,13 @@ def _answer(task: Task, folder: Path) -> Answer:
     work = folder / "work"
     try:
         work.mkdir()
-        inputs = {each: keeping.blob_path(sha256) for each, sha256 in task.inputs.items()}
+        inputs = {each: folder / "inputs" / each for each in task.inputs}
         text, made = getattr(importlib.import_module(module), name)(task, inputs, work)
-        sent = [
-            Sent(name=each, sha256=files.sha256(path), size=path.stat().st_size, path=str(path))
-            for each, path in made.items()
-        ]
+        return Answer(
+            text=text,
+            files={each: files.sha256(path) for each, path in made.items()},
+            places={each: str(path) for each, path in made.items()},
+        )
     except CuwheelError as error:
         return Answer(problem=error.message, hint=error.hint, lacking=isinstance(error, _OF_THE_WORKER))
     except OSError as error:
@@ -78,7 +72,6 @@ def _answer(task: Task, folder: Path) -> Answer:
     except Exception as error:  # noqa: BLE001 - the last resort: it is told where the person is
         traceback.print_exception(error)
         return Answer(problem=f"this is a bug in cuwheel: {type(error).__name__}: {error}")
-    return Answer(text=text, files=tuple(sent))
 
 
 def _end_with(parent: int) -> None:
@@ -90,31 +83,24 @@ def _end_with(parent: int) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-def _progress(lines: IO[bytes]) -> ProgressListener:
-    """Lines for the worker, not more of them than somebody reads."""
+class _Lines:
+    """Progress as lines for the worker, not more of them than somebody reads."""
 
-    class Shown:
-        def __init__(self, label: str, total: int | None) -> None:
-            self.label, self.total, self.done = label, total, 0
-            self.next = 0.0
+    def __init__(self, lines: IO[bytes], label: str, total: int | None) -> None:
+        self._lines, self._label, self._total = lines, label, total
+        self._done, self._next = 0, 0.0
 
-        def advance(self, amount: int = 1) -> None:
-            self.done += amount
-            if self.total:
-                self.show(f"{self.done / self.total:.0%}")
+    def advance(self, amount: int = 1) -> None:
+        self._done += amount
+        if self._total:
+            self.show(f"{self._done / self._total:.0%}")
 
-        def show(self, text: str) -> None:
-            if time.monotonic() >= self.next:
-                self.next = time.monotonic() + _SHOW_S
-                with contextlib.suppress(OSError):
-                    lines.write(codec.encode(f"{self.label} {text}") + b"\n")
-                    lines.flush()
-
-    @contextlib.contextmanager
-    def listen(label: str, total: int | None) -> Iterator[Progress]:
-        yield Shown(label, total)
-
-    return listen
+    def show(self, text: str) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _SHOW_S
+            with contextlib.suppress(OSError):
+                self._lines.write(codec.encode(f"{self._label} {text}") + b"\n")
+                self._lines.flush()
 
 
 if __name__ == "__main__":

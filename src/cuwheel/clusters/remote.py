@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import sys
 import threading
 import time
@@ -18,8 +19,8 @@ from distributed import Reschedule, WorkerPlugin, get_worker
 from distributed.core import Status
 from msgspec.structs import replace
 
-from cuwheel.clusters import keeping
-from cuwheel.clusters.task import Answer, Task, own_code, own_facts
+from cuwheel.clusters import task as travelling
+from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, own_code, own_facts
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import gpu as machine_gpu
 from cuwheel.support import codec, files, own_folder, process, scratch
@@ -31,13 +32,12 @@ TOPIC, METRIC = "cuwheel", "cuwheel"
 _LOOK_S = 0.5
 _END_S = 10.0
 _SHOWN = 2000  # letters of what a process printed before it died
-MEMORY = 4 << 30  # where Dask sets no limit
+_MEMORY = 4 << 30  # where Dask sets no limit
 _UNWANTED = ("cancelled", "released", "forgotten")  # of Dask's states
-_stopping = threading.Event()  # replaced after each stop
 
 
 class OnWorker(WorkerPlugin):
-    """Declares what a worker offers, also to one that somebody else started, and that joins later.
+    """Has a worker offer what it is and has, whoever started it and whenever it joins.
 
     A worker without cuwheel must come up as if nothing had been asked of it: so the plugin travels as a line that
     imports it there, if it can, and not as a class that Dask fails to find.
@@ -51,70 +51,60 @@ class OnWorker(WorkerPlugin):
 
     def __init__(self) -> None:
         self.name = f"cuwheel {own_code()}"
+        self.stopping = threading.Event()
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return eval, (self._LINE,)
 
     async def setup(self, worker: Any) -> None:  # noqa: ANN401 - distributed is not typed
-        if METRIC in worker.metrics:  # one of ours: `cuwheel cluster worker` said all of it when it began
+        if METRIC in worker.metrics:  # of another client's; and what was set aside stays so
             return
-        memory = int(worker.memory_manager.memory_limit or MEMORY)
-        offered, said = declare(str(worker.name), worker.state.nthreads, memory)
-        worker.metrics[METRIC] = said
-        theirs = worker.state.total_resources  # who started it may have counted otherwise
-        await worker.set_resources(**{name: each for name, each in offered.items() if name not in theirs})
+        declared = worker.state.total_resources  # by whoever started it: that holds
+        facts = own_facts(
+            name=_name(worker),
+            cores=int(declared.get(CORES, worker.state.nthreads)),
+            memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
+            apart=own_folder.can_be_apart(),
+            tags={name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)},
+        )
+        said = codec.encode(facts).decode()
+        worker.metrics[METRIC] = lambda _: said
+        await worker.set_resources(**facts.offers)
         # Dask looks again at tasks that nobody could do when a worker begins to take some, not when it offers more.
         worker.status = Status.paused
         worker.status = Status.running
 
     def teardown(self, worker: Any) -> None:  # noqa: ANN401, ARG002
-        stop_all()
+        self.stopping.set()
 
 
-def declare(
-    name: str, cores: int, memory: int, tags: Sequence[str] = ()
-) -> tuple[dict[str, float], Callable[[Any], str]]:
-    """What this machine offers, and what a worker here says of itself with each heartbeat."""
-    found = own_facts(name=name, cores=cores, memory=memory, apart=own_folder.can_be_apart(), tags=tags)
-    said = codec.encode(found).decode()
-    return found.offers, lambda _: said
+def _name(worker: Any) -> str:  # noqa: ANN401
+    """Dask numbers those of which nobody said how they are called."""
+    return f"{platform.node()}-{worker.name}" if isinstance(worker.name, int) else str(worker.name)
 
 
-def stop_all() -> None:
-    """End what runs here."""
-    global _stopping  # noqa: PLW0603 - of this process, as its tasks are
-    _stopping.set()
-    _stopping = threading.Event()
+_gpu_is_free = threading.Condition()
+_gpus_taken: set[str] = set()
 
 
-class _Room:
-    """A task that is to be alone here waits for the others, and they for it; each GPU is one task's."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside: list[Task] = []
-        self._taken: set[str] = set()
-
-    @contextlib.contextmanager
-    def entered(self, task: Task) -> Iterator[str]:
-        """The word for CUDA_VISIBLE_DEVICES of the GPU that the task has; empty where it asked for none."""
-        with self._changed:
-            self._changed.wait_for(lambda: not any(task.alone or each.alone for each in self._inside))
-            here = machine_gpu.gpus_of_this_process() if task.tag.startswith("gpu:") else {}
-            its = (word for word, capability in here.items() if task.tag == f"gpu:{capability}")
-            gpu = next((word for word in its if word not in self._taken), "")
-            self._inside.append(task)
-            self._taken.add(gpu)
-        try:
-            yield gpu
-        finally:
-            with self._changed:
-                self._inside.remove(task)
-                self._taken.discard(gpu)
-                self._changed.notify_all()
-
-
-_room = _Room()
+@contextlib.contextmanager
+def _own_gpu(tag: str) -> Iterator[dict[str, str]]:
+    """The variable that shows a program one GPU, which no other task of this process has; none where none is asked."""
+    here = machine_gpu.gpus_of_this_process() if tag.startswith("gpu:") else {}
+    able = [word for word, capability in here.items() if tag == f"gpu:{capability}"]
+    if not able:
+        yield {}
+        return
+    with _gpu_is_free:
+        _gpu_is_free.wait_for(lambda: not _gpus_taken.issuperset(able))
+        word = next(each for each in able if each not in _gpus_taken)
+        _gpus_taken.add(word)
+    try:
+        yield {"CUDA_VISIBLE_DEVICES": word}
+    finally:
+        with _gpu_is_free:
+            _gpus_taken.discard(word)
+            _gpu_is_free.notify_all()
 
 
 def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, dict[str, list[bytes]]]:
@@ -122,7 +112,7 @@ def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, d
     worker = get_worker()
     key = worker.get_current_task()
     task = codec.decode(raw, Task)
-    stopping = _stopping
+    plugins = [each for each in worker.plugins.values() if isinstance(each, OnWorker)]
 
     def show(text: str) -> None:
         worker.log_event(TOPIC, {"key": key, "worker": worker.address, "shows": text})
@@ -130,29 +120,29 @@ def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, d
     def unwanted() -> bool:
         """Dask forgets, or marks, a task whose client is gone or has cancelled it."""
         state = worker.state.tasks.get(key)
-        return stopping.is_set() or state is None or state.state in _UNWANTED
+        return any(each.stopping.is_set() for each in plugins) or state is None or state.state in _UNWANTED
 
     show("")
     began = time.time()
     made: dict[str, list[bytes]] = {}
     try:
-        for sha256, content in inputs.items():
-            if not keeping.has_blob(sha256):
-                keeping.receive_blob(sha256, content, keeping.blob_path(sha256))
-        with _room.entered(task) as gpu, scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder:
-            answer = _performed(task, folder, gpu, show, unwanted)
-            made = {each.name: keeping.read_pieces(Path(each.path)) for each in answer.files}
+        with scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder, _own_gpu(task.tag) as gpu:
+            (folder / "task.json").write_bytes(raw)
+            for name, sha256 in task.inputs.items():
+                travelling.receive_file(sha256, inputs[sha256], folder / "inputs" / name)
+            answer = _performed(folder, gpu, show, unwanted)
+            made = {name: travelling.read_pieces(Path(place)) for name, place in answer.places.items()}
     except (OSError, CuwheelError) as error:
         problem = error.message if isinstance(error, CuwheelError) else str(UnreadableError.from_os(error))
         answer = Answer(problem=problem, lacking=True)
-    return codec.encode(replace(answer, worker=str(worker.name), began=began, ended=time.time())), made
+    return codec.encode(replace(answer, worker=_name(worker), began=began, ended=time.time())), made
 
 
-def _performed(task: Task, folder: Path, gpu: str, show: Callable[[str], None], unwanted: Callable[[], bool]) -> Answer:
-    (folder / "task.json").write_bytes(codec.encode(task))
+def _performed(
+    folder: Path, gpu: Mapping[str, str], show: Callable[[str], None], unwanted: Callable[[], bool]
+) -> Answer:
     command = [*process.module(sys.executable, "cuwheel.clusters.child"), str(folder)]
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})}
-    with process.conversing(command, env=environ) as child:
+    with process.conversing(command, env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as child:
         stopped_at: float | None = None
         while True:
             if unwanted():

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _QUIET_S = 20.0  # a worker says what it is as soon as the plugin has come to it
+_NO_CUWHEEL = "it has no cuwheel; install it there, or send it: cuwheel cluster send"
 _FAULTS = 2  # one after the other, without a success between them
-ASIDE = "it was set aside, for a wrong answer or for failing twice; restart it to have it used again"
 
 
 class Roster:
@@ -38,81 +38,82 @@ class Roster:
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - distributed is not typed
         self.client = client
         self._next = 0.0
-        self._first: dict[str, float] = {}
+        self._since: dict[str, float] = {}
         self._faults: Counter[str] = Counter()
         self._offers: dict[str, dict[str, float]] = {}
-        self.there: set[str] = set()
-        self.seen: dict[str, Facts] = {}
+        self._kind_is_fixed = False
+        self.usable: dict[str, Facts] = {}
         self.refused: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.kind: tuple[str, ...] = ()
-        self._kind_is_fixed = False
-
-    @property
-    def usable(self) -> dict[str, Facts]:
-        return {address: facts for address, facts in self.seen.items() if address not in self.refused}
 
     def look(self) -> None:
-        """Who is there, twice a second. A scheduler that is gone says nothing new."""
+        """Who is there, not more often than they say something. A scheduler that is gone says nothing new."""
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _LOOK_S
-        with contextlib.suppress(Exception):
-            self._read(self.client.scheduler_info(n_workers=-1)["workers"])
-
-    def _read(self, there: dict[str, Any]) -> None:
-        self.there = set(there)
-        self._first |= dict.fromkeys(self.there - self._first.keys(), time.monotonic())
-        running = {address: each for address, each in there.items() if each["status"] == "running"}
-        self.seen = {address: facts for address, facts in self.seen.items() if address in running}
-        self._offers = {address: each["resources"] for address, each in running.items()}
-        for address, each in running.items():
-            if address in self.refused:
-                continue
-            said = each["metrics"].get("cuwheel")
-            if said is not None and address not in self.seen:
-                self._greet(address, said)
-            elif said is None and time.monotonic() - self._first[address] > _QUIET_S:
-                self._refuse(address, "it has no cuwheel; install it there, or send it: cuwheel cluster send")
-            if self._offers[address].get(code_tag()) == 0:
-                self._refuse(address, ASIDE)
+        try:
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        except Exception as error:  # noqa: BLE001 - whatever Dask raises without its scheduler
+            log.debug("the scheduler does not say who is there: %s", error)
+            return
+        there = {address: each for address, each in workers.items() if each["status"] == "running"}
+        self._offers = {address: each["resources"] for address, each in there.items()}
+        self.usable = {}
+        for address, each in there.items():
+            problem = self.refused.get(address) or self._problem(address, each["metrics"].get("cuwheel"))
+            if problem and address not in self.refused:
+                self._refuse(address, problem)
         if not self._kind_is_fixed and self.usable:
             cores: Counter[tuple[str, ...]] = Counter()
             for facts in self.usable.values():
                 cores[facts.kind] += facts.cores
             self.kind = max(cores, key=lambda kind: cores[kind])
 
-    def _greet(self, address: str, said: str) -> None:
+    def wait(self, expected: int, patience: float) -> None:
+        """Until so many are there, and all that are there have said what they are."""
+        deadline = time.monotonic() + patience
+        self.look()
+        while time.monotonic() < deadline:
+            silent = self._offers.keys() - self.usable.keys() - self.refused.keys()
+            if not silent and len(self._offers) >= expected:
+                break
+            time.sleep(_LOOK_S)
+            self.look()
+
+    def _problem(self, address: str, said: str | None) -> str:
+        """Why a worker is not used; where there is nothing, it is, as soon as it has said what it is."""
+        if said is None:
+            quiet = time.monotonic() - self._since.setdefault(address, time.monotonic())
+            return _NO_CUWHEEL if quiet > _QUIET_S else ""
         try:
             facts = codec.decode(said, Facts)
         except (msgspec.DecodeError, TypeError) as error:
-            self._refuse(address, f"what it says of itself makes no sense: {error}")
-            return
+            return f"what it says of itself makes no sense: {error}"
         self.names[address] = facts.name
-        if (facts.cuwheel, facts.code) == (__version__, own_code()):
-            self.seen[address] = facts
-            return
-        same = " with other code" if facts.cuwheel == __version__ else ""
-        self._refuse(address, f"it has cuwheel {facts.cuwheel}{same}, and this is {__version__}")
+        if (facts.cuwheel, facts.code) != (__version__, own_code()):
+            same = " with other code" if facts.cuwheel == __version__ else ""
+            return f"it has cuwheel {facts.cuwheel}{same}, and this is {__version__}"
+        if self._offers[address].get(code_tag()) == 0:
+            return "it was set aside, for a wrong answer or for failing twice; restart it to have it used again"
+        self.usable[address] = facts
+        return ""
 
     def _refuse(self, address: str, why: str) -> None:
+        self.usable.pop(address, None)
         self.refused[address] = why
         log.warning("the worker %s is not used: %s", self.name(address), why)
 
     def fix_kind(self) -> None:
-        """From the first task on: until then it is the kind with the most cores of those that have come."""
-        if self._kind_is_fixed:
-            return
+        """Before the first of the tasks that are put together: until then it is that with the most cores so far."""
+        others = [] if self._kind_is_fixed else [each for each in self.usable.values() if each.kind != self.kind]
         self._kind_is_fixed = True
-        for each in self.usable.values():
-            if each.kind != self.kind:
-                log.warning(
-                    "%s is of another kind (%s, %s) than most workers: it builds nothing",
-                    each.name,
-                    each.libc,
-                    each.machine,
-                )
+        for each in others:
+            log.warning(
+                "%s is of another kind (%s, %s) than most workers: it builds nothing",
+                *(each.name, each.libc, each.machine),
+            )
 
     def able(self, task: Task, avoid: Collection[str] = ()) -> list[str]:
         """Addresses of those that could do it, now or when they have done something else."""
@@ -120,12 +121,8 @@ class Roster:
         return [
             address
             for address in self.usable
-            if address not in avoid and all(self._offers.get(address, {}).get(name, 0) >= much for name, much in wanted)
+            if address not in avoid and all(self._offers[address].get(name, 0) >= much for name, much in wanted)
         ]
-
-    def lost(self, address: str) -> bool:
-        """Whether it was there, and is not: of one that has just come nothing is known yet."""
-        return address in self._first and address not in self.there
 
     def praise(self, address: str) -> None:
         self._faults[address] = 0
@@ -143,14 +140,13 @@ class Roster:
 
     def why_none(self, task: Task) -> str:
         """Why nobody can run a task, of those who are there."""
-        if not self.seen and not self.refused:
-            return "the cluster has no workers"
         parts = [f"{self.name(address)}: {why}" for address, why in self.refused.items()]
         able = self.able(task)
-        for address, facts in self.usable.items():
-            if address not in able:
-                other = task.alike and facts.kind != self.kind
-                parts.append(f"{facts.name}: it {'is of another kind' if other else f'has no {task.tag}'}")
+        for facts in (each for address, each in self.usable.items() if address not in able):
+            other = task.alike and facts.kind != self.kind
+            parts.append(f"{facts.name}: it {'is of another kind' if other else f'has no {task.tag}'}")
+        if not self.usable and not self.refused:
+            return "the cluster has no workers"
         return "; ".join(parts) or "no worker took it"
 
 
@@ -199,24 +195,19 @@ def overview(address: str, certificate: Path | None, *, stop: bool = False, whee
             service.send_wheel(client, wheel)
         service.declare_plugin(client)
         roster = Roster(client)
-        deadline = time.monotonic() + _QUIET_S
-        while True:
-            roster.look()
-            there = client.scheduler_info(n_workers=-1)["workers"]
-            if len(roster.seen) + len(roster.refused) >= len(there) or time.monotonic() > deadline:
-                break
-            time.sleep(_LOOK_S)
-        running = {worker: tuple(shown(key) for key in keys) for worker, keys in client.processing().items()}
-        workers = tuple(_state(each, roster, running.get(each, ())) for each in there)
+        there = client.scheduler_info(n_workers=-1)["workers"]
+        roster.wait(len(there), _QUIET_S)
+        running = client.processing()
+        workers = tuple(_state(each, roster, tuple(map(shown, running.get(each, ())))) for each in there)
         if stop:
             client.shutdown()
     return Cluster(address=address, workers=workers, stopped=stop)
 
 
 def _state(address: str, roster: Roster, running: tuple[str, ...]) -> WorkerState:
-    facts = roster.seen.get(address)
-    if facts is None or address in roster.refused:
-        problem = roster.refused.get(address, "it does not say what it is")
+    facts = roster.usable.get(address)
+    if facts is None:
+        problem = roster.refused.get(address, _NO_CUWHEEL)
         return WorkerState(address=address, name=roster.names.get(address, ""), problem=problem, running=running)
     said = {name: getattr(facts, name) for name in WorkerState.__struct_fields__ if hasattr(facts, name)}
     return WorkerState(

@@ -33,7 +33,7 @@ class Install(WorkerPlugin):
         sys.path.append(str(place))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(place), os.environ.get("PYTHONPATH")]))
         importlib.invalidate_caches()
-        await importlib.import_module("cuwheel.clusters.remote").OnWorker().setup(worker)
+        await worker.plugin_add(importlib.import_module("cuwheel.clusters.remote").OnWorker())
 
     def _install(self, place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)

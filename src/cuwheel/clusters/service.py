@@ -7,17 +7,16 @@ import contextlib
 import os
 import platform
 import signal
-import sys
-import tempfile
-import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.clusters import access, keeping
-from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.clusters import access
+from cuwheel.clusters.task import CORES, MEMORY
+from cuwheel.errors import ToolError, UnreadableError
 from cuwheel.machine import system
 from cuwheel.support import files, log, process
 
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
 
 
 _AGAIN_S = 1.0
-_INSIDE = "127.0.0.1:0"  # Dask's own pages, which have no TLS: reached from this machine alone
+# Dask listens for its pages, which have no TLS, also where there are none: then on this machine alone.
+_NO_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _LEAVE_S = 5.0
-_SAID_S = 0.2
-CLIENT = "CUWHEEL_CLUSTER_CLIENT"  # of a scheduler that one run started for itself: the process to end with
+_PATIENCE_S = 60.0
+_DAY_S = 24 * 3600.0
 
 
 def configure_dask(*, pages: bool = False) -> None:
@@ -54,6 +54,16 @@ def configure_dask(*, pages: bool = False) -> None:
     dask.config.update_defaults({"distributed": settings})
 
 
+def _dask_folder() -> Path:
+    """Where Dask's workers keep what is not in memory."""
+    folder = files.cache_folder() / "cluster" / "dask"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder) from error
+    return folder
+
+
 def run_scheduler(address: str, place: Path | None, ready: Path | None = None, dashboard: str | None = None) -> None:
     """Listens until it is stopped. `ready`: a file that gets the address. `dashboard`: where Dask's pages are."""
     configure_dask(pages=dashboard is not None)
@@ -61,32 +71,21 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None, d
         process.require_extra("Dask's dashboard", modules=["bokeh"], extra="dashboard")
     from distributed import Scheduler
 
-    # An address to listen at; port 0 takes any.
-    probe = f"{address[:-2]}:8786" if address.endswith(":0") else address
-    found = access.parse_address(probe)
-    if found.kind != "address":
-        raise UsageError(f"{address!r} is not an address", hint="tls://0.0.0.0:8786 or tls://127.0.0.1:8786")
-    listening = access.Target(
-        kind="address", address=found.address if probe == address else f"{found.address.removesuffix('8786')}0"
-    )
-    security = access.tls_security("scheduler", place) if listening.secured else None
+    found = access.parse_place(address, listening=True)
+    security = access.tls_security("scheduler", place) if found.secured else None
 
     async def work() -> None:
-        made = Scheduler(
-            host=listening.address,
-            security=security,
-            dashboard=dashboard is not None,
-            dashboard_address=dashboard or _INSIDE,
-        )
+        pages = {"dashboard": True, "dashboard_address": dashboard} if dashboard else _NO_PAGES
+        made = Scheduler(host=found.address, security=security, **pages)
         access.guard(made, "scheduler")
         async with made:
             if dashboard:
                 log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
-            said = made.address if listening.secured else f"insecure+{made.address}"
+            said = made.address if found.secured else f"insecure+{made.address}"
             log.info("the scheduler listens at %s", said)
             if ready:
                 files.write(ready, said)
-            await _ended(made)
+            await made.finished()
 
     try:
         _run(work())
@@ -95,17 +94,6 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None, d
         if not isinstance(cause, OSError):
             raise
         raise UnreadableError.from_os(cause, address, hint="choose another port: tls://0.0.0.0:8787") from error
-
-
-async def _ended(scheduler: Any) -> None:  # noqa: ANN401 - Dask has no types
-    """It was stopped, or whose it is has gone: killed, that one could not stop it. Its workers end with it."""
-    client = int(os.environ.get(CLIENT) or 0)
-    finished = asyncio.ensure_future(scheduler.finished())
-    while not finished.done():
-        await asyncio.wait([finished], timeout=_AGAIN_S if client else None)
-        if client and os.getppid() != client:
-            await scheduler.close()
-            return
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -123,78 +111,54 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
 
 
 def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None:
-    """A worker, until it is stopped, or its cluster is."""
+    """A worker, until it is stopped, or its cluster is. What else it offers the plugin of its clients says."""
     configure_dask()
-    found = access.parse_address(address)
-    if found.kind != "address":
-        raise UsageError(f"{address!r} is not the address of a scheduler", hint="tls://HOST:8786")
-    security = access.tls_security("worker", place) if found.secured else None
-    folder = files.cache_folder() / "cluster"
-    try:
-        (folder / "dask").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder) from error
-    keeping.prune_blobs()
-    _run(_worker(found, security, options, folder / "dask"))
-
-
-async def _worker(found: Target, security: Any, options: WorkerOptions, folder: Path) -> None:  # noqa: ANN401
     from distributed import Worker
 
-    from cuwheel.clusters import remote
-
+    found = access.parse_place(address)
+    security = access.tls_security("worker", place) if found.secured else None
+    folder = _dask_folder()
     all_cores, all_memory = system.available_resources()
-    cores, memory = options.cores or all_cores, options.memory or all_memory or remote.MEMORY
-    name = options.name or f"{platform.node()}-{os.getpid()}"
-    offered, said = remote.declare(name, cores, memory, options.tags)
-    # One that works for this machine alone listens there alone.
-    scheme, _, place = found.address.partition("://")
-    host = f"{scheme}://127.0.0.1" if access.is_loopback(urlsplit(f"//{place}").hostname or "") else None
-    while True:
-        made = Worker(
-            found.address,
-            nthreads=options.threads or cores,
-            memory_limit=memory,
-            resources=offered,
-            metrics={remote.METRIC: said},
-            name=name,
-            security=security,
-            host=host,
-            protocol="tls" if found.secured else None,
-            local_directory=str(folder),
-            dashboard=False,
-            dashboard_address=_INSIDE,
-            death_timeout=None,
-        )
-        access.guard(made, "worker")
-        try:
-            await made
-            log.info("%s works for %s", made.address, found.address)
-            await made.finished()
-            reason = str(made.reason) if hasattr(made, "reason") else ""
-        except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
-            reason = str(error)
-        except asyncio.CancelledError:
-            made.log_event(remote.TOPIC, {"key": "", "worker": made.address})
-            await asyncio.sleep(_SAID_S)  # before the scheduler closes the line
-            with contextlib.suppress(Exception):  # what it has and does goes to others, and nobody is blamed
-                leaving = made.scheduler.retire_workers(workers=[made.address], remove=True, close_workers=False)
-                await asyncio.wait_for(leaving, _LEAVE_S)
-            await _closed(made)
-            raise
-        await _closed(made)
-        if options.once or "scheduler-close" in reason or "client" in reason:
-            return
-        log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
-        await asyncio.sleep(_AGAIN_S)
+    cores, memory = options.cores or all_cores, options.memory or all_memory or "auto"
+    own = access.is_loopback(urlsplit(found.address).hostname or "")
 
+    async def work() -> None:
+        while True:
+            made = Worker(
+                found.address,
+                nthreads=options.threads or cores,
+                memory_limit=memory,
+                resources={CORES: cores, **Counter(options.tags)},
+                name=options.name or f"{platform.node()}-{os.getpid()}",
+                security=security,
+                # One that works for this machine alone listens there alone.
+                host=f"{'tls' if found.secured else 'tcp'}://127.0.0.1" if own else None,
+                protocol="tls" if found.secured else None,
+                local_directory=str(folder),
+                death_timeout=None,
+                **_NO_PAGES,
+            )
+            access.guard(made, "worker")
+            try:
+                await made
+                log.info("%s works for %s", made.address, found.address)
+                await made.finished()
+                reason = str(getattr(made, "reason", ""))
+            except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
+                reason = str(error)
+            except asyncio.CancelledError:
+                with contextlib.suppress(Exception):  # what it has and does goes to others, and nobody is blamed
+                    await asyncio.wait_for(made.close_gracefully(), _LEAVE_S)
+                raise
+            finally:
+                with contextlib.suppress(Exception):
+                    await made.close(timeout=2, executor_wait=False)
+            if options.once or "scheduler-close" in reason or "client" in reason:
+                return
+            log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
+            await asyncio.sleep(_AGAIN_S)
 
-async def _closed(worker: Any) -> None:  # noqa: ANN401
-    from cuwheel.clusters import remote
-
-    remote.stop_all()
-    with contextlib.suppress(Exception):
-        await worker.close(timeout=2, executor_wait=False)
+    _run(work())
 
 
 def _run(work: Awaitable[None]) -> None:
@@ -213,11 +177,8 @@ def _run(work: Awaitable[None]) -> None:
 
 # A cluster to hand tasks to: found at its address, or started for one run and ended with it.
 
-CORES = 2  # of a local worker: configuring a project needs one, however many compilers could run
-_START_S = 60.0
+LOCAL_CORES = 2  # of a local worker: configuring a project needs one, however many compilers could run
 _SLURM_WORKERS = 4
-_LOCAL_DAYS = 30  # longer than any run; its certificates go with it
-_LOOK_S = 0.05
 _LARGEST_WHEEL = 1 << 28
 
 
@@ -227,7 +188,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     address: str
     security: Any = None
     expected: int = 0
-    patience: float = 60.0
+    patience: float = _PATIENCE_S
 
     def client(self, timeout: float = 10.0) -> Any:  # noqa: ANN401 - distributed is not typed
         from distributed import Client
@@ -265,75 +226,47 @@ def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
 def open_connection(found: Target, certificate: Path | None = None, cores: int = 1) -> Iterator[Connection]:
     """`cores`: that each task takes, at least. Dask has as many tasks at once on a worker as it has threads."""
     configure_dask()
-    if found.kind == "local":
-        with _local(found.workers, cores) as made:
-            yield made
-    elif found.kind == "slurm":
-        with _slurm(found.workers or _SLURM_WORKERS, certificate) as made:
-            yield made
-    else:
+    if found.kind == "address":
         security = access.tls_security("client", certificate) if found.secured else None
         yield Connection(address=found.address, security=security)
-
-
-@contextlib.contextmanager
-def _local(workers: int, cores_a_task: int) -> Iterator[Connection]:
-    """Workers of two cores each, on loopback, ended with the block.
-
-    With certificates of their own: every user of this machine reaches its loopback.
-    """
-    access.require_extra()
-    cores, memory = system.available_resources()
-    count = workers or max(1, cores // CORES)
-    each = max(1, min(CORES, cores // count))
-    ours = [*process.module(sys.executable, "cuwheel"), "cluster"]
-    with tempfile.TemporaryDirectory(prefix="cuwheel-cluster-") as name, contextlib.ExitStack() as stack:
-        folder = Path(name)
-        ready, output = folder / "address", folder / "log.txt"
-        access.make_certificates(folder / "certificates", days=_LOCAL_DAYS)
-        environ = {**os.environ, access.FOLDER: str(folder / "certificates")}
-        stack.enter_context(
-            process.background_process(
-                [*ours, "scheduler", "tls://127.0.0.1:0", "--ready", str(ready), "--quiet"],
-                output=output,
-                env={**environ, CLIENT: str(os.getpid())},
-            )
+        return
+    if found.kind == "local":
+        started, patience = _local(found.workers, cores), _PATIENCE_S
+    else:
+        started, patience = _slurm(found.workers or _SLURM_WORKERS, certificate), _DAY_S
+    with started:
+        yield Connection(
+            address=started.scheduler_address,
+            security=started.security,
+            expected=len(started.worker_spec),
+            patience=patience,
         )
-        address = _waited(ready, output)
-        limit = ["--memory", str((memory or 2**33) // count)]
-        for number in range(count):
-            words = [
-                "worker",
-                address,
-                "--name",
-                f"local-{number + 1}",
-                "--cores",
-                str(each),
-                "--threads",
-                str(max(1, each // cores_a_task)),
-                *limit,
-                "--once",
-                "--quiet",
-            ]
-            stack.enter_context(process.background_process([*ours, *words], output=output, env=environ))
-        log.info("started %d workers of %d cores on this machine", count, each)
-        security = access.tls_security("client", folder / "certificates")
-        yield Connection(address=address, security=security, expected=count)
 
 
-def _waited(ready: Path, output: Path) -> str:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
-        if ready.exists():
-            return ready.read_text(encoding="ascii")
-        if output.exists() and output.read_bytes().startswith(b"error: "):
-            break
-        time.sleep(_LOOK_S)
-    raise ToolError(["the scheduler"], "did not start", output.read_text(encoding="utf-8", errors="replace"))
+def _local(workers: int, cores_a_task: int) -> Any:  # noqa: ANN401
+    """Workers of two cores each, in this process: every task has its own.
+
+    They listen on loopback, which every user of this machine reaches: Dask makes certificates for them, in memory.
+    """
+    from distributed import LocalCluster
+
+    cores, memory = system.available_resources()
+    count = workers or max(1, cores // LOCAL_CORES)
+    each = max(1, min(LOCAL_CORES, cores // count))
+    log.info("starting %d workers of %d cores on this machine", count, each)
+    return LocalCluster(
+        n_workers=count,
+        threads_per_worker=max(1, each // cores_a_task),
+        processes=False,
+        security=True,
+        memory_limit=memory or "auto",  # of this process; what tasks may take is said apart
+        resources={CORES: each, MEMORY: (memory or 2**33) // count},
+        local_directory=str(_dask_folder()),
+        scheduler_kwargs=_NO_PAGES,
+    )
 
 
-@contextlib.contextmanager
-def _slurm(workers: int, certificate: Path | None) -> Iterator[Connection]:
+def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
     """Jobs of Slurm, as Dask's configuration `jobqueue.slurm` describes them; over TLS, since they are elsewhere."""
     process.require_extra("Slurm", modules=["dask_jobqueue"], programs=["sbatch"], extra="cluster")
     from dask_jobqueue.slurm import SLURMCluster
@@ -344,21 +277,18 @@ def _slurm(workers: int, certificate: Path | None) -> Iterator[Connection]:
             super().__init__(*words, **named)
             access.guard(self, "scheduler")
 
-    security = access.tls_security("client", certificate)
-    inside = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--no-nanny"]
     try:
         made = SLURMCluster(
             processes=1,
-            security=security,
+            security=access.tls_security("client", certificate),
             protocol="tls://",
             scheduler_cls=Guarded,
-            scheduler_options={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            worker_extra_args=inside,
+            scheduler_options=_NO_PAGES,
+            worker_extra_args=["--no-dashboard", "--dashboard-address", _NO_PAGES["dashboard_address"], "--no-nanny"],
         )
     except (ValueError, OSError, TypeError) as error:
         raise UnreadableError(
             "jobqueue.slurm", f"its settings are not complete: {error}", hint="see docs/howto/cluster.md, Slurm"
         ) from error
-    with made:
-        made.scale(jobs=workers)
-        yield Connection(address=made.scheduler_address, security=security, expected=workers, patience=24 * 3600.0)
+    made.scale(jobs=workers)
+    return made

@@ -1,10 +1,12 @@
-"""What travels: a task and its inputs to a worker, its answer and files back. All of it plain values, no code."""
+"""What travels: a task and its inputs to a worker, its answer and files back. Plain values and files, no code."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -12,14 +14,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from cuwheel.errors import MalformedError
 from cuwheel.machine import gpu
 from cuwheel.support import files
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
+CORES, MEMORY = "cores", "memory"
+_WHOLE = 1_000_000  # parts of a worker: a task takes one, and one that is to be alone takes all
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -27,9 +32,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
     `cores`, `memory`: what it takes of a worker, at most. `seconds`: how long it took before; None where nobody knows.
     `alike`: only workers of one kind may run it, since its results are put together with others. `alone`: it takes a
-    whole worker, however large. `tag`: what else a worker must have, such as `gpu:9.0`. `kept`: its answer is kept here
-    and used again. `fresh`: neither such an answer nor another client's will do. `label`: under which the time that it
-    takes is remembered; empty: it is not.
+    whole worker, however large. `tag`: what else a worker must have, such as `gpu:9.0`. `fresh`: neither an answer of
+    an earlier run nor another client's will do.
     """
 
     id: str
@@ -42,9 +46,7 @@ class Task(Struct, frozen=True, kw_only=True):
     alike: bool = False
     alone: bool = False
     tag: str = ""
-    kept: bool = False
     fresh: bool = False
-    label: str = ""
 
     def key(self, kind: tuple[str, ...]) -> str:
         """Of all that goes in: the same key gives the same answer. `kind`: of the workers."""
@@ -52,19 +54,13 @@ class Task(Struct, frozen=True, kw_only=True):
         return files.sha256_of("\0".join(parts).encode())[:32]
 
     def takes(self, kind: tuple[str, ...]) -> dict[str, float]:
-        """Of a worker, as Dask counts it. What only has to be there is offered without end, and one of it taken."""
-        found: dict[str, float] = {CORES: self.cores, MEMORY: self.memory, code_tag(): 1}
+        """Of a worker, as Dask counts it: see `Facts.offers`."""
+        found: dict[str, float] = {CORES: self.cores, MEMORY: self.memory, code_tag(): _WHOLE if self.alone else 1}
         if self.alike:
             found[kind_tag(kind)] = 1
-        if self.alone:
-            found[ALONE] = 1
         if self.tag:
             found[self.tag] = 1
         return found
-
-
-CORES, MEMORY, ALONE = "cores", "memory", "alone"
-_ENDLESS = 1e9
 
 
 def code_tag() -> str:
@@ -75,29 +71,39 @@ def kind_tag(kind: tuple[str, ...]) -> str:
     return "kind:" + files.sha256_of("\0".join(kind).encode())[:12]
 
 
-class Sent(Struct, frozen=True, kw_only=True):
-    """A file on its way: what it is called, its hash and how large it is. `path`: on the worker."""
-
-    name: str
-    sha256: str
-    size: int
-    path: str = ""
-
-
 class Answer(Struct, frozen=True, kw_only=True):
     """What a worker says of a task. `problem`: why there is no answer; `lacking`: another may have what it needs.
 
-    `began`, `ended`: seconds, of the worker's clock.
+    `files`: the hash of each, `places`: where they are on the worker. `began`, `ended`: seconds, of the worker's clock.
     """
 
     text: str = ""
-    files: tuple[Sent, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     hint: str = ""
     lacking: bool = False
     worker: str = ""
     began: float = 0.0
     ended: float = 0.0
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What became of a task. `files`: on this machine, checked. `tries`: what happened on which worker before.
+
+    `cached`: of an earlier run.
+    """
+
+    task: Task
+    text: str = ""
+    files: dict[str, Path] = field(default_factory=dict)
+    worker: str = ""
+    began: float = 0.0  # seconds since the engine started
+    ended: float = 0.0
+    problem: str = ""
+    hint: str = ""
+    tries: tuple[str, ...] = ()
+    cached: bool = False
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -128,23 +134,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     @property
     def offers(self) -> dict[str, float]:
         """As Dask counts it: see `Task.takes`."""
-        endless = dict.fromkeys((code_tag(), kind_tag(self.kind)), _ENDLESS)
-        return {CORES: self.cores, MEMORY: self.memory, ALONE: 1, **endless, **self.tags}
-
-
-class Done(Struct, frozen=True, kw_only=True):
-    """What became of a task. `files`: on this machine, checked. `tries`: what happened on which worker before."""
-
-    task: Task
-    text: str = ""
-    files: dict[str, Path] = field(default_factory=dict)
-    worker: str = ""
-    began: float = 0.0  # seconds since the engine started
-    ended: float = 0.0
-    problem: str = ""
-    hint: str = ""
-    tries: tuple[str, ...] = ()
-    cached: bool = False
+        whole = dict.fromkeys((code_tag(), kind_tag(self.kind)), _WHOLE)
+        return {CORES: self.cores, MEMORY: self.memory, **whole, **self.tags}
 
 
 @cache
@@ -155,30 +146,70 @@ def own_code() -> str:
     return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
 
 
-def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Iterable[str] = ()) -> Facts:
-    """Of this machine."""
+def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Mapping[str, int]) -> Facts:
+    """Of this machine. `tags`: beside the GPUs that are seen here, or in place of how many."""
     # By place and size, which packages of the same version have alike on every machine.
     found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION")  # what is installed: the interpreter may be built against an older one
+    except (AttributeError, OSError, ValueError):
+        libc = None
     return Facts(
         name=name,
         host=platform.node(),
         cuwheel=__version__,
         code=own_code(),
         machine=platform.machine(),
-        libc=_libc(),
+        libc=libc or platform.system(),
         python=platform.python_version(),
         store=str(files.cache_folder()),
         tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in found).encode())[:12],
         cores=cores,
         memory=memory,
         apart=apart,
-        tags=dict(Counter(f"gpu:{each}" for each in gpu.gpus_of_this_process().values()) + Counter(tags)),
+        tags={**Counter(f"gpu:{each}" for each in gpu.gpus_of_this_process().values()), **tags},
     )
 
 
-def _libc() -> str:
-    """What is installed: the interpreter may be built against an older one."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or platform.system()
-    except (AttributeError, OSError, ValueError):
-        return platform.system()
+# Files travel in pieces, and count when the whole has its hash.
+
+_PIECE = 64 << 20  # Dask copies larger ones once more
+_KEPT_S = 14 * 24 * 3600.0
+
+
+def blob_path(sha256: str) -> Path:
+    return files.cache_folder() / "cluster" / "blobs" / sha256
+
+
+def add_blob(path: Path) -> str:
+    """A file that is an input, under its hash."""
+    sha256 = files.sha256(path)
+    blob_path(sha256).parent.mkdir(parents=True, exist_ok=True)
+    files.copy(path, blob_path(sha256))
+    return sha256
+
+
+def prune_blobs() -> None:
+    """What nobody has added for two weeks."""
+    with contextlib.suppress(OSError):
+        for path in blob_path("").iterdir():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < time.time() - _KEPT_S:
+                    path.unlink()
+
+
+def read_pieces(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        return list(iter(lambda: file.read(_PIECE), b""))
+
+
+def receive_file(sha256: str, content: Iterable[bytes], to: Path) -> Path:
+    """Under the name `to`, where the whole has its hash."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with files.replacing(to) as file:
+        for piece in content:
+            file.write(piece)
+        file.flush()
+        if files.sha256(Path(file.name)) != sha256:
+            raise MalformedError(to.name, "arrived with another hash than its sender said")
+    return to

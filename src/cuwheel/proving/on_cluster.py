@@ -1,4 +1,7 @@
-"""Wheels tried on every GPU of a fleet: a kit goes to a worker that has the GPU, and its proof comes back."""
+"""Wheels read and tried by the workers of a cluster.
+
+A wheel is tried on every GPU of a fleet: a kit goes to a worker that has the GPU, and its proof comes back.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cuwheel.clusters import access, engine, keeping
-from cuwheel.clusters.task import Task
-from cuwheel.errors import MalformedError, UnavailableError
+from cuwheel.clusters import access, engine
+from cuwheel.clusters.task import Task, add_blob
+from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
+from cuwheel.errors import MalformedError, UnavailableError, UnreadableError
 from cuwheel.machine import fleet
 from cuwheel.proving import wheels
 from cuwheel.proving.proof import Proof, read_proof
 from cuwheel.proving.request import PackRequest
-from cuwheel.support import files, process
+from cuwheel.support import codec, files, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cuwheel.clusters.task import Done
     from cuwheel.proving.request import FleetRequest
@@ -65,11 +71,10 @@ def verify_on_cluster(request: FleetRequest) -> Proofs:
     with tempfile.TemporaryDirectory() as scratch:
         shared = {each.name: getattr(request, each.name) for each in fields(PackRequest) if each.name != "to"}
         kit = wheels.pack_wheels(PackRequest(**shared, to=Path(scratch, _KIT)))
-        packed = keeping.add_blob(Path(scratch, _KIT))
+        packed = add_blob(Path(scratch, _KIT))
     found = access.parse_address(request.cluster)
     with engine.open_engine(found, files.cache_folder() / "cluster") as machine:
-        machine.capacity()
-        there = {tag for facts in machine.workers.usable.values() for tag in facts.tags if tag.startswith("gpu:")}
+        there = {tag for facts in machine.gather() for tag in facts.tags if tag.startswith("gpu:")}
         if not wanted and not there:
             raise UnavailableError(
                 "no worker of the cluster has a GPU", hint="cuwheel cluster status, and --tag of cuwheel cluster worker"
@@ -106,10 +111,64 @@ def _brought_back(done: Done, request: FleetRequest) -> GpuProof:
 
 def prove(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str, Path]]:
     """On a worker: the kit as it runs anywhere. What it proves is in its file, whatever its exit status."""
-    kit, proof = work / _KIT, work / _PROOF
-    kit.symlink_to(inputs[_KIT])
+    proof = work / _PROOF
     passed = ["--pass-env", task.parameters] if task.parameters else []
     told = process.run(
-        [sys.executable, str(kit), "--to", str(proof), *passed], timeout=_LONGEST_S, cwd=work, check=False
+        [sys.executable, str(inputs[_KIT]), "--to", str(proof), *passed], timeout=_LONGEST_S, cwd=work, check=False
     )
     return told.stderr[-2000:], {_PROOF: proof} if proof.is_file() else {}
+
+
+# Surveys of many wheels: files go by their hash, releases by their name.
+
+_SURVEY_MEMORY = 10**9
+
+
+class SurveyTask(Struct, frozen=True, kw_only=True):
+    """A file that is sent along, or a release that the worker downloads."""
+
+    name: str
+    platform: str | None = None
+
+
+def survey_on_cluster(
+    targets: Sequence[str | Path], cluster: str, *, platform: str | None = None, env: Path | None = None
+) -> list[Survey]:
+    """Of each, in their order. What is neither a file nor a release is of this machine, and is read here."""
+    found: dict[int, Survey] = {}
+    tasks: dict[str, int] = {}
+    made: list[Task] = []
+    for number, each in enumerate(targets):
+        path = Path(each)
+        pinned = is_pinned(str(each)) and not path.exists()
+        if not pinned and not path.is_file():
+            found[number] = survey_target(each, env=env, detail="containers")
+            continue
+        name = f"{number + 1}: {each if pinned else path.name}"
+        given = SurveyTask(name=str(each) if pinned else path.name, platform=platform)
+        tasks[name] = number
+        made.append(
+            Task(
+                id=name,
+                function=f"{__name__}:survey",
+                parameters=codec.encode(given).decode(),
+                inputs={} if pinned else {path.name: add_blob(path)},
+                memory=_SURVEY_MEMORY,
+            )
+        )
+    with engine.open_engine(access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
+        for done in machine.run(made):
+            number = tasks[done.task.id]
+            if done.problem:
+                raise UnreadableError(targets[number], done.problem, hint=done.hint)
+            survey = codec.decode(done.text, Survey)
+            local = Path(targets[number]).is_file()
+            found[number] = replace(survey, target=str(targets[number])) if local else survey
+    return [found[number] for number in range(len(targets))]
+
+
+def survey(task: Task, inputs: dict[str, Path], _work: Path) -> tuple[str, dict[str, Path]]:
+    """On a worker."""
+    given = codec.decode(task.parameters, SurveyTask)
+    place = downloaded_if_pinned(inputs.get(given.name, given.name), given.platform)
+    return codec.encode_any(survey_target(place, detail="containers")).decode(), {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -98,27 +97,8 @@ def test_who_lies_once_or_fails_twice_in_a_row_is_set_aside_at_the_scheduler() -
     assert dask.told == [{"worker": name, "resources": {code_tag(): 0}} for name in ("liar", "weak")]
 
 
-def test_a_task_that_is_to_be_alone_waits_for_the_others() -> None:
-    from cuwheel.clusters import remote
-
-    room, order = remote._Room(), []
-    inside, leave = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with room.entered(task()):
-            inside.set()
-            leave.wait(60)
-            order.append("first ends")
-
-    def alone() -> None:
-        with room.entered(task(alone=True)):
-            order.append("alone begins")
-
-    threads = [threading.Thread(target=first), threading.Thread(target=alone)]
-    threads[0].start()
-    inside.wait(60)
-    threads[1].start()
-    leave.set()
-    for each in threads:
-        each.join(60)
-    assert order == ["first ends", "alone begins"]
+def test_a_task_that_is_to_be_alone_takes_all_of_a_worker() -> None:
+    """So that Dask itself has it wait for the others, and others for it."""
+    offered = facts("x").offers[code_tag()]
+    assert task(alone=True).takes(())[code_tag()] == offered
+    assert 0 < task().takes(())[code_tag()] < offered / 1000

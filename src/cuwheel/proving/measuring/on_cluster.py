@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from cuwheel.building import sources
 from cuwheel.building.values import Tree
-from cuwheel.clusters import access, engine, keeping
-from cuwheel.clusters.task import Task
+from cuwheel.clusters import access, engine
+from cuwheel.clusters.task import Task, add_blob
 from cuwheel.errors import UsageError
 from cuwheel.proving.measuring import campaign, journal, trials_file
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
@@ -59,7 +59,7 @@ def run_on_cluster(plan: Plan, folder: Path, options: CampaignOptions, cluster: 
 
 def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
     with tempfile.TemporaryDirectory() as scratch:
-        packed = keeping.add_blob(sources.pack_source(tree, Path(scratch, _FILES)))
+        packed = add_blob(sources.pack_source(tree, Path(scratch, _FILES)))
     sent = replace(tree, folder=Path(), asked="")
     for turn in turns:
         parameters = TrialTask(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)

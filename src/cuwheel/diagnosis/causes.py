@@ -16,6 +16,7 @@ from cuwheel.diagnosis.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnosis.rows import CauseFile, Readings, Shared, Ways
 from cuwheel.errors import FactsError
 from cuwheel.support import codec
+from cuwheel.support.finding import find_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -128,6 +129,7 @@ def _reference_problems(file: CauseFile, known: _Names) -> Iterator[str]:
     others = [each for each in (*file.explained_by, *beside) if each not in (ANY_CAUSE, *known.causes)]
     yield from (f"refers to an unknown cause {other!r}" for other in others)
     yield from (f"refers to an unknown way out {other!r}" for other in file.ways_out if other not in known.ways)
+    yield from (f"refers to an unknown rule {rule!r}" for rule in file.rules if not is_rule(rule))
     facts = [*(fact.when for fact in file.fact), *file.ruled_out_by]
     facts += [name for row in file.signature for name in row.holds]
     facts += [name for fix in file.fix for name in fix.holds]
@@ -165,6 +167,13 @@ _CHECKS: tuple[Callable[[CauseFile, _Names], Iterator[str]], ...] = (
     _fix_problems,
     _text_of_file_problems,
 )
+
+
+def is_rule(name: str) -> bool:
+    try:
+        return bool(find_rule(name))
+    except KeyError:
+        return False
 
 
 def placeholders(text: str) -> frozenset[str]:

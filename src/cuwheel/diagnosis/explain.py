@@ -39,6 +39,7 @@ _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
 _SHOWN = 0.2  # causes below are not told
 _CERTAIN = 0.99
+_SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.85  # a signature that weighs so much is a program's own message, whoever repeats it
 _EVIDENCE = 4
 _FIXES = 4
@@ -119,7 +120,8 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
 
 
 def _weighed(found: _Found, known: Known) -> _Found:
-    changes = (fact.change for fact in found.file.fact if CONDITIONS[fact.when](known))
+    changes = [fact.change for fact in found.file.fact if CONDITIONS[fact.when](known)]
+    changes += [_SEEN] * any(each.rule in found.file.rules for each in known.findings)
     return replace(found, confidence=min(_CERTAIN, max(0.0, found.confidence + sum(changes))))
 
 
@@ -138,12 +140,14 @@ def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
 
 def _cause(found: _Found, search: Search, known: Known) -> Cause:
     known = known.with_versions(_held(found))
+    seen = [each.fix for each in known.findings if each.rule in found.file.rules and each.fix]
+    told = [*seen, *fixes(found.file.fix, known.filled(), known, search)]
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
         title=found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
-        fix=tuple(fixes(found.file.fix, known.filled(), known, search))[:_FIXES],
+        fix=tuple(dict.fromkeys(told))[:_FIXES],
     )
 
 
@@ -165,14 +169,28 @@ _NOT_ON_WINDOWS = re.compile(
 )
 
 
+# What only a build of torch reads.
+_OF_TORCH = re.compile(r"\bTORCH_[A-Z]|\btorch's\b|cpp_extension|\bMAX_JOBS\b")
+_SET, _PERCENT = re.compile(r"`set (\w+)=([^`]+)`"), re.compile(r"%(\w+)%")
+_PS = re.compile(r"(?:\([\w.-]+\) )?PS [A-Za-z]:\\[^>]*>")  # PowerShell's prompt
+_VARIABLE = r"$env:\g<1>"
+
+
 def runs_on_windows(text: str) -> bool:
     return not _NOT_ON_WINDOWS.search(text)
 
 
+def _in_powershell(text: str) -> str:
+    """`set A=%B%` as PowerShell has it."""
+    return _SET.sub(lambda match: f'`$env:{match[1]} = "{_PERCENT.sub(_VARIABLE, match[2])}"`', text)
+
+
 def fixes(rows: tuple[Fix, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
     """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
+    powershell = "windows" in known.situations and any("PS " in line and _PS.match(line) for line in search.log.lines)
     for fix in sorted((row for row in rows if _fits(row, filled, known, search)), key=_order):
-        yield fix.text.format_map(filled)
+        text = fix.text.format_map(filled)
+        yield _in_powershell(text) if powershell else text
 
 
 def _order(fix: Fix) -> tuple[bool, bool]:
@@ -189,6 +207,7 @@ def _fits(fix: Fix, filled: dict[str, str], known: Known, search: Search) -> boo
         and all(CONDITIONS[name](known) for name in fix.holds)
         and (not fix.shown or any(map(search.has, fix.shown)))
         and ("windows" not in known.situations or runs_on_windows(fix.text))
+        and not (known.situations >= {"cargo"} and "torch" not in known.situations and _OF_TORCH.search(fix.text))
     )
 
 

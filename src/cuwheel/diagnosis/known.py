@@ -14,8 +14,9 @@ from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import quoting
+from cuwheel.support.finding import Finding
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
-from cuwheel.verdicts.machine_rules import view
+from cuwheel.verdicts.machine_rules import examine, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.rows import Readings
     from cuwheel.diagnosis.text import Search
     from cuwheel.facts.gpus import Gpu
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.facts.rows.toolkits import Release, Toolkit
 
 
 # A path with a letter outside ASCII, or Windows' short name for a folder that has one or is long.
@@ -42,6 +43,7 @@ class Known(Struct, frozen=True, kw_only=True):
     versions: tuple[Version, ...]
     situations: frozenset[Situation]
     profile: MachineProfile | None = None
+    findings: tuple[Finding, ...] = ()
 
     def version(self, name: str) -> str | None:
         return next(iter(self.values(name)), None)
@@ -120,7 +122,12 @@ def gather(
         for name, value in _of_profile(profile):
             found.setdefault((name, value), Version(name=name, value=value, line=0))
         situations.update(_situations_of(profile))
-    known = Known(versions=tuple(found.values()), situations=frozenset(situations), profile=profile)
+    known = Known(
+        versions=tuple(found.values()),
+        situations=frozenset(situations),
+        profile=profile,
+        findings=examine(profile) if profile else (),
+    )
     return replace(known, situations=_settled(known))
 
 
@@ -226,7 +233,7 @@ def _of_arch(known: Known) -> Iterator[tuple[str, str]]:
     if arch is None:
         return
     yield "arch", f"sm_{arch.number}"
-    if rows := toolkits.toolkits_supporting(arch):
+    if rows := [row for row in toolkits.all_releases() if f"{arch.number}{arch.suffix}" in row.architectures]:
         yield "cuda_first", rows[0].version
         yield "cuda_last", rows[-1].version
 
@@ -237,26 +244,34 @@ def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
         return
     yield "capability", str(capability)
     yield "gpu_arch", f"sm_{capability.number}"
-    if rows := toolkits.toolkits_supporting(Arch(capability)):
+    if rows := [row for row in toolkits.all_releases() if str(capability.number) in row.architectures]:
         yield "cuda_for_gpu", _compiling(rows)
 
 
-def _compiling(rows: Sequence[Toolkit]) -> str:
-    """`12.8 or later`: the toolkits of `rows`, in words. Those before the table's first are not known."""
+def _compiling(rows: Sequence[Release]) -> str:
+    """`12.8 or later`: the toolkits of `rows`, in words."""
     first, last = rows[0].version, rows[-1].version
-    if rows[-1] is toolkits.all_toolkits()[-1]:
-        return f"{first} or later"
-    return f"{last} or earlier" if rows[0] is toolkits.all_toolkits()[0] else f"{first} to {last}"
+    return f"{first} or later" if last == toolkits.newest_toolkit().version else f"{first} to {last}"
 
 
 def _of_library(known: Known) -> Iterator[tuple[str, str]]:
     """The package of the index that brings a library that was not found."""
-    name = known.version("library")
+    name = known.version("library") or ""
     row = packages.known_library(name) if name else None
-    if row and row.packages and not row.from_driver:
-        yield "library_package", row.packages[-1].name
-        if row.majors:
-            yield "library_cuda", str(row.majors[-1])
+    if row is None or row.from_driver:
+        return
+    bringing = [each for each in row.packages if name in (*each.sonames, *each.dlls)]
+    release = re.fullmatch(r".*\.so\.(\d+\.\d+)", name)
+    if not bringing and release and any(each.version == release[1] for each in toolkits.all_releases()):
+        yield "library_release", release[1]  # to CUDA 10.0 a library was named after its toolkit
+    majors = sorted({each.cuda for each in bringing if each.cuda is not None})
+    if bringing:
+        here = {versions.major(each) for each in (*known.values("torch_cuda"), *known.values("nvcc"))}
+        oldest = min(bringing, key=lambda each: each.cuda or 0)
+        chosen = next((each for each in bringing if each.cuda in here), oldest)
+        yield "library_package", chosen.name
+    if majors:
+        yield "library_cuda", " or ".join(map(str, majors))
 
 
 def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
@@ -312,6 +327,12 @@ def _of_standard(known: Known) -> Iterator[tuple[str, str]]:
         yield "gcc_for_standard", str(row.gcc)
 
 
+def _of_libstdcxx(known: Known) -> Iterator[tuple[str, str]]:
+    """The GCC that brought a version of libstdc++'s symbols."""
+    if gcc := packages.gcc_of_glibcxx(known.version("glibcxx_needed") or ""):
+        yield "glibcxx_gcc", gcc
+
+
 def _of_tables(_known: Known) -> Iterator[tuple[str, str]]:
     """What holds of every log."""
     newest = toolkits.newest_toolkit()
@@ -335,17 +356,17 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_module,
     _of_python,
     _of_standard,
+    _of_libstdcxx,
     _of_tables,
 )
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc", "cuda_for_gpu",
-        "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted",
-        "driver_floor", "driver_floors", "gcc_for_standard", "gcc_max", "gpu_arch", "library_cuda",
-        "library_package", "missing_module", "module_distribution", "msc_ver_max", "newest_arch", "newest_cuda",
-        "nvcc", "own_module", "python_minor", "same_named_distribution", "torch_cu",
-        "torch_cuda",
+        "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc",
+        "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted", "driver_floor",
+        "driver_floors", "gcc_for_standard", "gcc_max", "glibcxx_gcc", "gpu_arch", "library_cuda", "library_package",
+        "library_release", "missing_module", "module_distribution", "msc_ver_max", "newest_arch", "newest_cuda",
+        "nvcc", "own_module", "python_minor", "same_named_distribution", "torch_cu", "torch_cuda",
     }
 )  # fmt: skip
 
@@ -475,10 +496,10 @@ def cmake_mixes_toolkits(known: Known) -> bool:
 
 def library_of_another_cuda(known: Known) -> bool:
     """The library that is missing belongs to another major than everything that is here."""
-    majors = known.filled().get("library_cuda")
+    majors = {int(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
     here = {versions.major(each) for name in ("torch_cuda", "nvcc", "driver_cuda") for each in known.values(name)}
     here |= {int(tag[:2]) for tag in known.values("torch_cu") if len(tag) > 2}  # noqa: PLR2004 - 118, not a letter
-    return majors is not None and bool(here) and int(majors) not in here
+    return bool(majors and here) and not majors & here
 
 
 def nvcc_older_than_wanted_arch(known: Known) -> bool:
@@ -502,6 +523,12 @@ def toolkit_is_old(known: Known) -> bool:
 
 def path_outside_ascii(known: Known) -> bool:
     return known.version("odd_path") is not None
+
+
+def toolkit_is_new_enough(known: Known) -> bool:
+    """For what a message asks for, as far as it names a version: "requires CUDA 11.4 or later", and 11.7 is there."""
+    nvcc, needed = known.version("nvcc"), known.version("cuda_needed")
+    return bool(nvcc and needed and versions.at_least(nvcc, needed))
 
 
 def in_a_cuwheel_build(known: Known) -> bool:
@@ -538,6 +565,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "toolkit-is-old": toolkit_is_old,
     "in-a-cuwheel-build": in_a_cuwheel_build,
     "path-outside-ascii": path_outside_ascii,
+    "toolkit-is-new-enough": toolkit_is_new_enough,
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.building.recording import calls, differences, reader, replays
+from cuwheel.building.recording.words import NVCC_VARIABLES
 from cuwheel.diagnosis import ending, text
 from cuwheel.diagnosis.case import RecordedCall, Setting
 from cuwheel.support import masking, quoting
@@ -94,6 +95,9 @@ def log_of_all(record: Record) -> Log:
 
 
 def _lines(record: Record, call: Call) -> Iterator[str]:
+    if call.name.lower().startswith("nvcc"):  # what it takes from variables no command line shows
+        environ = masking.variables(replays.call_environment(record, call))
+        yield from (f"{name}={quoting.posix([environ[name]])}" for name in NVCC_VARIABLES if environ.get(name))
     yield "$ " + quoting.posix((call.name, *call.words))
     yield ""  # or a line as long as a terminal is wide would be joined with the next
     printed = reader.read_printed(record, call, _PRINTED).rstrip("\n")

@@ -94,7 +94,8 @@ class Shared(Struct, frozen=True, kw_only=True):
 class CauseFile(Struct, frozen=True, kw_only=True):
     """`explained_by`: causes that make this one a mere consequence where both are found.
 
-    `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause.
+    `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause. `rules`: those of `doctor` that find the
+    same on a machine: what they found is a fact, and their fix goes first.
     `lists`: choices that several of its texts have, which write `<@name>` for one. Those of all files: lists.toml.
     """
 
@@ -108,6 +109,7 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     example: tuple[Example, ...] = ()
     explained_by: tuple[str, ...] = ()
     ruled_out_by: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     fact: tuple[FactChange, ...] = ()
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -382,3 +382,8 @@ def _is_of(some: SomeBring, release: str | None, cuda: int | None) -> bool:
     if release and some.below and versions.at_least(release, some.below):
         return False
     return cuda is None or some.cuda in (None, cuda)
+
+
+def gcc_of_glibcxx(version: str) -> str | None:
+    """The GCC whose libstdc++ first has the symbols `GLIBCXX_version`."""
+    return next((row.gcc for row in tables().manylinux.libstdcxx if row.glibcxx == version), None)

@@ -185,13 +185,14 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
     versions = {
         "nvcc": "12.4", "gcc": "13.2", "arch": "sm_90", "gpu": "H100", "library": "libcublas.so.12",
         "torch_cuda": "12.4", "python": "3.11.2", "wanted": "122", "found": "12.0", "missing_part": "cublas_v2",
-        "standard": "20", "toolkit_parts": "cudart cublas",
+        "standard": "20", "toolkit_parts": "cudart cublas", "glibcxx_needed": "3.4.32",
     }  # fmt: skip
     concluded: set[str] = set()
     for module in (
         {"missing_module": "yaml"},
         {"missing_module": "x.y"},
         {"missing_module": "x", "own_modules": "w x"},
+        {"library": "libcufft.so.10.0"},
     ):
         told = known.Known(
             versions=tuple(

@@ -182,11 +182,20 @@ class ManylinuxPolicy(Struct, frozen=True, kw_only=True):
     measured: bool = False
 
 
+class Libstdcxx(Struct, frozen=True, kw_only=True):
+    """The GCC whose libstdc++ first has these symbols."""
+
+    glibcxx: str
+    gcc: str
+    source: tuple[str, ...]
+
+
 class Manylinux(Struct, frozen=True, kw_only=True):
     """manylinux.toml."""
 
     sources: dict[str, Source]
     policy: tuple[ManylinuxPolicy, ...]
+    libstdcxx: tuple[Libstdcxx, ...] = ()
 
     def policy_of(self, glibc: str) -> ManylinuxPolicy | None:
         """The promise of `manylinux_2_28` by its `2.28`; None below the oldest that there is."""

@@ -61,6 +61,14 @@ class WayOut(Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Heard(Struct, frozen=True, kw_only=True):
+    """Who says that something failed, and what; of a log whose cause is not known."""
+
+    speaker: str
+    line: int
+    text: str
+
+
 class Diagnosis(Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...]
     ways_out: tuple[WayOut, ...]
@@ -68,3 +76,4 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     situations: tuple[str, ...]
     tried: tuple[Evidence, ...]
     command: Evidence | None = None
+    understood: tuple[Heard, ...] = ()

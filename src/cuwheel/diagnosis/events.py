@@ -106,6 +106,10 @@ def event(line: str) -> Event:
     return Event(speaker="", kind="chatter", command=found)
 
 
+def is_compiler_call(line: str) -> bool:
+    return _CALL.match(line) is not None
+
+
 def command_in(line: str) -> tuple[int, int] | None:
     """Where a line is a command, or has one; the end of what a builder ran is the end of its line."""
     if _CALL.match(line) or _TYPED.match(line):

@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.diagnosis import known as known_
-from cuwheel.diagnosis.case import Diagnosis, WayOut
+from cuwheel.diagnosis.case import Diagnosis, Heard, WayOut
 from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
-from cuwheel.diagnosis.events import event
+from cuwheel.diagnosis.events import event, is_compiler_call
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
 from cuwheel.diagnosis.text import Hit, Search
@@ -42,6 +42,7 @@ _CERTAIN = 0.99
 _SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.85  # a signature that weighs so much is a program's own message, whoever repeats it
 _EVIDENCE = 4
+_HEARD = 3  # complaints that are told where no cause is known
 _FIXES = 4
 
 
@@ -50,6 +51,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     file: CauseFile
     hits: tuple[Hit, ...]
     confidence: float
+    follows: str = ""
 
 
 def explain(
@@ -80,7 +82,19 @@ def explain(
         situations=tuple(sorted(known.situations)),
         tried=commands_in(log),
         command=failing(log, causes[0].evidence[0].line) if causes else None,
+        understood=() if causes else tuple(islice(_understood(log), _HEARD))[::-1],
     )
+
+
+def _understood(log: Log) -> Iterator[Heard]:
+    """Where no cause is known: who says last that something failed, and what; the last is the build's own end."""
+    seen = set[str]()
+    for index in range(len(log.lines) - 1, max(-1, len(log.lines) - 1 - _LINES), -1):
+        line = log.shown(index)
+        who = event(log.lines[index])
+        if who.speaker and line not in seen and _FAILURE.search(line.lower()) and who.kind in ("diagnostic", "status"):
+            seen.add(line)
+            yield Heard(speaker=who.speaker, line=log.numbers[index], text=line)
 
 
 def _predicted(verdicts: Sequence[Verdict]) -> dict[str, str]:
@@ -131,11 +145,15 @@ def _ruled_out(found: _Found, known: Known) -> bool:
 
 def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
     """A first error that caused fifty others is one cause."""
-    sure = {each.id for each in found if each.confidence >= _EXPLAINS}
+    sure = {each.id: each.confidence for each in found if each.confidence >= _EXPLAINS}
     for each in found:
-        others = sure - {each.id}
-        explained = others if ANY_CAUSE in each.file.explained_by else others.intersection(each.file.explained_by)
-        yield replace(each, confidence=each.confidence * _CONSEQUENCE) if explained else each
+        others = sure.keys() - {each.id}
+        explained = others if ANY_CAUSE in each.file.explained_by else others & {*each.file.explained_by}
+        if explained:
+            first = max(sorted(explained), key=lambda id_: sure[id_])
+            yield replace(each, confidence=each.confidence * _CONSEQUENCE, follows=first)
+        else:
+            yield each
 
 
 def _cause(found: _Found, search: Search, known: Known) -> Cause:
@@ -148,6 +166,7 @@ def _cause(found: _Found, search: Search, known: Known) -> Cause:
         title=found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
         fix=tuple(dict.fromkeys(told))[:_FIXES],
+        follows=found.follows,
     )
 
 
@@ -340,20 +359,13 @@ _PROGRAM = re.compile(
 _START = re.compile(r" ?(?:[$+>(]|PS |[A-Z_]{2,30}=|[\w.-]{1,40}@|[acdmnpstu][\w-]{1,11} )")  # most lines are none
 
 
-# A compiler's call, as build systems show it.
-_CALL = re.compile(
-    r"(?:\[\d+/\d+\] |\+ |\$ )?(?:[\w./\\:+-]{0,200}[/\\])?"
-    r"(?:nvcc|(?:x86_64-linux-gnu-)?(?:gcc|g\+\+)|cc|c\+\+|clang|clang\+\+|cl|ld|ptxas|nvlink)(?:-\d+)?(?:\.exe)?"
-    r" [-@\w/\"'].{3,}",
-    re.IGNORECASE,
-)
 _FAR = 200  # lines between a call and what it printed
 
 
 def failing(log: Log, line: int) -> Evidence | None:
     """The compiler call that was shown last before a line."""
     near = (index for index in range(len(log.numbers)) if line - _FAR <= log.numbers[index] <= line)
-    found = [index for index in near if _CALL.fullmatch(log.lines[index].strip())]
+    found = [index for index in near if is_compiler_call(log.lines[index])]
     last = max(found, key=lambda index: log.numbers[index], default=None)
     return None if last is None else Evidence(line=log.numbers[last], text=log.lines[last].strip()[:_LONGEST_COMMAND])
 

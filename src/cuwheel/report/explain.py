@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.diagnosis.case import RecordedCall, WayOut
+from cuwheel.diagnosis.case import Heard, RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
@@ -48,7 +48,8 @@ class Explain(Struct, frozen=True, kw_only=True):
     `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
     that speak in its words. `prose`: lines that somebody wrote and no program printed; they are not searched.
     `command`: the compiler call that the log shows before the first evidence. `unread`: lines in the middle of a log
-    that is too long to search; its beginning and its end are searched.
+    that is too long to search; its beginning and its end are searched. `understood`: where there are no causes, who
+    says last that something failed.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -66,6 +67,7 @@ class Explain(Struct, frozen=True, kw_only=True):
     prose: int = 0
     command: Evidence | None = None
     unread: int = 0
+    understood: tuple[Heard, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -90,6 +92,7 @@ def answer_of(found: Inquiry, log: str) -> Explain:
         prose=found.prose,
         command=diagnosis.command,
         unread=found.unread,
+        understood=diagnosis.understood,
     )
 
 
@@ -117,9 +120,13 @@ def document(answer: Explain, *, verbose: bool) -> Document:
     blocks: list[Block] = []
     for cause in _shown_causes(answer, verbose=verbose):
         blocks += [Heading(cause.title[:1].upper() + cause.title[1:]), *_proof_and_fixes(cause, verbose=verbose)]
+    blocks += _consequences(answer)
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
-    if answer.similar:
+        if answer.understood:
+            heard = tuple(Row(each.speaker, _clipped(each.text), f"line {each.line}") for each in answer.understood)
+            blocks += [Heading("What was understood"), Facts(heard)]
+    if answer.similar and (verbose or not answer.understood):
         blocks += [
             Heading("Causes with similar words"),
             Facts(tuple(Row(each.id, each.title) for each in answer.similar)),
@@ -165,8 +172,19 @@ def _shown_causes(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
     """What may well be it; the also-rans only when asked for."""
     if verbose or not answer.causes:
         return answer.causes
-    least = answer.causes[0].confidence * _LESS_LIKELY
-    return tuple(cause for cause in answer.causes[:_CAUSES] if cause.confidence >= least)
+    first, *others = answer.causes
+    least = first.confidence * _LESS_LIKELY
+    return (first, *(each for each in others[: _CAUSES - 1] if each.confidence >= least and each.follows != first.id))
+
+
+def _consequences(answer: Explain) -> Iterator[Block]:
+    """What followed from the first cause, in the order of the log."""
+    first = answer.causes[0].id if answer.causes else ""
+    followed = [each for each in answer.causes[1:] if first and each.follows == first]
+    if followed:
+        ordered = sorted(followed, key=lambda cause: cause.evidence[0].line)
+        yield Heading("What followed from it")
+        yield Facts(tuple(Row(each.id, each.title, f"line {each.evidence[0].line}") for each in ordered))
 
 
 def _of_call(call: RecordedCall) -> Iterator[Row]:

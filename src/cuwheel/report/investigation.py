@@ -117,7 +117,7 @@ def _next_steps(answer: Explain) -> Iterator[str]:
 def _draft(answer: Explain) -> Iterator[str]:
     first = answer.causes[0] if answer.causes else None
     yield from ("## Draft for an upstream report", "")
-    yield f"**Title:** {in_markdown(first.evidence[0].text) if first and first.evidence else 'Build or import fails'}"
+    yield f"**Title:** {in_markdown(_headline(answer))}"
     yield from ("", "**What happens**", "")
     yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
@@ -141,12 +141,26 @@ def _draft(answer: Explain) -> Iterator[str]:
         yield from ("", f"Not tried yet: `{quoting.here(words)}` finds which variable makes the difference.")
 
 
+_IN_TITLE = ("torch", "nvcc", "gcc", "msvc", "gpu", "driver")
+
+
+def _headline(answer: Explain) -> str:
+    """One sentence, and what it happened with: a line of the log has folders of that machine in it, and says less."""
+    seen = {each.name: each.value for each in reversed(answer.versions)}
+    with_ = ", ".join(f"{name} {seen[name]}" for name in _IN_TITLE if name in seen)
+    if answer.causes:
+        what = answer.causes[0].title
+    else:
+        what = f"{answer.understood[0].speaker} fails" if answer.understood else "build or import fails"
+    return what[:1].upper() + what[1:] + (f" ({with_})" if with_ else "")
+
+
 def _symptom(answer: Explain) -> list[str]:
     if answer.call and answer.call.output:
         return list(answer.call.output)
     if answer.causes:
         return [each.text for each in answer.causes[0].evidence]
-    return ["(the first error of the log)"]
+    return [each.text for each in answer.understood] or ["(the first error of the log)"]
 
 
 def _reproduction(answer: Explain) -> list[str]:

@@ -90,10 +90,14 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """`id`: stable, the name of its page in docs/reference/causes. `fix`: the most specific first."""
+    """`id`: stable, the name of its page in docs/reference/causes. `fix`: the most specific first.
+
+    `follows`: the cause of which this one is a consequence, where that was found too.
+    """
 
     id: str
     confidence: float
     title: str
     evidence: tuple[Evidence, ...]
     fix: tuple[str, ...]
+    follows: str = ""

@@ -269,7 +269,8 @@ def test_the_upstream_report_has_what_maintainers_ask_for(tmp_path: Path) -> Non
     assert 'cd /d "C:\\two words"\nset "INCLUDE=C:\\x"\n"C:\\Program Files\\nvcc.exe" -c a.cu' in told
     log = f"OS: Ubuntu 24.04.1 LTS (x86_64)\n/usr/local/cuda-12.4/bin/nvcc -O3 -c attention.cu -o attention.o\nRuntimeError: CUDA error: no kernel image is available {error}\n"
     told = investigation.markdown(api.explain(io.BytesIO(log.encode()))).partition("## Draft")[2]
-    assert "that ends here" in told.splitlines()[2]
+    assert told.splitlines()[2] == "**Title:** The binary holds no code for this GPU (nvcc 12.4)"
+    assert "that ends here" in told
     assert "system: Ubuntu 24.04.1" in told
     assert "nvcc -O3 -c attention.cu" in told
     assert "gpu: not known" in told
@@ -289,7 +290,7 @@ def test_a_damaged_blame_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("gpu", "made_with"),
-    [("GTX 1080", "CUDA 12.9 or earlier"), ("RTX 5090", "CUDA 12.8 or later"), ("RTX 3090", "CUDA 11.1 or later")],
+    [("GTX 1080", "CUDA 8.0 to 12.9"), ("RTX 5090", "CUDA 12.8 or later"), ("RTX 3090", "CUDA 11.1 or later")],
 )
 def test_the_toolkits_that_compile_for_a_gpu_have_two_ends(gpu: str, made_with: str) -> None:
     log = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"

@@ -230,3 +230,25 @@ def test_cargo_does_not_say_that_nvcc_is_missing() -> None:
         "  nvcc error while compiling:\n\n  # stdout\n\n  # stderr\n"
     )
     assert [each.id for each in explain(parse(log)).causes] == ["nvcc-silent-failure"]
+
+
+def test_what_followed_from_a_cause_says_so() -> None:
+    log = (
+        "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+        "RuntimeError: Error compiling objects for extension\n"
+        "Could not load bitsandbytes native library: libbitsandbytes_cuda122.so: cannot open shared object file\n"
+    )
+    found = of(log).causes
+    assert found[0].follows == ""
+    assert all(each.follows in {cause.id for cause in found} for each in found if each.follows)
+    consequence = of("docker: Error response from daemon: could not select device driver\nCUDA_ERROR_UNKNOWN\n").causes
+    assert [(each.id, each.follows) for each in consequence] == [
+        ("container-without-gpu-runtime", ""),
+        ("driver-state-broken", "container-without-gpu-runtime"),
+    ]
+
+
+def test_where_no_cause_is_known_it_is_said_who_failed() -> None:
+    found = of("x.cu(3): error: something odd happened\nmake: *** [x.o] Error 1\n")
+    assert found.causes == ()
+    assert [(each.speaker, each.line) for each in found.understood] == [("cudafe++", 1), ("make", 2)]

@@ -6,19 +6,21 @@ import hashlib
 import json
 import time
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.delivery import catalogue
+from cuwheel.delivery import catalogue, cataloguing, judging
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import torch, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.support import buffer, codec
 from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.verdicts import library_sources
 from cuwheel.wheel.file import WheelFile
@@ -211,8 +213,8 @@ def test_damaged_catalogues_are_refused_with_words(index: Behaviour, tmp_path: P
     to = tmp_path / "catalogue"
     with serving(index) as address:
         api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
-    held = next((to / "facts").iterdir())
-    digest = held.name.partition(".")[0]
+    held = to / "packs" / "demo.zst"
+    digest = catalogue.CatalogueReader(to).contents.wheels[0].sha256
     held.write_bytes(b"not zstd")
     with pytest.raises(MalformedError, match="damaged"):
         catalogue.CatalogueReader(to).facts(digest)
@@ -229,9 +231,10 @@ def test_facts_of_another_wheel_are_not_believed(index: Behaviour, tmp_path: Pat
     to = tmp_path / "catalogue"
     with serving(index) as address:
         api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
-    first, second, *_ = sorted((to / "facts").iterdir())
-    second.write_bytes(first.read_bytes())
-    digest = second.name.partition(".")[0]
+    held = to / "packs" / "demo.zst"
+    first, second, *_ = catalogue.unpacked(held.read_bytes(), "").splitlines()
+    digest = second[:64].decode()
+    held.write_bytes(buffer.zstd_compressed(first + b"\n" + second[:65] + first[65:] + b"\n"))
     assert catalogue.CatalogueReader(to).facts(digest) is None
     assert catalogue.CatalogueReader(to).facts(hashlib.sha256(b"").hexdigest()) is None
 
@@ -245,22 +248,48 @@ def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], t
         api.catalogue([], to=tmp_path)
 
 
-def test_a_packed_catalogue_says_the_same_in_less(index: Behaviour, tmp_path: Path) -> None:
+def test_a_catalogue_of_an_earlier_release_is_read_and_packed(index: Behaviour, tmp_path: Path) -> None:
+    """It had a file for each wheel."""
+    to, loose = tmp_path / "catalogue", tmp_path / "loose"
     with serving(index) as url:
-        api.catalogue(["demo"], to=tmp_path / "facts", indexes=[f"{url}/simple"], days=0)
-    count = catalogue.Store(tmp_path / "facts").pack(tmp_path / "packed")
-    assert count == sum(each.stat().st_size for each in (tmp_path / "packed").rglob("*") if each.is_file())
-    loose, packed = (catalogue.CatalogueReader(tmp_path / each) for each in ("facts", "packed"))
-    assert packed.contents.wheels == loose.contents.wheels
-    assert packed.contents.wheels
-    for each in loose.contents.wheels:
-        assert packed.facts(each.sha256) == loose.facts(each.sha256)
-    assert api.catalogue_list(tmp_path / "packed").projects == api.catalogue_list(tmp_path / "facts").projects
-    with pytest.raises(MalformedError, match="only read"):
-        catalogue.Store(tmp_path / "packed")
-    (tmp_path / "packed" / "packs" / "demo.zst").write_bytes(b"no zstd")
+        api.catalogue(["demo"], to=to, indexes=[f"{url}/simple"], days=0)
+        held = catalogue.CatalogueReader(to)
+        (loose / "facts").mkdir(parents=True)
+        for each in held.contents.wheels:
+            facts = buffer.zstd_compressed(held.encoded_facts(each.sha256, each.name))
+            (loose / "facts" / f"{each.sha256}.json.zst").write_bytes(facts)
+        (loose / catalogue.LIST).write_bytes(codec.encode(replace(held.contents, packed=False)))
+        assert api.catalogue_list(loose).projects == api.catalogue_list(to).projects
+        index.asked.clear()
+        again = api.catalogue(to=loose, indexes=[f"{url}/simple"], days=0)  # of what it holds
+    assert {each.outcome for each in again.rows} == {"known"}
+    assert not [path for _, path, _ in index.asked if path.endswith(".whl")]
+    assert (loose / "packs" / "demo.zst").read_bytes() == (to / "packs" / "demo.zst").read_bytes()
+    assert not list((loose / "facts").iterdir())
+    (loose / "packs" / "demo.zst").write_bytes(b"no zstd")
     with pytest.raises(MalformedError):
-        catalogue.CatalogueReader(tmp_path / "packed").facts(loose.contents.wheels[0].sha256)
+        catalogue.CatalogueReader(loose).facts(held.contents.wheels[0].sha256)
+    with serving(index) as url:
+        mended = api.catalogue(["demo"], to=loose, indexes=[f"{url}/simple"], days=0)
+    assert {each.outcome for each in mended.rows} == {"added"}, "what is damaged is read anew"
+
+
+def test_what_stops_it_leaves_what_was_read(index: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = tmp_path / "catalogue"
+    real = judging.facts_of
+    read: list[str] = []
+
+    def stopped(candidate: Any, *rest: Any) -> Any:
+        read.append(candidate.file)
+        if len(read) > 1:
+            raise KeyboardInterrupt
+        return real(candidate, *rest)
+
+    monkeypatch.setattr(judging, "facts_of", stopped)
+    monkeypatch.setattr(cataloguing, "_AT_ONCE", 1)
+    with serving(index) as url, pytest.raises(KeyboardInterrupt):
+        api.catalogue(["demo"], to=to, indexes=[f"{url}/simple"], days=0)
+    assert [each.file for each in catalogue.CatalogueReader(to).contents.wheels] == read[:1]
 
 
 def test_the_list_is_for_the_machines_own_system(tmp_path: Path) -> None:

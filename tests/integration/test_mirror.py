@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.integration.install_world import versions, wheel
 
 MANY = (Path(__file__).parents[1] / "fixtures" / "bin" / "many-130.so").read_bytes()
 MORE = {f"subject/lib{number}.so": MANY for number in range(3)}  # so that cutting them pays for the note about it
+OUTSIDE = dict(os.environ)  # with the indexes of this machine
 LINUX = "py3-none-manylinux_2_28_x86_64"
 # By its GPU, and a hash of that and of cuwheel's version.
 CUT = f"2.0+slim.sm90.h{files.sha256_of(f'9.0 {__version__}'.encode())[:7]}"
@@ -228,6 +230,57 @@ def test_installers_take_the_slimmed_wheel_offline(world: Behaviour, tmp_path: P
     venvs.make(env, venvs.find_python())
     own = api.install(locked=carried, env=env, on=["h100"], no_index=True)
     assert own.succeeded, own
+
+
+PROJECT = """
+[project]
+name = "user"
+version = "0"
+requires-python = ">={python}"
+dependencies = ["subject==2.0"]
+[tool.poetry]
+package-mode = false
+[[tool.poetry.source]]
+name = "mirror"
+url = "{url}/simple"
+priority = "primary"
+[tool.pdm]
+distribution = false
+[[tool.pdm.source]]
+name = "pypi"
+url = "{url}/simple"
+verify_ssl = false
+"""
+
+
+@pytest.mark.download
+@pytest.mark.parametrize("tool", ["poetry", "pdm"])
+def test_poetry_and_pdm_lock_and_install_the_slimmed_wheel(tool: str, world: Behaviour, tmp_path: Path) -> None:
+    """Of pdm what its own lock names: what it merely requires does not fit together since hishel 2 and unearth 0.19."""
+    with serving(world) as url:
+        assert _mirror(url, tmp_path).succeeded
+    venvs.make(tmp_path / "tools", venvs.find_python())
+    what = "pdm[locked]" if tool == "pdm" else tool
+    installing = [str(venvs.uv()), "pip", "install", "-q", "--python", str(tmp_path / "tools"), what]
+    subprocess.run(installing, env=OUTSIDE, check=True, timeout=600)
+    project = tmp_path / "project"
+    project.mkdir()
+    own = {"POETRY_VIRTUALENVS_IN_PROJECT": "1", "PDM_CHECK_UPDATE": "0", "PDM_IGNORE_ACTIVE_VENV": "1"}
+    with serving(Behaviour.folder(tmp_path / "mirror")) as url:
+        (project / "pyproject.toml").write_text(PROJECT.format(url=url, python=PYTHON))
+        for words in (["lock"], ["install", "--no-interaction"] if tool == "poetry" else ["install"]):
+            command = [str(tmp_path / "tools" / "bin" / tool), *words]
+            done = subprocess.run(
+                command,
+                cwd=project,
+                env={**os.environ, **own},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+    assert versions(project / ".venv") >= {f"subject-{CUT}", "needed-1.0"}
 
 
 def test_what_a_publisher_promises_too_much_is_a_warning_in_a_mirror(tmp_path: Path) -> None:

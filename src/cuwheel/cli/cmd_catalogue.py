@@ -35,6 +35,7 @@ CATALOGUE = Command(
   cuwheel catalogue list                       what ships with cuwheel
   cuwheel catalogue list --on 'gtx 1080 ti'    the last release with code for it
   cuwheel catalogue add torch vllm --to facts  collect, or go on after a break
+  cuwheel catalogue add --to facts             what is new of the packages in it
   cuwheel catalogue list facts
   cuwheel find torch --on h100 --catalogue facts
 
@@ -44,7 +45,7 @@ nothing of them is kept but the facts.
 
 exit status: 0 done, 1 some wheels could not be read""",
     (
-        Option("NAME...", "packages, perhaps with versions", field="names", of=_ADD),
+        Option("[NAME...]", "packages, perhaps with versions; default: those that it holds", field="names", of=_ADD),
         Option("[PLACE]", "a folder or URL of a catalogue; default: what ships with cuwheel", of=("list",)),
         Option("--to FOLDER", "the catalogue's folder", places.new_folder, of=_ADD),
         ON._replace(of=("list",)),

@@ -1,13 +1,12 @@
 """A catalogue: the facts of many wheels of other people's indexes, each under the hash of its wheel.
 
-A folder, or a place on a server: `catalogue.json` lists the wheels, and `facts/` holds the facts file of each,
-compressed. Who knows a wheel's hash from its index knows so what is in it, without the wheel. The one that ships is
-packed: `packs/` holds the facts of all wheels of a project in one file, which are much alike.
+A folder, or a place on a server: `catalogue.json` lists the wheels, and `packs/` holds the facts files of all wheels of
+a project, which are much alike, compressed in one. Who knows a wheel's hash from its index knows so what is in it,
+without the wheel. Earlier releases wrote a file for each wheel (`facts/`), which is still read.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from functools import cached_property
 from pathlib import Path
@@ -37,14 +36,14 @@ SHIPPED = Path(__file__).with_name("catalogue")  # what this release of cuwheel 
 _FACTS, _PACKS = "facts", "packs"
 _MOST_LIST, _MOST_FACTS, _MOST_PACKED = 1 << 27, 1 << 26, 1 << 24
 _LEVEL = 19
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_PROJECT = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
 
 
 class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A wheel whose facts are held. `uploaded`: when, as its index writes it."""
 
     file: str
-    name: str
+    name: Annotated[str, Meta(pattern=_PROJECT)]  # it becomes a path
     version: str
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
     size: int = 0
@@ -83,15 +82,18 @@ class CatalogueReader:
         """None where it does not hold them."""
         if sha256 is None or sha256 not in self._known:
             return None
-        name = self._known[sha256]
-        if self.contents.packed:
-            data = self._pack(name).get(sha256)
-            if data is None:
-                raise MalformedError(f"{self._place}/{_PACKS}/{name}.zst", f"does not hold {sha256}, which is listed")
-        else:
-            data = unpacked(self._read(f"{_FACTS}/{sha256}.json.zst", _MOST_PACKED), f"{self._place}: {sha256}")
-        found = wheel_facts.parse(data, f"{self._place}: {sha256}")
+        found = wheel_facts.parse(self.encoded_facts(sha256, self._known[sha256]), f"{self._place}: {sha256}")
         return found if found.sha256 == sha256 else None
+
+    def encoded_facts(self, sha256: str, project: str) -> bytes:
+        """Of a wheel that is listed."""
+        if not self.contents.packed:
+            place = f"{_FACTS}/{sha256}.json.zst"
+            return unpacked(self._read(place, _MOST_PACKED), f"{self._place}: {sha256}").strip()
+        data = self._pack(project).get(sha256)
+        if data is None:
+            raise MalformedError(f"{self._place}/{_PACKS}/{project}.zst", f"does not hold {sha256}, which is listed")
+        return data
 
     def _pack(self, project: str) -> dict[str, bytes]:
         """Lines of a hash and facts. Read once: whoever asks about a project asks about many of its wheels."""
@@ -169,58 +171,61 @@ def look_up(catalogues: Iterable[CatalogueReader], candidate: Candidate) -> Whee
 
 
 class Store:
-    """A catalogue in a folder, to be added to. What was added is on the disk at once, the list when it is saved."""
+    """A catalogue in a folder, to be added to: of each project one file, written anew when it is saved.
+
+    A catalogue of an earlier release, with a file for each wheel, is packed when it is saved first.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._listed: dict[str, Listed] = {}
+        self._facts: dict[str, dict[str, bytes]] = {}  # by project, then hash
+        self._changed: set[str] = set()
         if (folder / LIST).exists():
-            held = CatalogueReader(folder).contents
-            if held.packed:
-                raise MalformedError(folder, "is a packed catalogue, which is only read", hint="--to ANOTHER-FOLDER")
-            self._listed = {each.sha256: each for each in held.wheels}
+            held = CatalogueReader(folder)
+            for each in held.contents.wheels:
+                try:
+                    facts = held.encoded_facts(each.sha256, each.name)
+                except CuwheelError as error:
+                    log.warning("%s is read anew: %s", each.file, error.message)
+                    continue
+                self._put(each, facts)
+            self._changed = set() if held.contents.packed else set(self._facts)
 
     def has(self, sha256: str) -> bool:
-        return sha256 in self._listed and self._path(sha256).is_file()
+        return sha256 in self._listed
 
     def add(self, listed: Listed, facts: WheelFacts) -> None:
-        path = self._path(listed.sha256)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, buffer.zstd_compressed(wheel_facts.encoded(facts), _LEVEL))
+        self._put(listed, wheel_facts.encoded(facts).strip())
+        self._changed.add(listed.name)
+
+    def _put(self, listed: Listed, facts: bytes) -> None:
         self._listed[listed.sha256] = listed
-
-    def pack(self, to: Path) -> int:
-        """The same catalogue in its compact form, to be read and not added to; its bytes."""
-        by_project: dict[str, list[bytes]] = {}
-        for each in self._sorted():
-            data = unpacked(self._path(each.sha256).read_bytes(), each.sha256).strip()
-            by_project.setdefault(each.name, []).append(each.sha256.encode() + b" " + data + b"\n")
-        (to / _PACKS).mkdir(parents=True, exist_ok=True)
-        made = Contents(
-            schema=SCHEMA, date=CatalogueReader(self.folder).contents.date, wheels=self._sorted(), packed=True
-        )
-        written = {
-            f"{_PACKS}/{name}.zst": buffer.zstd_compressed(b"".join(lines), _LEVEL)
-            for name, lines in by_project.items()
-        }
-        written[LIST] = codec.encode(made) + b"\n"
-        for path, data in written.items():
-            files.write(to / path, data)
-        return sum(map(len, written.values()))
-
-    def _sorted(self) -> tuple[Listed, ...]:
-        return tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
+        self._facts.setdefault(listed.name, {})[listed.sha256] = facts
 
     def save(self, date: str) -> None:
-        made = Contents(schema=SCHEMA, date=date, wheels=self._sorted())
-        self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(self.folder / LIST, codec.indented(made))
+        """Facts first, then the list that names them."""
+        wheels = tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
+        (self.folder / _PACKS).mkdir(parents=True, exist_ok=True)
+        for project in sorted(self._changed):
+            lines = [
+                each.sha256.encode() + b" " + self._facts[project][each.sha256] + b"\n"
+                for each in wheels
+                if each.name == project
+            ]
+            files.write(self.folder / _PACKS / f"{project}.zst", buffer.zstd_compressed(b"".join(lines), _LEVEL))
+        if self._changed or not (self.folder / LIST).exists():
+            made = Contents(schema=SCHEMA, date=date, wheels=wheels, packed=True)
+            files.write(self.folder / LIST, codec.encode(made) + b"\n")
+        self._changed.clear()
+        for each in wheels:
+            (self.folder / _FACTS / f"{each.sha256}.json.zst").unlink(missing_ok=True)
 
     @property
     def wheels(self) -> tuple[Listed, ...]:
         return tuple(self._listed.values())
 
-    def _path(self, sha256: str) -> Path:
-        if not _SHA256.fullmatch(sha256):
-            raise MalformedError(self.folder, f"{sha256!r} is not a hash")
-        return self.folder / _FACTS / f"{sha256}.json.zst"
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(each.stat().st_size for each in (self.folder / LIST, *(self.folder / _PACKS).glob("*.zst")))

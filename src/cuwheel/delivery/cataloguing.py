@@ -77,13 +77,18 @@ class ProjectReach(Struct, frozen=True, kw_only=True):
 
 
 class Catalogue(Struct, frozen=True, kw_only=True):
-    """`rows`: what `add` did. `projects`: what `list` found. `wheels`: how many are held."""
+    """`rows`: what `add` did. `projects`: what `list` found. `wheels`: how many are held, in `size` bytes.
+
+    `downloaded`: bytes that were read of the wheels that were added, which have `bytes_of_wheels` in all.
+    """
 
     schema: Literal["cuwheel.catalogue/1"] = "cuwheel.catalogue/1"
     place: str
     date: str | None
     wheels: int
+    size: int = 0
     downloaded: int = 0
+    bytes_of_wheels: int = 0
     rows: tuple[Row, ...] = ()
     projects: tuple[ProjectReach, ...] = ()
 
@@ -104,14 +109,23 @@ def fill_catalogue(request: CatalogueRequest) -> Catalogue:
     ):
         store = Store(request.to)
         where = candidates.configured_places(session.settings, indexes=request.indexes, find_links=request.find_links)
-        for name in request.names:
+        for name in request.names or sorted({each.name for each in store.wheels}):
             with log.progress(f"asking your indexes for {name}"):
                 wanted, problem = _listed(name, where, session, request)
             rows += [Row(name=name, version="", file="", outcome="failed", reason=problem)] if problem else []
-            rows += _project(wanted, store, reader)
-            store.save(datetime.now(_UTC).date().isoformat())
+            try:
+                rows.extend(_project(wanted, store, reader))
+            finally:  # whatever stops it
+                store.save(datetime.now(_UTC).date().isoformat())
+        added = {each.file for each in rows if each.outcome == "added"}
         return Catalogue(
-            place=str(request.to), date=None, wheels=len(store.wheels), downloaded=budget.used, rows=tuple(rows)
+            place=str(request.to),
+            date=None,
+            wheels=len(store.wheels),
+            size=store.size,
+            downloaded=budget.used,
+            bytes_of_wheels=sum(each.size for each in store.wheels if each.file in added),
+            rows=tuple(rows),
         )
 
 

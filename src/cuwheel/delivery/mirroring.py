@@ -48,6 +48,7 @@ RECORD = "mirror.json"
 _SCHEMA = "cuwheel.mirror/1"
 _MOST = 1 << 26
 _WORTH = 0.99  # of its size: for less a file keeps its own hash
+_WORTH_DEBUG = 10**7  # bytes of debug information alone: for less it does, too
 _WHOLE, _ANY = "whole", "any"  # in place of GPUs: it was not to be cut; it has nothing to cut for any
 _LICENCE = "licence-on-changes"
 _TERMS = "it is under NVIDIA's terms, and --originals keeps such files as they are"
@@ -247,7 +248,9 @@ def _slimmed(path: Path, version: str, wanted: _Wanted, folder: Path) -> tuple[s
     if not done.written or done.output is None or done.wheel is None:
         errors = [each for each in notes if each.severity == "error"]
         return version, path, "it has nothing to remove" if done.files else _NO_CODE, errors
-    if done.wheel.bytes_after > _WORTH * done.wheel.bytes_before:
+    saved = done.wheel.bytes_before - done.wheel.bytes_after
+    cut_code = any(each.dropped or each.fate == "removed" for each in done.files)
+    if done.wheel.bytes_after > _WORTH * done.wheel.bytes_before or not (cut_code or saved > _WORTH_DEBUG):
         return version, path, "it would hardly be smaller", []
     log.info("%s: %s, was %s", path.name, size(done.wheel.bytes_after), size(done.wheel.bytes_before))
     return cut, Path(done.output), "", notes

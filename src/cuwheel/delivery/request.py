@@ -167,13 +167,13 @@ class FindRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueRequest:
-    """Facts of projects' releases, added to the catalogue in `to`.
+    """Facts of projects' releases, added to the catalogue in `to`; without names, of those that it holds.
 
     Of each project the newest release of each minor version of the last `days` (0: of all time), and of that one wheel
     for `platform`. `budget`: bytes that may be downloaded; None for no limit. `cluster`: whose workers read them.
     """
 
-    names: Sequence[str] = field(kw_only=False)
+    names: Sequence[str] = field(default=(), kw_only=False)
     to: Path
     indexes: Sequence[str] = ()
     find_links: Sequence[str] = ()
@@ -188,7 +188,7 @@ class CatalogueRequest:
             from cuwheel.clusters import access  # noqa: PLC0415 - few have one
 
             access.parse_address(self.cluster)
-        if not self.names:
+        if not self.names and not (self.to / "catalogue.json").is_file():
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:
             candidates.parse_requirement(each)

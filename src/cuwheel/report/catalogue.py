@@ -35,7 +35,8 @@ def document(answer: Catalogue, *, verbose: bool) -> Document:
         added = sum(each.outcome == "added" for each in answer.rows)
         blocks.append(
             Paragraph(
-                f"{added} added, {known} known already, {answer.wheels} held; {size(answer.downloaded)} were downloaded"
+                f"{added} added, {known} known already, {answer.wheels} held in {size(answer.size)}; "
+                f"{size(answer.downloaded)} were read of {size(answer.bytes_of_wheels)} of wheels"
             )
         )
     if answer.projects:

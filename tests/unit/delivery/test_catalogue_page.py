@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, MalformedError
 from tests.unit.delivery.published import catalogue_of, cuda_wheel, state, wheel
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing(tmp_path: Path, content
 
 def test_names_in_a_catalogue_are_text(tmp_path: Path, held: str) -> None:
     path = tmp_path / "catalogue" / "catalogue.json"
-    path.write_text(path.read_text().replace('"bar"', f'"{EVIL}"').replace('"2.0"', f'"{EVIL}"'))
+    whole = path.read_text()
+    path.write_text(whole.replace('"2.0"', f'"{EVIL}"'))
     cuwheel.publish(wheel(tmp_path / "dist"), to=tmp_path / "index", catalogue=held)
     assert EVIL not in (tmp_path / "index" / "catalogue.html").read_text()
+    for name in (EVIL, "../bar"):  # of a package: it becomes a path
+        path.write_text(whole.replace('"bar"', json.dumps(name)))
+        with pytest.raises(MalformedError, match="is not a catalogue"):
+            cuwheel.publish(wheel(tmp_path / "dist"), to=tmp_path / "index", catalogue=held)

@@ -36,11 +36,11 @@ def read_context(request: BuildRequest) -> BuildContext:
     tree = sources.obtain_source(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
     found = config.find_configuration(tree.folder, request.config, request.overrides)
     table = found.table
-    project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
+    project = sources.read_project(*jobs.project_files(tree, table.subdirectory), table.backend)
     recipe = recipes.find_recipe(project.name, project.version) if table.recipe else None
     if recipe:
         table = config.over_recipe(recipe.settings, found)
-        project = sources.read_project(*jobs.below(tree, table.subdirectory), table.backend)
+        project = sources.read_project(*jobs.project_files(tree, table.subdirectory), table.backend)
         used = "; ".join(recipes.in_effect(recipe, table)) or "nothing that you have not set yourself"
         log.info("using the recipe for %s: %s", recipe.name, used)
     if table.gate.device_code and not sources.mentions_cuda(tree.folder, tree.files):

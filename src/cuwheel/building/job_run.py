@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     BuildFunction: TypeAlias = Callable[[DecidedJob, BuildContext, PackageSource], Built]
 
-_T = TypeVar("_T")
 _REFRESH_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
 _STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
@@ -86,7 +85,7 @@ def build_job(job: DecidedJob, context: BuildContext, requirements: PackageSourc
     """A job built from nothing, in its folder, which the caller holds."""
     workspace.clean_folder(job.folder)
     try:
-        return _Work(job, context, requirements).through()
+        return _Work(job, context, requirements).run()
     finally:  # ninja starts compilers in groups of their own, and those survive it
         workspace.end_leftovers(job.folder)
 
@@ -98,16 +97,31 @@ def _key_with_lock(job: DecidedJob, requirements: PackageSource) -> str:
     return files.sha256_of(codec.encode([job.key, sorted(each.sha256 for each in requirements.locked)]))
 
 
+class _Phases:
+    """How long each took. `name`: the one that is running, or was last. `before`: seconds that the job took so far."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.began = time.monotonic() - before
+        self.name = ""
+        self.done: list[Phase] = []
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        began, self.name = time.monotonic(), name
+        try:
+            yield
+        finally:
+            self.done.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
+
+
 class _Work:
-    """The phases of one job, timed."""
+    """A job from its source to the backend's wheel."""
 
     def __init__(self, job: DecidedJob, context: BuildContext, requirements: PackageSource) -> None:
         self.job, self.context, self.requirements = job, context, requirements
         self.log = workspace.new_log(job.folder)
         self.log.touch()
-        self.phases: list[Phase] = []
-        self.began = time.monotonic()
-        self.phase = ""
+        self.phases = _Phases()
         self.recorded = 0.0
         self.others: dict[str, str] = {}
         self.server: CompilerCache | None = None
@@ -115,8 +129,7 @@ class _Work:
         self.step = ""
         self.installer: Installer | None = None
 
-    def through(self) -> Built:
-        built = Built(key=self.job.key, log=str(self.log))
+    def run(self) -> Built:
         problem, wheel, cached = None, None, None
         with self._showing_progress(), contextlib.ExitStack() as stack:
             try:
@@ -131,12 +144,13 @@ class _Work:
             if self.server:
                 cached = self.server.counted()
         record = self.job.folder / "record"
-        return replace(
-            built,
+        return Built(
+            key=self.job.key,
+            log=str(self.log),
             wheel=str(wheel or ""),
             sha256=files.sha256(wheel) if wheel else "",
-            phases=tuple(self.phases),
-            seconds=time.monotonic() - self.began,
+            phases=tuple(self.phases.done),
+            seconds=time.monotonic() - self.phases.began,
             record=str(record) if record.is_dir() else "",
             recorded=self.recorded,
             others=self.others,
@@ -150,7 +164,14 @@ class _Work:
         with self._timed("source"):
             sources.copy_tree(self.context.tree, job.copy)
         with self._timed("environment"):
-            shell = self._shell(job.environ)
+            shell = Shell(
+                toolkit=job.toolchain.toolkit,
+                folder=job.folder,
+                log=self.log,
+                environ=job.environ,
+                deadline=self.phases.began + self.context.table.timeout,
+                on_line=self._heed,
+            )
             for name, place in job.links if os.name == "posix" else ():  # elsewhere their folders are on PATH
                 (job.folder / "bin" / name).symlink_to(place)
             offline = self.context.request.offline
@@ -161,7 +182,7 @@ class _Work:
             if self.context.table.cache:
                 self.server = stack.enter_context(compiler_cache(job, self.context.store.folder / "sccache"))
             self.session = stack.enter_context(_recorded(job, self.server))
-            self.recorded = time.monotonic() - self.began
+            self.recorded = time.monotonic() - self.phases.began
             if self.session:
                 shell.environ = dict(self.session.environ)
             self.installer.install(interpreter, environment.backend_requires(made, job))
@@ -173,25 +194,12 @@ class _Work:
         with self._timed("build"):
             return environment.keep_wheel(environment.build_wheel(made, job), job.folder / "wheel")
 
-    def _shell(self, environ: dict[str, str]) -> Shell:
-        return Shell(
-            toolkit=self.job.toolchain.toolkit,
-            folder=self.job.folder,
-            log=self.log,
-            environ=environ,
-            deadline=self.began + self.context.table.timeout,
-            on_line=self._heed,
-        )
-
     @contextlib.contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        began = time.monotonic()
-        self.phase, self.step = name, ""
+        self.step = ""
         log.debug("%s: %s", self.job.id, name)
-        try:
+        with self.phases.timed(name):
             yield
-        finally:
-            self.phases.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
 
     def _heed(self, line: str) -> None:
         """What ninja or make says of how far it is."""
@@ -220,8 +228,8 @@ class _Work:
 
     def _now(self) -> str:
         """How far it is, what is being compiled and for how long: the longest first, which is what it waits for."""
-        since = time.monotonic() - self.began
-        parts = [f"{self.phase} {self.step}".strip()]
+        since = time.monotonic() - self.phases.began
+        parts = [f"{self.phases.name} {self.step}".strip()]
         if self.session:
             now = self.session.progress()
             if now.calls_ended and not self.step:
@@ -233,14 +241,14 @@ class _Work:
         if isinstance(error, ToolTimeoutError):
             limit = self.context.table.timeout
             return Problem(
-                phase=self.phase,
+                phase=self.phases.name,
                 what=f"it took longer than {limit:g} s and was stopped",
                 kind="time",
                 hint="give it more time with --set timeout=SECONDS; the log shows how far it got",
             )
         if isinstance(error, ToolError):  # the log has what it said
-            return Problem(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
-        return Problem(phase=self.phase, what=error.message, hint=error.hint)
+            return Problem(phase=self.phases.name, what=error.message.splitlines()[0], kind="program", hint=error.hint)
+        return Problem(phase=self.phases.name, what=error.message, hint=error.hint)
 
 
 @contextlib.contextmanager
@@ -359,11 +367,10 @@ def finish_job(context: BuildContext, job: DecidedJob, built: Built, placed: Pla
         return result
     work = _Finishing(context, result, job, built)
     try:
-        return work.through(placed)
+        return work.run(placed)
     except CuwheelError as error:
-        problem = Problem(phase=work.phase, what=error.message, hint=error.hint)
-        phases = (*answer.phases, *work.phases)
-        return replace(result, answer=replace(answer, phases=phases), problem=problem)
+        problem = Problem(phase=work.phases.name, what=error.message, hint=error.hint)
+        return replace(result, answer=replace(answer, phases=(*answer.phases, *work.phases.done)), problem=problem)
 
 
 def record_of(built: Built) -> Record | None:
@@ -382,19 +389,21 @@ class _Finishing:
 
     def __init__(self, context: BuildContext, result: JobResult, job: DecidedJob, built: Built) -> None:
         self.context, self.result, self.job, self.built = context, result, job, built
-        self.phases: list[Phase] = []
-        self.phase = ""
+        self.phases = _Phases(built.seconds)
         self.findings: list[Finding] = []
 
-    def through(self, placed: PlacedWheels) -> JobResult:
+    def run(self, placed: PlacedWheels) -> JobResult:
         output = self.context.request.output
         scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
         try:
             shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
             scratch.mkdir(parents=True)
-            wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
-            wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
-            found, passed = self._timed("gate", lambda: self._gate(wheel))
+            with self.phases.timed("stamp"):
+                wheel = self._stamped(Path(self.built.wheel), scratch / "stamp")
+            with self.phases.timed("repair"):
+                wheel = self._repaired(wheel, scratch / "repair")
+            with self.phases.timed("gate"):
+                found, passed = self._gate(wheel)
             good_place = self.job.folder / "part" if self.context.table.merge else output
             place = self._placed(wheel, good_place if passed.succeeded else self.job.folder / "refused", placed)
         except OSError as error:
@@ -407,22 +416,13 @@ class _Finishing:
         answer = replace(
             before,
             outcome=good if passed.succeeded else "refused",
-            phases=(*before.phases, *self.phases),
-            seconds=before.seconds + sum(each.seconds for each in self.phases),
+            phases=(*before.phases, *self.phases.done),
+            seconds=before.seconds + sum(each.seconds for each in self.phases.done),
             wheel=wheel_of(replace(found, target=str(place)), files.sha256(place), planned),
             listed=passed.listed,
             findings=(*before.findings, *self.findings, *passed.findings),
         )
         return replace(self.result, answer=answer)
-
-    def _timed(self, name: str, step: Callable[[], _T]) -> _T:
-        self.phase = name
-        began = time.monotonic()
-        try:
-            return step()
-        finally:
-            before = self.built.seconds + sum(each.seconds for each in self.phases)
-            self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
 
     def _stamped(self, wheel: Path, to: Path) -> Path:
         to.mkdir()

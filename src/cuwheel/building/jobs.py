@@ -44,7 +44,7 @@ _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL",
 _ASK_S = 60.0
 
 
-def below(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
+def project_files(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
     """The folder of a source's project, and its files."""
     if not subdirectory:
         return tree.folder, tree.files
@@ -152,7 +152,7 @@ def make_job(
     elif context.table.force_archs:
         forced = tuple(shlex.split(plan.flags.nvcc or ""))
     installed = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
-    minimum = minimum_cmake(*below(context.tree, context.table.subdirectory))
+    minimum = minimum_cmake(*project_files(context.tree, context.table.subdirectory))
     tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, installed)
     job = DecidedJob(
         id=job_name(plan.cuda, python),

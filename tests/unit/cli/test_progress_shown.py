@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cuwheel.building.job_run import _Work
+from cuwheel.building.job_run import _Phases, _Work
 from cuwheel.building.recording.session import Progress
 from cuwheel.cli import streams
 
@@ -39,7 +39,8 @@ def test_a_build_says_what_is_being_compiled_and_for_how_long(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     work = _Work.__new__(_Work)
-    work.began, work.phase, work.step = 0.0, "build", step
+    work.phases, work.step = _Phases(100.0), step
+    work.phases.name = "build"
     work.session = SimpleNamespace(progress=lambda: Progress(calls_ended=3, running=running))  # type: ignore[assignment]
     assert work._now() == shown
 
@@ -47,5 +48,6 @@ def test_a_build_says_what_is_being_compiled_and_for_how_long(
 def test_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 5.0)
     work = _Work.__new__(_Work)
-    work.began, work.phase, work.step, work.session = 0.0, "environment", "", None
+    work.phases, work.step, work.session = _Phases(5.0), "", None
+    work.phases.name = "environment"
     assert work._now() == "5.0 s: environment"

@@ -19,7 +19,13 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.slim import in_place
 from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, signature_dropped, total_of
-from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
+from cuwheel.changes.slim.decide import (
+    PackageRelease,
+    findings_of_writing,
+    licence_findings,
+    make_plan,
+    release_in_folder,
+)
 from cuwheel.changes.slim.request import resolve
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
@@ -48,7 +54,9 @@ _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
 def slim(request: SlimRequest) -> Slim:
     task = resolve(request)
     if task.kind == "environment" and request.env:
-        return in_place.slim(in_place.layout_of_environment(request.env), task, only=tuple(map(str, task.named)))
+        return in_place.slim_in_place(
+            in_place.layout_of_environment(request.env), task, only=tuple(map(str, task.named))
+        )
     paths = [Path(each) for each in task.named]
     if task.kind == "wheel":
         return _slim_wheel(paths[0], task)
@@ -56,7 +64,7 @@ def slim(request: SlimRequest) -> Slim:
         return _slim_libraries(paths, task)
     if request.output:
         return _slim_folder_copy(paths[0], request.output, task)
-    return in_place.slim(in_place.layout_of_folder(paths[0]), task)
+    return in_place.slim_in_place(in_place.layout_of_folder(paths[0]), task)
 
 
 def undo(root: Path) -> Slim:
@@ -176,7 +184,7 @@ def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[F
 
         results = rewrite.each_library(plan.to_write, rewritten)
         changed = plan.files(results)
-        findings += findings_met(results)
+        findings += findings_of_writing(results)
         if all(each.fate == "unchanged" for each in changed):
             return answer_of(plan, changed, [*findings, _nothing_to_slim(wheel.path)])
         for each in changed:
@@ -273,7 +281,7 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
                 with files.scratch_beside(place.parent) as folder:
                     shutil.copy2(path, folder / "copy")
                     system_calls.rename_over(folder / "copy", place)
-    findings += findings_met(results)
+    findings += findings_of_writing(results)
     return answer_of(plan, plan.files(results), findings, written=True, output=str(output))
 
 
@@ -284,7 +292,7 @@ def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:
     if leads_inside(folder.resolve(), output):
         raise UsageError(f"{output} is inside {folder}", hint="choose a folder outside it with -o")
     layout = in_place.layout_of_folder(folder)
-    planned = in_place.slim(layout, _with_request(task, dry_run=True))
+    planned = in_place.slim_in_place(layout, _with_request(task, dry_run=True))
     if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output), dry_run=task.request.dry_run)
     shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
@@ -304,7 +312,7 @@ def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:
         shutil.copytree(
             layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
         )
-        made = in_place.slim(in_place.layout_of_folder(tree), _with_request(task, commit=True))
+        made = in_place.slim_in_place(in_place.layout_of_folder(tree), _with_request(task, commit=True))
         system_calls.rename_over(tree, output)
     return replace(made, output=str(output), written=True)
 

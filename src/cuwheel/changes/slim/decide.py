@@ -80,21 +80,24 @@ def make_plan(
         libraries=tuple(libraries),
         plans=plans,
         removed=removed,
-        findings=(*findings, *(naming_library(plan.path, each) for plan in plans.values() for each in plan.untouched)),
-        refused=(*refused, *(naming_library(plan.path, each) for plan in plans.values() for each in plan.refused)),
+        findings=(
+            *findings,
+            *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.untouched),
+        ),
+        refused=(*refused, *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.refused)),
         kept=tuple(kept),
     )
 
 
-def naming_library(path: str, found: Finding) -> Finding:
+def with_library_name(path: str, found: Finding) -> Finding:
     """A plan speaks of its own library; among many one must know which."""
     name = file_name(path)
     return found if name in found.message else replace(found, message=f"{name}: {found.message}")
 
 
-def findings_met(results: Iterable[Rewritten]) -> list[Finding]:
+def findings_of_writing(results: Iterable[Rewritten]) -> list[Finding]:
     """What writing met that the plans had not told."""
-    return [naming_library(result.change.path, each) for result in results for each in result.findings]
+    return [with_library_name(result.change.path, each) for result in results for each in result.findings]
 
 
 def _for_other_cuda(

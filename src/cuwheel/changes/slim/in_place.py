@@ -12,7 +12,13 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.slim.answer import TOOL, Slim, answer_of, note_of, signature_dropped
-from cuwheel.changes.slim.decide import PackageRelease, findings_met, licence_findings, make_plan, release_in_folder
+from cuwheel.changes.slim.decide import (
+    PackageRelease,
+    findings_of_writing,
+    licence_findings,
+    make_plan,
+    release_in_folder,
+)
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.machine import python_environment
@@ -74,7 +80,7 @@ def layout_of_folder(folder: Path) -> Layout:
     return Layout(root=root, places=(root,), sites=tuple(sorted(sites)))
 
 
-def slim(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
+def slim_in_place(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
     """`only`: the distributions, by any spelling of their names; all without one."""
     root, dry_run = layout.root, task.request.dry_run
     with nullcontext() if dry_run else journal_file.locked(root):
@@ -151,7 +157,7 @@ def _write(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], findings: l
             changes.apply()
     if task.request.commit:
         journal.commit(root)
-    findings += findings_met(results)
+    findings += findings_of_writing(results)
     undo = _undo_command(task, *task.named) if changed and not task.request.commit else None
     return answer_of(plan, files, findings, written=bool(changed), output=str(root), undo=undo)
 

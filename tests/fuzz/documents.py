@@ -347,7 +347,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "profile": lambda data: profile.decode(data, "fuzzed"),
         "lock": lambda data: lock.parse(data, "fuzzed"),
         "fleet": lambda data: fleet.read_fleet_file(world.file("fleet.toml", data)),
-        "config": lambda data: config.load_table(None, world.file("pyproject.toml", data), {}),
+        "config": lambda data: config.find_configuration(None, world.file("pyproject.toml", data), {}).table,
         "project": lambda data: (
             world.file("pyproject.toml", data),
             sources.read_project(world.root, ["pyproject.toml"]),

@@ -45,7 +45,7 @@ def test_the_linters_find_nothing(tmp_path: Path) -> None:
     place = tmp_path / ".github" / "workflows"
     place.mkdir(parents=True)
     for case, table in _CASES.items():
-        text = rendering.render("github", config.load_table(None, None, {"ci": table}), "cuwheel.toml")
+        text = rendering.render("github", config.find_configuration(None, None, {"ci": table}).table, "cuwheel.toml")
         (place / f"{case}.yml").write_text(text)
     root = Path(__file__).parents[2]
     files = [*sorted(place.iterdir()), *sorted((root / ".github" / "workflows").iterdir())]
@@ -60,7 +60,9 @@ def test_the_linters_find_nothing(tmp_path: Path) -> None:
 def test_the_schema_of_gitlab(tmp_path: Path) -> None:
     for case, table in _CASES.items():
         given = {"ci": table, "cuda": ("13.0", "13.4"), "python": ("3.11", "3.12")}
-        (tmp_path / f"{case}.yml").write_text(rendering.render("gitlab", config.load_table(None, None, given)))
+        (tmp_path / f"{case}.yml").write_text(
+            rendering.render("gitlab", config.find_configuration(None, None, given).table)
+        )
     _schema("gitlab-ci", "--data-transform", "gitlab-ci", *sorted(tmp_path.iterdir()))
 
 

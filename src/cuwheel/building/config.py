@@ -45,12 +45,8 @@ class FoundConfiguration(Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any]
 
 
-def load_table(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
-    """The configuration of a source folder, or that of a file; `overrides` by field names, nested as the tables are."""
-    return find_configuration(source, file, overrides).table
-
-
 def find_configuration(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> FoundConfiguration:
+    """That of a source folder, or that of a file; `overrides` by field names, nested as the tables are."""
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
     named = _by_field(data, Table, where, problems)

@@ -471,7 +471,6 @@ def read_project(folder: Path, files: Sequence[str], asked: str = "auto") -> Pro
         version=_text(project, "version") or written.get("version", ""),
         requires_python=_text(project, "requires-python") or written.get("requires-python", ""),
         backend=backend,
-        build_backend=build_backend,
         requires=tuple(each for each in _list(system, "requires") if isinstance(each, str)),
         build_dir=backend == "scikit-build-core" and "build-dir" not in _table(_table(data, "tool"), "scikit-build"),
         evidence=evidence,

@@ -30,7 +30,6 @@ class Project(Struct, frozen=True, kw_only=True):
     version: str = ""  # empty where the backend works it out
     requires_python: str = ""
     backend: str  # how it is built: see tables.Backend, without `auto`
-    build_backend: str = ""  # the PEP 517 one
     requires: tuple[str, ...] = ()
     build_dir: bool = False  # it leaves the place of its build folder to scikit-build-core
     evidence: str = ""  # why this backend was taken

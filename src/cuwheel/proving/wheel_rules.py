@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # Is it a wheel at all, with each file once?
 
-_WHEEL_FORMAT = "the binary distribution format, packaging.python.org/specifications"
-
 
 def wheel_structure(subject: WheelSubject) -> Iterator[Finding]:
     wheel = subject.wheel
@@ -78,7 +76,6 @@ def same_file_twice(subject: WheelSubject) -> Iterator[Finding]:
 
 # RECORD: every file once, with the hash that it has.
 
-_RECORD_SPEC = "recording installed projects, packaging.python.org/specifications"
 _REPAIR = "build it again, or download it again; a tool that changes a wheel must also rewrite RECORD"
 
 
@@ -157,8 +154,6 @@ def record_hashes(subject: WheelSubject) -> Iterator[Finding]:
 
 # METADATA: valid, and about the wheel that it is in.
 
-_METADATA_SPEC = "core metadata, packaging.python.org/specifications"
-_FIX_METADATA = "correct [project] in pyproject.toml and build it again"
 # Installers read these; the others are for people.
 _GRAVE = ("name", "version", "metadata-version", "requires-dist", "requires-python", "provides-extra")
 _MOST = 8
@@ -218,8 +213,6 @@ def _same(text: str, version: Version) -> bool:
 
 # A variant wheel (PEP 825): its label in the name and inside, and whether what it says is true of its device code.
 
-_VARIANT_PEP = "PEP 825 (draft), wheel variants"
-_FIX_VARIANT = "write its variants anew from the plain wheel: cuwheel build --set variants=true"
 _SHOWN = 6
 
 
@@ -262,7 +255,6 @@ VARIANT_RULES = (variant_differs, variant_untrue)
 
 # Licence files: those that the metadata names are there; one at least is there.
 
-_LICENCE_PEP = "PEP 639"
 _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", re.IGNORECASE)
 
 

@@ -38,12 +38,12 @@ def written(folder: Path, text: str, name: str = config.FILE) -> Path:
 
 def problems(folder: Path, text: str, name: str = config.FILE) -> tuple[str, ...]:
     with pytest.raises(ConfigurationError) as caught:
-        config.load_table(written(folder, text, name), None, {})
+        config.find_configuration(written(folder, text, name), None, {})
     return caught.value.problems
 
 
 def test_keys_are_written_with_hyphens_and_a_text_is_a_list_of_one(tmp_path: Path) -> None:
-    table = config.load_table(written(tmp_path, WHOLE.replace(', a-b_c = "1"', "")), None, {})
+    table = config.find_configuration(written(tmp_path, WHOLE.replace(', a-b_c = "1"', "")), None, {}).table
     assert table.for_ == ("h100", "l40")
     assert table.python == ("3.10", "3.12")
     assert table.force_archs
@@ -140,14 +140,14 @@ glibc = "new"
 
 def test_versions_that_are_numbers_get_a_hint_because_13_10_would_become_13_1(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        config.load_table(written(tmp_path, "cuda = [13.10]"), None, {})
+        config.find_configuration(written(tmp_path, "cuda = [13.10]"), None, {})
     assert 'cuda = ["13.0"]' in caught.value.hint
 
 
 def test_the_command_line_overrides_lists_and_joins_tables(tmp_path: Path) -> None:
     folder = written(tmp_path, 'cuda = "13.0"\nenvironment = {A = "1"}\n[plan]\nfuture = true\n')
     overrides = {"cuda": ("13.4",), "environment": {"B": "2"}, "plan": {"native": True}, "for_": ("h100",)}
-    table = config.load_table(folder, None, overrides)
+    table = config.find_configuration(folder, None, overrides).table
     assert (table.cuda, table.for_, table.environment) == (("13.4",), ("h100",), {"A": "1", "B": "2"})
     assert table.plan.future
     assert table.plan.native
@@ -155,7 +155,7 @@ def test_the_command_line_overrides_lists_and_joins_tables(tmp_path: Path) -> No
 
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        config.load_table(written(tmp_path, 'cuda = "13.0"'), None, {"python": ("three",)})
+        config.find_configuration(written(tmp_path, 'cuda = "13.0"'), None, {"python": ("three",)})
     assert not isinstance(caught.value, ConfigurationError)
     assert "'three'" in caught.value.message
 
@@ -165,15 +165,15 @@ def test_a_file_that_is_given_is_used_instead_of_the_sources_own(tmp_path: Path)
     source.mkdir()
     written(source, 'cuda = "13.0"')
     other.write_text('for = "l40"')
-    table = config.load_table(source, other, {})
+    table = config.find_configuration(source, other, {}).table
     assert (table.for_, table.cuda) == (("l40",), ())
 
 
 def test_cuwheel_toml_comes_before_pyproject(tmp_path: Path) -> None:
     written(tmp_path, '[tool.cuwheel]\ncuda = "13.0"', config.PYPROJECT)
-    assert config.load_table(tmp_path, None, {}).cuda == ("13.0",)
+    assert config.find_configuration(tmp_path, None, {}).table.cuda == ("13.0",)
     written(tmp_path, 'cuda = "13.4"')
-    assert config.load_table(tmp_path, None, {}).cuda == ("13.4",)
+    assert config.find_configuration(tmp_path, None, {}).table.cuda == ("13.4",)
 
 
 def test_no_configuration_is_a_configuration(tmp_path: Path) -> None:
@@ -184,12 +184,12 @@ def test_no_configuration_is_a_configuration(tmp_path: Path) -> None:
 def test_what_is_no_configuration_is_said_so(tmp_path: Path, text: str) -> None:
     (tmp_path / config.PYPROJECT).write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigurationError):
-        config.load_table(tmp_path, None, {})
+        config.find_configuration(tmp_path, None, {})
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError):
-        config.load_table(None, tmp_path / "none.toml", {})
+        config.find_configuration(None, tmp_path / "none.toml", {})
 
 
 def test_the_schema_takes_what_is_taken_and_nothing_else() -> None:
@@ -206,20 +206,20 @@ def test_a_project_below_brings_its_own_configuration(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     written(tmp_path / "package", '[tool.cuwheel]\ncuda = ["13.4"]', config.PYPROJECT)
     said = {"subdirectory": "package"}
-    assert config.load_table(tmp_path, None, said).cuda == ("13.4",)
+    assert config.find_configuration(tmp_path, None, said).table.cuda == ("13.4",)
     written(tmp_path, 'cuda = ["13.0"]')
-    assert config.load_table(tmp_path, None, said).cuda == ("13.4",)
-    assert config.load_table(tmp_path, None, {}).cuda == ("13.0",)
+    assert config.find_configuration(tmp_path, None, said).table.cuda == ("13.4",)
+    assert config.find_configuration(tmp_path, None, {}).table.cuda == ("13.0",)
     (tmp_path / "package" / config.PYPROJECT).write_text("")
-    assert config.load_table(tmp_path, None, said).cuda == ("13.0",)
+    assert config.find_configuration(tmp_path, None, said).table.cuda == ("13.0",)
 
 
 def test_guard_in_short(tmp_path: Path) -> None:
     (tmp_path / "cuwheel.toml").write_text('guard = "inject"\n')
-    found = config.load_table(tmp_path, None, {})
+    found = config.find_configuration(tmp_path, None, {}).table
     assert found.guard.inject
     assert found.guard.package is None
-    assert config.load_table(None, None, {"guard": "inject"}).guard == found.guard
+    assert config.find_configuration(None, None, {"guard": "inject"}).table.guard == found.guard
     (tmp_path / "cuwheel.toml").write_text('guard = "whatever"\n')
     with pytest.raises(ConfigurationError, match="guard"):
-        config.load_table(tmp_path, None, {})
+        config.find_configuration(tmp_path, None, {})

@@ -152,7 +152,7 @@ def test_names_alike_are_sought_for_the_first_problems_alone(monkeypatch: pytest
 @pytest.mark.parametrize(
     "load",
     [
-        lambda path: config.load_table(None, path, {}),
+        lambda path: config.find_configuration(None, path, {}).table,
         trials_file.load_trials,
         matrix.load_matrix,
         fleet.read_fleet_file,

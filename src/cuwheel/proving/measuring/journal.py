@@ -254,14 +254,13 @@ def read_lines(folder: Path) -> Iterator[Line]:
 class State(Struct, frozen=True, kw_only=True):
     """How far a campaign has come. `results`: condition and repeat → how it ended, of what counts.
 
-    `unfinished`: began, and has no end. `last`: of the trials, by number. `starts`: of this boot, by condition.
+    `unfinished`: began, and has no end. `last`: of the trials, by number.
     """
 
     header: Header | None
     results: dict[tuple[int, int], Outcome]
     unfinished: Start | None
     last: int
-    reboots: dict[tuple[int, int], str]
     used_boots: frozenset[str]
 
 
@@ -270,7 +269,6 @@ def read_state(folder: Path) -> State:
     header: Header | None = None
     began: dict[int, Start] = {}
     results: dict[tuple[int, int], Outcome] = {}
-    reboots: dict[tuple[int, int], str] = {}
     boots: set[str] = set()
     last = 0
     for line in read_lines(folder):
@@ -279,8 +277,6 @@ def read_state(folder: Path) -> State:
             began = {line.start.trial: line.start}  # one at a time: of those before nothing more is to come
             last = max(last, line.start.trial)
             boots.add(line.start.boot)
-        elif line.reboot:
-            reboots[line.reboot.condition, line.reboot.repeat] = line.reboot.boot
         elif line.end and (start := began.pop(line.end.trial, None)) and line.end.outcome not in NO_RESULT:
             results |= {(start.condition, start.repeat): line.end.outcome} if start.counted else {}
     return State(
@@ -288,6 +284,5 @@ def read_state(folder: Path) -> State:
         results=results,
         unfinished=next(iter(began.values()), None),
         last=last,
-        reboots=reboots,
         used_boots=frozenset(boots),
     )

@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _rendered(**ci: Any) -> dict[str, Any]:
-    return problems.load_yaml(rendering.render("github", config.load_table(None, None, {"ci": ci})), "x")
+    return problems.load_yaml(rendering.render("github", config.find_configuration(None, None, {"ci": ci}).table), "x")
 
 
 @pytest.mark.parametrize("publish", ["pages", "release", "public", "none"])
@@ -53,7 +53,9 @@ def test_every_reference_exists_and_none_is_in_a_script(publish: str, upstream: 
 def test_every_action_is_pinned_to_a_commit_of_the_table() -> None:
     known = {f"{each.name}@{each.commit}": each.version for each in facts.workflow_actions().values()}
     for publish in ("pages", "release", "public"):
-        text = rendering.render("github", config.load_table(None, None, {"ci": {**_EVERYTHING, "publish": publish}}))
+        text = rendering.render(
+            "github", config.find_configuration(None, None, {"ci": {**_EVERYTHING, "publish": publish}}).table
+        )
         used = re.findall(r"uses: ([\w-]+/[\w-]+)(?:/\w+)?@(\w+) # (\S+)", text)
         assert len(used) == text.count("uses:") > 10
         assert all(known[f"{name}@{commit}"] == version for name, commit, version in used)
@@ -88,13 +90,15 @@ def test_builds_without_a_tag_have_a_version_of_their_own() -> None:
     assert build["env"]["LABEL"] == "${{ needs.plan.outputs.label }}"
     plan = _rendered()["jobs"]["plan"]
     assert plan["outputs"]["label"] == "${{ steps.label.outputs.label }}"
-    pipeline = rendering.render("gitlab", config.load_table(None, None, {"cuda": ["13.0"], "for_": ["h100"]}))
+    pipeline = rendering.render(
+        "gitlab", config.find_configuration(None, None, {"cuda": ["13.0"], "for_": ["h100"]}).table
+    )
     assert 'if [ -z "$CI_COMMIT_TAG" ]; then set -- "$@" --label "$CI_PIPELINE_IID"; fi' in pipeline
 
 
 def test_what_the_build_needs_is_installed() -> None:
     def installed(**settings: Any) -> str:
-        text = rendering.render("github", config.load_table(None, None, settings))
+        text = rendering.render("github", config.find_configuration(None, None, settings).table)
         return str(problems.load_yaml(text, "x")["env"]["CUWHEEL"])
 
     assert installed().startswith("cuwheel[build]==")

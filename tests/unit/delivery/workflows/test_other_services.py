@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _pipeline(**ci: Any) -> dict[str, Any]:
-    table = config.load_table(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci})
+    table = config.find_configuration(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci}).table
     return problems.load_yaml(rendering.render("gitlab", table), "x")
 
 

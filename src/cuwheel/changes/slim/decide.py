@@ -65,7 +65,8 @@ def make_plan(
     libraries: Sequence[Library], task: SlimTask, package_of: Callable[[str], PackageRelease | None]
 ) -> SlimPlan:
     """`package_of`: the distribution that a library belongs to, by the library's path."""
-    with_code = [each for each in libraries if each.device_code]
+    strips = task.request.strip_debug
+    with_code = [each for each in libraries if each.device_code or (strips and host_debug_of(each))]
     removed, findings = _for_other_cuda(with_code, task.cuda, package_of) if task.cuda else ((), ())
     plans = {each.path: decide_library(each, task) for each in with_code if each.path not in removed}
     kept: list[Kept] = []

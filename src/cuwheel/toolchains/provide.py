@@ -85,21 +85,8 @@ def _expected(decision: Decision) -> Installed:
     store = decision.around.store
     folder = store.place(chosen)
     conda = store.folder / "conda" / folder.name
-    return Installed(
-        identity=chosen.identity,
-        provider=chosen.provider,
-        cuda=chosen.cuda,
-        release=chosen.release,
-        version=chosen.release,
-        platform=chosen.platform,
-        components=chosen.components,
-        folder=str(folder),
-        root=chosen.place or str(conda if chosen.provider == "conda" else folder / "root"),
-        size=0,
-        archives=chosen.archives,
-        prefix=chosen.prefix,
-        found_via=chosen.found_via,
-    )
+    root = chosen.place or (conda if chosen.provider == "conda" else folder / "root")
+    return chosen.installed(folder=folder, root=root, version=chosen.release, size=0)
 
 
 def _complete(

@@ -108,6 +108,27 @@ class Recipe(Struct, frozen=True, kw_only=True):
         whole += [self.place, self.commands, "" if self.archives else self.release]
         return files.sha256_of(codec.encode(whole))
 
+    def installed(
+        self, *, folder: Path, root: str | Path, version: str, size: int, host_compiler: HostCompiler | None = None
+    ) -> Installed:
+        """What it is once it has been carried out."""
+        return Installed(
+            identity=self.identity,
+            provider=self.provider,
+            cuda=self.cuda,
+            release=self.release,
+            version=version,
+            platform=self.platform,
+            components=self.components,
+            folder=str(folder),
+            root=str(root),
+            size=size,
+            archives=self.archives,
+            prefix=self.prefix,
+            host_compiler=host_compiler,
+            found_via=self.found_via,
+        )
+
 
 class HostCompiler(Struct, frozen=True, kw_only=True):
     kind: str

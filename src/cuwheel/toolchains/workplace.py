@@ -18,13 +18,12 @@ from cuwheel.support import log, process
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.toolchain import Installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cuwheel.machine.profile import Attempt
-    from cuwheel.toolchains.toolchain import HostCompiler, Recipe
+    from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe
 
 
 # What providers may look at: the machine, and the store.
@@ -124,7 +123,7 @@ def _link_libraries(root: Path) -> None:
 STEPS: tuple[Callable[[Path], None], ...] = (_let_run, _drop_dangling, _link_folders, _link_libraries)
 
 
-# Workplace a toolkit from archives: what index, redist and debian share.
+# A toolkit made from archives: what index, redist and debian share.
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -134,6 +133,11 @@ class Workplace(Struct, frozen=True, kw_only=True):
     final: Path
     supply: Supply
 
+    def note(self, recipe: Recipe, *, root: Path, version: str, host_compiler: HostCompiler | None = None) -> Installed:
+        """What the recipe made here."""
+        size = store.size_of(self.scratch)
+        return recipe.installed(folder=self.final, root=root, version=version, size=size, host_compiler=host_compiler)
+
 
 def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
     root = workplace.scratch.resolve() / "root"
@@ -142,34 +146,8 @@ def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
         archives.unpack(archive, path, root)
     complete_toolkit(root, recipe.platform.rpartition("-")[2])
     log.debug("asking the new nvcc for its version")
-    return installed(recipe, workplace, root=workplace.final / "root", version=nvcc_version(root / "bin" / "nvcc"))
-
-
-def installed(
-    recipe: Recipe,
-    workplace: Workplace,
-    *,
-    root: Path,
-    version: str,
-    host_compiler: HostCompiler | None = None,
-    prefix: tuple[str, ...] = (),
-) -> Installed:
-    return Installed(
-        identity=recipe.identity,
-        provider=recipe.provider,
-        cuda=recipe.cuda,
-        release=recipe.release,
-        version=version,
-        platform=recipe.platform,
-        components=recipe.components,
-        folder=str(workplace.final),
-        root=str(root),
-        size=store.size_of(workplace.scratch),
-        archives=recipe.archives,
-        prefix=prefix,
-        host_compiler=host_compiler,
-        found_via=recipe.found_via,
-    )
+    version = nvcc_version(root / "bin" / "nvcc")
+    return workplace.note(recipe, root=workplace.final / "root", version=version)
 
 
 # libcuda.so to link with, where there is no driver: every function of cuda.h by name, and nothing behind them.

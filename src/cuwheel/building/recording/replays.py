@@ -105,12 +105,11 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """A call of a record, made ready. `notes`: what could not be as it was."""
+    """A call of a record, made ready."""
 
     record: Record
     call: Call
     prepared: Prepared
-    notes: tuple[str, ...] = ()
 
 
 def choose_call(asked: str | Path, *, here: bool = False, directory: Path | None = None) -> Chosen:
@@ -118,7 +117,7 @@ def choose_call(asked: str | Path, *, here: bool = False, directory: Path | None
     record, number = reader.read_target(asked)
     call = reader.require_call(record, number)
     prepared = _in_directory((as_here if here else as_recorded)(record, call, os.environ), directory)
-    return Chosen(record=record, call=call, prepared=prepared, notes=prepared.notes)
+    return Chosen(record=record, call=call, prepared=prepared)
 
 
 def run_call(
@@ -151,7 +150,7 @@ def run_call(
     written = made.written or tuple((path, path) for path in options.output_files(call.words, call.tool))
     return replace(
         _about_call(chosen, "run"),
-        notes=(*chosen.notes, *unlike),
+        notes=(*chosen.prepared.notes, *unlike),
         command=made.command,
         written=tuple(Written(path=path, now=now) for path, now in written),
         restored=made.restored,
@@ -209,7 +208,7 @@ def compare_environments(
     elsewhere = (f"{right.label} worked in its own copy: files that its build made there make the difference",)
     if not runs or not found.any:
         notes = (*notes, *elsewhere) if notes and not found.any else notes
-        return replace(_about_call(chosen, "diff"), notes=(*chosen.notes, *notes), differences=found)
+        return replace(_about_call(chosen, "diff"), notes=(*chosen.prepared.notes, *notes), differences=found)
     succeeded = call.state == "succeeded"
     traced = culprits.find_culprits(left, right, trial_runner(chosen.prepared, limit), most=most, recorded=succeeded)
     blamed = culprits.explain_culprits(traced, left, right, origins)
@@ -220,7 +219,7 @@ def compare_environments(
         log.debug("%s: %s", record.folder, error)
     if notes and not traced.right.works:
         notes = (*notes, *elsewhere)
-    notes = (*chosen.notes, *notes, *_unlike_recorded(call, works=traced.left.works))
+    notes = (*chosen.prepared.notes, *notes, *_unlike_recorded(call, works=traced.left.works))
     return replace(_about_call(chosen, "diff"), notes=notes, differences=found, blame=blamed)
 
 
@@ -266,7 +265,7 @@ def _log_notes(chosen: Chosen, made: Ready) -> None:
     for each in chosen.prepared.masked:
         taken = "taken from this environment" if each.restored else "not set here, so it is not set"
         log.info("note: %s is masked in the record; %s", each.name, taken)
-    for note in chosen.notes:
+    for note in chosen.prepared.notes:
         log.info("note: %s", note)
     if made.restored:
         log.info("note: taken from the record, as they have changed: %s", ", ".join(made.restored))
@@ -287,7 +286,7 @@ def _about_call(chosen: Chosen, action: Action) -> Replay:
         command=(situation.program, *situation.words),
         directory=situation.cwd,
         masked=chosen.prepared.masked,
-        notes=chosen.notes,
+        notes=chosen.prepared.notes,
     )
 
 

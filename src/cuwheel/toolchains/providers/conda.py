@@ -12,7 +12,6 @@ from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, process
-from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.store import size_of
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
@@ -85,9 +84,8 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     if path is None:
         raise UnavailableError(f"conda brought no host compiler into {root / 'bin'}")
     version = process.run([path, "-dumpfullversion", "-dumpversion"], timeout=_ASK_S).stdout.strip()
-    noted = _workplace.installed(
+    noted = workplace.note(
         recipe,
-        workplace,
         root=root,
         version=nvcc_version(root / "bin" / "nvcc"),
         host_compiler=HostCompiler(kind="gcc", version=version, path=str(path), found_via="conda's own"),

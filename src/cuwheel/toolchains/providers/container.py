@@ -76,12 +76,12 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     for command in recipe.commands:
         process.run(command, timeout=_PULL_S)
     if recipe.archives:
-        mounted = replace(_workplace.install_archives(recipe, workplace), prefix=recipe.prefix)
+        mounted = _workplace.install_archives(recipe, workplace)
         mount = ("--volume", f"{mounted.root}:{mounted.root}:ro")
         # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
         compiler = _compiler(mounted)
         return replace(mounted, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
-    noted = _workplace.installed(recipe, workplace, root=Path(recipe.place), version="", prefix=recipe.prefix)
+    noted = workplace.note(recipe, root=Path(recipe.place), version="")
     nvcc = f"{recipe.place}/bin/nvcc"
     output = process.run(toolchain.command_where_toolkit_is(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
     version = version_in(output)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
 from cuwheel.machine import compilers, python_environment
-from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.toolchain import Recipe
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
@@ -78,4 +77,4 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     if not any((root / folder / "libcuda.so").exists() for folder in ("lib64/stubs", "lib/stubs")):
         write_stub(root, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
     version = nvcc_version(root / "bin" / "nvcc")
-    return _workplace.installed(recipe, workplace, root=root, version=version)
+    return workplace.note(recipe, root=root, version=version)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from facts import libraries, names, opinions, packages, toolkits, torch, torch_symbols
+from facts import libraries, messages, names, opinions, packages, toolkits, torch, torch_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,18 @@ def main() -> int:
     parser.add_argument(
         "--torch-symbols", action="store_true", help="add new releases of torch to torch_symbols.zst instead"
     )
+    parser.add_argument(
+        "--messages",
+        nargs="?",
+        const="",
+        choices=["", *messages.TOOLS],
+        metavar="TOOL",
+        help="what the tools can say and which of it `explain` knows; with a tool's name, every message",
+    )
     args = parser.parse_args()
+    if args.messages is not None:
+        messages.show(args.messages)
+        return 0
     if args.torch_symbols:
         for release in torch_symbols.update():
             print(f"torch {release}", flush=True)

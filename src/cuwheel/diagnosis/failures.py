@@ -15,7 +15,7 @@ from cuwheel.building.recording.calls import Call
 from cuwheel.building.recording.command import Failure as FailedCall
 from cuwheel.building.recording.command import LastWords, Reason
 from cuwheel.building.recording.words import NVCC_VARIABLES, readable
-from cuwheel.diagnosis import ending, inquiry
+from cuwheel.diagnosis import ending, inquiry, recorded
 from cuwheel.diagnosis.ending import Ending
 from cuwheel.support import files, masking, quoting
 from cuwheel.support.finding import Cause
@@ -153,6 +153,10 @@ def stop(record: Record, tail: str) -> Stop:
     elif record.status:
         texts = ("\n".join(words.lines) if words else "", tail[-_EXPLAINED:])
         causes = next(filter(None, (inquiry.causes(text) for text in texts if text.strip())), ())
+        # Nvcc failed, and its words were kept back: they are in the record.
+        hidden = recorded.silenced(record) if not causes or causes[0].id == inquiry.SILENT else None
+        if hidden and (found := _of_call(record, hidden, reader.read_printed(record, hidden, _PRINTED))):
+            call, printed, causes = hidden, reader.read_printed(record, hidden, _PRINTED), found
     else:
         causes = ()
     return Stop(call=call, printed=printed, words=words, causes=causes)

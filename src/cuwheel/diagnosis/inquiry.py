@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from cuwheel.support.finding import Cause
 
 
+SILENT = "nvcc-silent-failure"  # the cause that asks for nvcc's own words
+
+
 class Inquiry(Struct, frozen=True, kw_only=True):
     """`lines`: of the log; `unread`: those in the middle of one too long to read; `prose`: those that somebody wrote
     and no program printed. `similar`: ids of causes.
@@ -53,10 +56,14 @@ def inquire(
     case = case or Case(logs=(_read(log),))
     verdicts = _verdicts(wheel, gpu, machine) if wheel else ()
     facts = {**case.facts, **dict(_facts(gpu))}
-    for read in case.logs:  # the first that tells something
-        found = explain(read, machine, facts, verdicts, building=building)
-        if found.causes:
+    found = explain(case.logs[0], machine, facts, verdicts, building=building)
+    read = case.logs[0]
+    for other in case.logs[1:]:  # the first that tells something more than that something failed
+        if found.causes and found.causes[0].id != SILENT:
             break
+        more = explain(other, machine, facts, verdicts, building=building)
+        if more.causes:
+            read, found = other, more
     return Inquiry(
         case=case,
         diagnosis=found,
@@ -87,7 +94,9 @@ def _recorded(log: str | Path) -> Case | None:
     call = reader.chosen_call(record, number)
     last_words = recorded.last_words(record, call) if number is None else ()
     if call is None or last_words:
-        return Case(logs=last_words or (text.parse(""),), tried=recorded.tried(record))
+        hidden = recorded.silenced(record) if number is None else None
+        logs = (*last_words, *((recorded.log(record, hidden),) if hidden else ()))
+        return Case(logs=logs or (text.parse(""),), tried=recorded.tried(record))
     origins = replays.cargo_origins(record, replays.call_environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),

@@ -83,6 +83,12 @@ def last_words(record: Record, call: Call | None) -> tuple[Log, ...]:
     return tuple(map(text.parse, (*(("\n".join(words.lines),) if words else ()), tail)))
 
 
+def silenced(record: Record) -> Call | None:
+    """The last call of nvcc that failed and said why, where the build system kept that back, as CMake may."""
+    failed = [call for call in record.calls if call.failed and call.name.lower().startswith("nvcc")]
+    return next((call for call in reversed(failed) if reader.read_printed(record, call, _PRINTED).strip()), None)
+
+
 def log(record: Record, call: Call) -> Log:
     """Of this call alone: the line of its command, what it printed, and how it ended."""
     return text.parse("\n".join(_lines(record, call)) + "\n")

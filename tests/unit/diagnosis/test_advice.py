@@ -13,6 +13,7 @@ import pytest
 
 from cuwheel import __version__, api
 from cuwheel.cli import main
+from cuwheel.diagnosis import failures
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.explain import explain, runs_on_windows
 from cuwheel.diagnosis.text import parse
@@ -295,3 +296,18 @@ def test_a_damaged_blame_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_toolkits_that_compile_for_a_gpu_have_two_ends(gpu: str, made_with: str) -> None:
     log = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
     assert f"made with {made_with})" in fixes(f"NVIDIA GeForce {gpu}\n{log}")
+
+
+def test_what_cmake_kept_back_is_in_the_record(tmp_path: Path) -> None:
+    """CMake tries nvcc, says that it is broken and not why; the record has why."""
+    trial = records.call(
+        ["-c", "/b/CMakeFiles/CMakeScratch/TryCompile-1/main.cu", "-o", "main.o"],
+        status=1,
+        err="nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+    )
+    said = "CMake Error at CMakeLists.txt:3 (message):\n  Error compiling the kernels: nvcc failed\n"
+    made = records.record(tmp_path / "r", trial, records.call(["-c", "a.cu", "-o", "a.o"]), status=1)
+    found = failures.stop(made, said)
+    assert [each.id for each in found.causes[:1]] == ["unsupported-gpu-architecture"]
+    assert found.call is not None
+    assert found.call.number == 1

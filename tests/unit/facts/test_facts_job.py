@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from facts import libraries, names, packages
+from facts import libraries, messages, names, packages
 from facts.index import Wheel
 from packaging.version import Version
 
@@ -69,3 +69,15 @@ def test_a_library_of_torch_that_the_row_of_its_release_does_not_name() -> None:
 )
 def test_whether_a_wheel_has_a_module(name: str, module: str, there: bool) -> None:  # noqa: FBT001
     assert packages.has_module([name], module) is there
+
+
+def test_the_messages_of_a_program_are_its_sentences_with_placeholders() -> None:
+    said = (
+        "Unsupported gpu architecture '%s'",
+        "too short %s",
+        "no placeholder in this one",
+        "identifier %sq is undefined",
+    )
+    data = "\x00\x01".join(said).encode()
+    assert messages.format_strings(data) == ["Unsupported gpu architecture '%s'", "identifier %sq is undefined"]
+    assert messages.filled("Value '%s' at line %d of %3$lu") == "Value 'name' at line 1 of 1"

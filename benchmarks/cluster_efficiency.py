@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.building import act, jobs, on_cluster
 from cuwheel.building.decide import plan_build, read_context
 from cuwheel.building.request import BuildRequest
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import engine
 from cuwheel.clusters.task import Task
 from cuwheel.machine import system
+from cuwheel.network import cluster_access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def measured(projects: Sequence[Path], machines: str, workers: int, provider: st
 
 
 def _measured(projects: Sequence[Path], machines: str, workers: int, provider: str, folder: Path) -> dict[str, Any]:
-    found = access.parse_address(f"local:{workers}")
+    found = cluster_access.parse_address(f"local:{workers}")
     with engine.open_engine(found, folder / "answers", cores=_CORES) as machine:
         works = {}
         for project in projects:
@@ -111,7 +112,7 @@ def slept(tasks: int, workers: int, folder: Path) -> dict[str, Any]:
         )
         for number, each in enumerate(given)
     ]
-    with engine.open_engine(access.parse_address(f"local:{workers}"), folder, cores=_CORES) as machine:
+    with engine.open_engine(cluster_access.parse_address(f"local:{workers}"), folder, cores=_CORES) as machine:
         machine.gather()
         began = time.monotonic()
         done = machine.run(made)

@@ -87,7 +87,6 @@ if TYPE_CHECKING:
     from cuwheel.changes.repair.request import RepairRequest
     from cuwheel.changes.slim.answer import Slim
     from cuwheel.changes.slim.request import SlimRequest
-    from cuwheel.clusters.access import Certificates
     from cuwheel.clusters.roster import Cluster
     from cuwheel.clusters.service import WorkerOptions
     from cuwheel.delivery.best_candidate import Find
@@ -134,6 +133,7 @@ if TYPE_CHECKING:
         Refinement,
     )
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.network.cluster_access import Certificates
     from cuwheel.proving.measuring.analysis import Trials
     from cuwheel.proving.measuring.bench import Bench
     from cuwheel.proving.measuring.bisection import (

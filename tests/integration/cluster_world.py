@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import engine
 from cuwheel.clusters.task import Task
+from cuwheel.network import cluster_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,14 +43,16 @@ class World:
         # Workers run no module of the folder that they are started in: the tests' own tasks are found by name.
         own = {
             "CUWHEEL_CACHE": str(self.cache),
-            access.FOLDER: str(self.certificates),
+            cluster_access.FOLDER: str(self.certificates),
             "PYTHONPATH": str(ROOT),
         }
         return {**os.environ, **own, **(more or {})}
 
     @property
     def certificates(self) -> Path:
-        return access.certificate_folder() if access.FOLDER in os.environ else self.folder / "certificates"
+        return (
+            cluster_access.certificate_folder() if cluster_access.FOLDER in os.environ else self.folder / "certificates"
+        )
 
     def start(
         self, name: str, *words: str, env: Mapping[str, str] | None = None, code: str = ""
@@ -72,7 +75,7 @@ class World:
 
     def scheduler(self, address: str = "tls://127.0.0.1:0", *more: str) -> str:
         if not self.certificates.exists():
-            access.make_certificates(self.certificates)
+            cluster_access.make_certificates(self.certificates)
         ready = self.folder / "address"
         ready.unlink(missing_ok=True)
         child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
@@ -96,7 +99,9 @@ class World:
 
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
-        with engine.open_engine(access.parse_address(self.address), self.cache / "cluster", self.certificates) as made:
+        with engine.open_engine(
+            cluster_access.parse_address(self.address), self.cache / "cluster", self.certificates
+        ) as made:
             yield made
 
     def end(self) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access
 from cuwheel.clusters.task import add_blob
 from cuwheel.errors import UnreadableError
+from cuwheel.network import cluster_access
 from tests.integration.build_world import gone
 from tests.integration.cluster_world import World, begun, new_world, task, wait_for
 
@@ -128,8 +128,8 @@ def test_a_result_with_another_hash_is_not_taken(here: World) -> None:
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("from cuwheel.clusters import task\ntask.__version__ = '0.0.1'", "it has cuwheel 0.0.1, and this is"),
-        ("from cuwheel.clusters import task\ntask.own_code = lambda: 'x'", "with other code"),
+        ("from cuwheel.machine import worker\nworker.__version__ = '0.0.1'", "it has cuwheel 0.0.1, and this is"),
+        ("from cuwheel.machine import worker\nworker.own_code = lambda: 'x'", "with other code"),
     ],
 )
 def test_a_worker_with_another_cuwheel_is_refused(here: World, code: str, why: str) -> None:
@@ -232,8 +232,8 @@ def test_a_task_whose_process_dies_is_tried_elsewhere_and_then_given_up(here: Wo
 def test_over_a_network_only_those_with_a_certificate_are_heard(
     here: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access.make_certificates(tmp_path / "own")
-    access.make_certificates(tmp_path / "strangers")
+    cluster_access.make_certificates(tmp_path / "own")
+    cluster_access.make_certificates(tmp_path / "strangers")
     monkeypatch.setenv("CUWHEEL_CLUSTER", str(tmp_path / "own"))
     address = here.scheduler("tls://0.0.0.0:0")
     port = int(address.rpartition(":")[2])

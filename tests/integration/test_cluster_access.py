@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access, service
+from cuwheel.clusters import service
+from cuwheel.network import cluster_access
 from tests.integration.cluster_world import World, new_world, task
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ STRANGER = """
 import asyncio, os, sys, tempfile
 from pathlib import Path
 from distributed import Client, Worker
-from cuwheel.clusters import access, service
+from cuwheel.clusters import service
+from cuwheel.network import cluster_access
 service.configure_dask()
 user, port, folder = sys.argv[1:]
 os.setgroups([]), os.setgid(int(user)), os.setuid(int(user))
@@ -59,7 +61,7 @@ for name in ("authority-key.pem", "client.pem", "scheduler.pem", "worker.pem"):
     except PermissionError:
         print("refused to read", name)
 own = Path(tempfile.mkdtemp())
-access.make_certificates(own / "own")
+cluster_access.make_certificates(own / "own")
 
 async def work(address, security):
     closed = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
@@ -68,7 +70,7 @@ async def work(address, security):
 
 for scheme, role in (("tcp", None), ("tls", "own")):
     address = f"{scheme}://127.0.0.1:{port}"
-    security = access.tls_security("client", own / "own") if role else None
+    security = service.tls_security("client", own / "own") if role else None
     try:
         client = Client(address, security=security, timeout=5, set_as_default=False)
         print("ran as", client.run_on_scheduler(os.getuid))
@@ -97,7 +99,7 @@ def test_another_user_of_this_machine_gets_nothing_from_a_local_cluster(
     here: World,
     stranger: pwd.struct_passwd,
 ) -> None:
-    with service.open_connection(access.parse_address("local:1")) as made:
+    with service.open_connection(cluster_access.parse_address("local:1")) as made:
         client = made.client()
         client.wait_for_workers(1)
         assert made.security.tls_client_key.startswith("-----BEGIN")  # in memory: there is no file to read
@@ -130,7 +132,7 @@ def test_the_certificate_of_a_worker_is_not_that_of_a_client(here: World) -> Non
 
     here.scheduler()
     here.worker("first")
-    theirs = access.tls_security("worker", here.certificates / "worker.pem")
+    theirs = service.tls_security("worker", here.certificates / "worker.pem")
     with here.engine() as engine:
         engine.gather()
         (worker,) = engine.workers.usable

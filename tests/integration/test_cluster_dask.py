@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.clusters import access, engine, roster
+from cuwheel.clusters import engine, roster
 from cuwheel.clusters.task import Task, add_blob
+from cuwheel.network import cluster_access
 from cuwheel.proving import on_cluster
 from cuwheel.support import codec, process
 from tests.fixtures import cache
@@ -105,7 +106,7 @@ def test_two_clients_that_want_the_same_have_it_done_once(here: World, tmp_path:
         here.worker(name, cores=2)
 
     def build(name: str) -> Done:
-        with engine.open_engine(access.parse_address(here.address), tmp_path / name, here.certificates) as made:
+        with engine.open_engine(cluster_access.parse_address(here.address), tmp_path / name, here.certificates) as made:
             wait_for(lambda: usable(made) == 2)
             (done,) = made.run([task("wait", "wait", str(tmp_path))])
             return done
@@ -161,7 +162,7 @@ def dask(here: World, name: str, *words: str) -> None:
 @pytest.mark.slow
 def test_a_dask_that_somebody_else_started_works_too(here: World, tmp_path: Path) -> None:
     """Its workers offer nothing until the plugin has come to them; one joins when everything waits for it."""
-    access.make_certificates(here.certificates)
+    cluster_access.make_certificates(here.certificates)
     port = tmp_path / "scheduler.json"
     dask(here, "scheduler", "distributed.cli.dask_scheduler", "--protocol=tls", "--host=127.0.0.1", "--port=0",
          "--no-dashboard", f"--scheduler-file={port}")  # fmt: skip

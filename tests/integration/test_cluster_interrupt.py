@@ -61,10 +61,11 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
 def test_tasks_of_a_local_run_that_was_killed_end_by_themselves(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys\n"
-        "from cuwheel.clusters import access, engine\n"
+        "from cuwheel.clusters import engine\n"
+        "from cuwheel.network import cluster_access\n"
         "from tests.integration.cluster_world import task\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        "with engine.open_engine(access.parse_address('local:1'), folder) as made:\n"
+        "with engine.open_engine(cluster_access.parse_address('local:1'), folder) as made:\n"
         "    made.run([task('wait', 'wait', str(folder))])\n"
     )
     environ = {**os.environ, "CUWHEEL_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}

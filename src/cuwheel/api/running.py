@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from cuwheel.building.recording.matrix import Matrix
     from cuwheel.building.recording.replays import Replay
     from cuwheel.building.recording.shims import RecordOptions
-    from cuwheel.clusters.access import Certificates
     from cuwheel.clusters.roster import Cluster
     from cuwheel.clusters.service import WorkerOptions
+    from cuwheel.network.cluster_access import Certificates
     from cuwheel.proving.measuring.analysis import Trials
     from cuwheel.proving.measuring.bench import Bench
     from cuwheel.proving.measuring.bisection import Bisection, Odds, Span
@@ -282,9 +282,9 @@ def cluster(address: str, *, certificate: Path | None = None) -> Cluster:
 
 def cluster_init(folder: Path | None = None) -> Certificates:
     """Certificates for a new cluster: one file for whoever builds, one for the scheduler, one for the workers."""
-    from cuwheel.clusters import access
+    from cuwheel.network import cluster_access
 
-    return access.make_certificates(access.certificate_folder(folder))
+    return cluster_access.make_certificates(cluster_access.certificate_folder(folder))
 
 
 def cluster_stop(address: str, *, certificate: Path | None = None) -> Cluster:

@@ -22,10 +22,11 @@ from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, BuildPlan, Built, JobResult, Problem, Project, Tree
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import engine
 from cuwheel.clusters.task import Answer, Done, Task, add_blob
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import system
+from cuwheel.network import cluster_access
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
 from cuwheel.toolchains.store import open_store
@@ -59,7 +60,7 @@ def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
         raise UsageError("a build that must fit another one is not built by a cluster")
     act.make_output(request.output)
     folder = plan.context.store.folder / "cluster"
-    found = access.parse_address(str(request.cluster))
+    found = cluster_access.parse_address(str(request.cluster))
     with engine.open_engine(found, folder, cores=_LEAST_CORES) as machine:
         work = OnCluster(plan, pythons, machine)
         machine.run(work.begin(), work.follow_up)

@@ -130,9 +130,9 @@ class BuildRequest(ToolkitSources):
         if self.resume and self.rebuild:
             raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         if self.cluster is not None:
-            from cuwheel.clusters import access  # noqa: PLC0415 - few have one
+            from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
 
-            access.parse_address(self.cluster)
+            cluster_access.parse_address(self.cluster)
         must_be_positive(jobs=self.jobs, at_once=self.at_once)
         object.__setattr__(self, "output", Path(self.output).absolute())
 

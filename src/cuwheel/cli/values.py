@@ -578,9 +578,9 @@ def image(text: str) -> str:
 
 
 def cluster(text: str) -> str:
-    from cuwheel.clusters import access
+    from cuwheel.network import cluster_access
 
-    access.parse_address(text)
+    cluster_access.parse_address(text)
     return text
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.clusters.access import Target
     from cuwheel.clusters.service import Connection
-    from cuwheel.clusters.task import Facts
+    from cuwheel.machine.worker import WorkerFacts
+    from cuwheel.network.cluster_access import Target
 
 _LOOK_S = 0.05
 _AGAIN_S = 1.0
@@ -55,6 +55,11 @@ class _Try(Struct, kw_only=True):
     @property
     def inputs(self) -> set[str]:
         return set(self.task.inputs.values())
+
+    @property
+    def priority(self) -> int:
+        """The longest first; what nobody has timed may be long."""
+        return 10**9 if self.task.seconds is None else int(self.task.seconds * _MILLISECONDS)
 
 
 @contextlib.contextmanager
@@ -119,7 +124,7 @@ class Engine:
         shutil.rmtree(self._folder / "arriving" / self._own, ignore_errors=True)
         prune_blobs()
 
-    def gather(self) -> list[Facts]:
+    def gather(self) -> list[WorkerFacts]:
         """The workers that are there, or were started: those are waited for. Who comes later works too."""
         self.workers.wait(max(1, self._connection.expected), min(self._connection.patience, _START_S))
         return list(self.workers.usable.values())
@@ -136,11 +141,10 @@ class Engine:
                         self._reconnect()
                     self.workers.look()
                     self._submit()
-                    hopeless = self._hopeless()
-                    idle_since = idle_since if hopeless else time.monotonic()
+                    idle_since = time.monotonic() if self._running or self._possible() else idle_since
                     if time.monotonic() - idle_since > self._patience():
+                        hopeless, self._waiting = self._waiting, []
                         for each in hopeless:
-                            self._waiting.remove(each)
                             self._give_up(each, "" if each.tries else self.workers.why_none(each.task))
                     for future, result in self._ready.next_batch(block=False) or [(None, None)]:
                         if future is None:
@@ -158,9 +162,14 @@ class Engine:
 
     def _add(self, tasks: Iterable[Task]) -> None:
         self._waiting += [_Try(task=each, tries=[], avoid=set()) for each in tasks]
+        self._waiting.sort(key=lambda each: -each.priority)  # what Dask hears first it gives to who is idle
 
     def _submit(self) -> None:
         """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide."""
+        for key, each in list(self._running.items()):
+            if each.workers and not set(each.workers) & self.workers.usable.keys():  # all that it was left to are gone
+                self._running.pop(key).future.cancel()
+                self._waiting.append(each)
         if not self.workers.kind or not self._waiting:
             return
         if any(each.task.alike for each in self._waiting):
@@ -195,8 +204,7 @@ class Engine:
             {sha256: self._sent[sha256] for sha256 in each.inputs},
             key=key,
             resources=task.takes(self.workers.kind),
-            # The longest first; what nobody has timed may be long.
-            priority=10**9 if task.seconds is None else int(task.seconds * _MILLISECONDS),
+            priority=each.priority,
             retries=_RETRIES,
             workers=each.workers or None,
         )
@@ -296,15 +304,9 @@ class Engine:
             )
         )
 
-    def _hopeless(self) -> list[_Try]:
-        """What nobody who is there can do. What is left to workers that are gone is handed over again."""
-        for key, each in list(self._running.items()):
-            if each.workers and not set(each.workers) & self.workers.usable.keys():
-                self._running.pop(key).future.cancel()
-                self._waiting.append(each)
-        if self._running:
-            return []
-        return [each for each in self._waiting if not self.workers.able(self._fitted(each.task), each.avoid)]
+    def _possible(self) -> bool:
+        """Whether somebody who is there can do anything of what waits."""
+        return any(self.workers.able(self._fitted(each.task), each.avoid) for each in self._waiting)
 
     def _patience(self) -> float:
         """With workers that could do it none of what is left would start: they are not waited for."""

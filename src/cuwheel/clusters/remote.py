@@ -20,9 +20,10 @@ from distributed.core import Status
 from msgspec.structs import replace
 
 from cuwheel.clusters import task as travelling
-from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, own_code, own_facts
+from cuwheel.clusters.task import CORES, MEMORY, Answer, Task
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import gpu as machine_gpu
+from cuwheel.machine.worker import own_code, own_facts
 from cuwheel.support import codec, files, own_folder, process, scratch
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class OnWorker(WorkerPlugin):
         )
         said = codec.encode(facts).decode()
         worker.metrics[METRIC] = lambda _: said
-        await worker.set_resources(**facts.offers)
+        await worker.set_resources(**travelling.offers(facts))
         # Dask looks again at tasks that nobody could do when a worker begins to take some, not when it offers more.
         worker.status = Status.paused
         worker.status = Status.running

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel.clusters import access, service
-from cuwheel.clusters.task import Facts, code_tag, own_code
+from cuwheel.clusters import service
+from cuwheel.clusters.task import code_tag
 from cuwheel.errors import UsageError
+from cuwheel.machine.worker import WorkerFacts, own_code
+from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
 from cuwheel.version import __version__
 
@@ -42,7 +44,7 @@ class Roster:
         self._faults: Counter[str] = Counter()
         self._offers: dict[str, dict[str, float]] = {}
         self._kind_is_fixed = False
-        self.usable: dict[str, Facts] = {}
+        self.usable: dict[str, WorkerFacts] = {}
         self.refused: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.kind: tuple[str, ...] = ()
@@ -88,7 +90,7 @@ class Roster:
             quiet = time.monotonic() - self._since.setdefault(address, time.monotonic())
             return _NO_CUWHEEL if quiet > _QUIET_S else ""
         try:
-            facts = codec.decode(said, Facts)
+            facts = codec.decode(said, WorkerFacts)
         except (msgspec.DecodeError, TypeError) as error:
             return f"what it says of itself makes no sense: {error}"
         self.names[address] = facts.name
@@ -187,7 +189,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
 
 def overview(address: str, certificate: Path | None, *, stop: bool = False, wheel: Path | None = None) -> Cluster:
     """Who is there. `stop`: the workers and the scheduler end, and all that runs. `wheel`: of cuwheel, for each."""
-    found = access.parse_address(address)
+    found = cluster_access.parse_address(address)
     if found.kind != "address":
         raise UsageError("only a cluster at an address goes on by itself", hint="tls://HOST:8786")
     with service.open_connection(found, certificate) as connected, connected.client() as client:

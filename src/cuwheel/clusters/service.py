@@ -1,4 +1,4 @@
-"""The parts of a cluster that wait: a scheduler, and workers that come back to it when either was gone."""
+"""The parts of a cluster: who is heard there, a scheduler, workers that come back to it, and the way to one."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import contextlib
 import os
 import platform
 import signal
+import ssl
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.clusters import access
 from cuwheel.clusters.task import CORES, MEMORY
-from cuwheel.errors import ToolError, UnreadableError
+from cuwheel.errors import MalformedError, ToolError, UnreadableError
 from cuwheel.machine import system
+from cuwheel.network import cluster_access
 from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from cuwheel.clusters.access import Target
+    from cuwheel.network.cluster_access import Target
 
 
 _AGAIN_S = 1.0
@@ -36,7 +37,7 @@ _DAY_S = 24 * 3600.0
 
 def configure_dask(*, pages: bool = False) -> None:
     """Of Dask, for this process; `pages`: those that it serves. What a user's own settings say of the others holds."""
-    access.require_extra()
+    cluster_access.require_extra()
     import dask
 
     dask.config.set({"logging": {"distributed": "warning"}})
@@ -57,11 +58,75 @@ def configure_dask(*, pages: bool = False) -> None:
 def _dask_folder() -> Path:
     """Where Dask's workers keep what is not in memory."""
     folder = files.cache_folder() / "cluster" / "dask"
-    try:
+    with files.errors_of(folder, "CUWHEEL_CACHE names another place"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder) from error
     return folder
+
+
+_HINT = "make them with: cuwheel cluster init"
+
+
+def tls_security(role: cluster_access.Role, given: Path | None = None) -> Any:  # noqa: ANN401 - distributed is not typed
+    """For Dask: everything encrypted, both sides known by the authority. `given`: the file, or the folder of them.
+
+    Where there is none, those that Dask's own configuration names: of a cluster that is somebody else's.
+    """
+    cluster_access.require_extra()
+    import dask
+    from distributed.security import Security
+
+    place = cluster_access.certificate_folder(given)
+    file = place / f"{role}.pem" if place.is_dir() or not place.exists() else place
+    if not file.is_file():
+        if given is None and dask.config.get("distributed.comm.tls.ca-file", None):
+            return Security(require_encryption=True)
+        raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
+    # Said here: in the middle of a connection nobody would know which file is meant.
+    try:
+        ssl.create_default_context(cafile=str(file)).load_cert_chain(file)
+    except ssl.SSLError as error:
+        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
+        raise MalformedError(file, problem, hint=_HINT) from error
+    except OSError as error:
+        raise UnreadableError.from_os(error, file) from error
+    own_files: dict[str, str] = {}
+    for each in cluster_access.ROLES:  # all that are here: Slurm's jobs are workers that a client starts
+        own = place / f"{each}.pem"
+        own_files |= dict.fromkeys((f"tls_{each}_cert", f"tls_{each}_key"), str(own if own.is_file() else file))
+    return Security(require_encryption=True, tls_ca_file=str(file), **own_files)
+
+
+# What a worker itself asks of a scheduler, and of other workers. Whoever has its certificate may ask for nothing else:
+# a client's words (`run`, `register-client` …) are programs that others run.
+_WORKER_ASKS = {
+    "scheduler": {"register-worker", "heartbeat_worker", "unregister", "retire_workers", "set_resources", "who_has"},
+    "worker": {"get_data"},
+}
+
+
+def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: ANN401 - distributed is not typed
+    """A scheduler or worker of ours, not yet started, looks at the certificate of whoever speaks to it."""
+    from distributed.comm.core import CommClosedError
+
+    handle = server.handle_comm
+
+    async def guarded(comm: Any) -> None:  # noqa: ANN401
+        subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
+        if (("commonName", cluster_access.common_name("worker")),) in subject:
+            read = comm.read
+
+            async def heard(*words: Any, **named: Any) -> Any:  # noqa: ANN401
+                message = await read(*words, **named)
+                # The stream that follows `register-worker` is lists, of what workers say.
+                if isinstance(message, dict) and message.get("op") not in _WORKER_ASKS[role]:
+                    comm.abort()
+                    raise CommClosedError(f"a worker asked for {message.get('op')}, which is for clients")
+                return message
+
+            comm.read = heard
+        await handle(comm)
+
+    server.handle_comm = guarded
 
 
 def run_scheduler(address: str, place: Path | None, ready: Path | None = None, dashboard: str | None = None) -> None:
@@ -71,13 +136,13 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None, d
         process.require_extra("Dask's dashboard", modules=["bokeh"], extra="dashboard")
     from distributed import Scheduler
 
-    found = access.parse_place(address, listening=True)
-    security = access.tls_security("scheduler", place) if found.secured else None
+    found = cluster_access.parse_place(address, listening=True)
+    security = tls_security("scheduler", place) if found.secured else None
 
     async def work() -> None:
         pages = {"dashboard": True, "dashboard_address": dashboard} if dashboard else _NO_PAGES
         made = Scheduler(host=found.address, security=security, **pages)
-        access.guard(made, "scheduler")
+        guard(made, "scheduler")
         async with made:
             if dashboard:
                 log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
@@ -115,12 +180,12 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
     configure_dask()
     from distributed import Worker
 
-    found = access.parse_place(address)
-    security = access.tls_security("worker", place) if found.secured else None
+    found = cluster_access.parse_place(address)
+    security = tls_security("worker", place) if found.secured else None
     folder = _dask_folder()
     all_cores, all_memory = system.available_resources()
     cores, memory = options.cores or all_cores, options.memory or all_memory or "auto"
-    own = access.is_loopback(urlsplit(found.address).hostname or "")
+    own = cluster_access.is_loopback(urlsplit(found.address).hostname or "")
 
     async def work() -> None:
         while True:
@@ -138,7 +203,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
                 death_timeout=None,
                 **_NO_PAGES,
             )
-            access.guard(made, "worker")
+            guard(made, "worker")
             try:
                 await made
                 log.info("%s works for %s", made.address, found.address)
@@ -227,7 +292,7 @@ def open_connection(found: Target, certificate: Path | None = None, cores: int =
     """`cores`: that each task takes, at least. Dask has as many tasks at once on a worker as it has threads."""
     configure_dask()
     if found.kind == "address":
-        security = access.tls_security("client", certificate) if found.secured else None
+        security = tls_security("client", certificate) if found.secured else None
         yield Connection(address=found.address, security=security)
         return
     if found.kind == "local":
@@ -275,12 +340,12 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
     class Guarded(Scheduler):
         def __init__(self, *words: Any, **named: Any) -> None:  # noqa: ANN401
             super().__init__(*words, **named)
-            access.guard(self, "scheduler")
+            guard(self, "scheduler")
 
     try:
         made = SLURMCluster(
             processes=1,
-            security=access.tls_security("client", certificate),
+            security=tls_security("client", certificate),
             protocol="tls://",
             scheduler_cls=Guarded,
             scheduler_options=_NO_PAGES,

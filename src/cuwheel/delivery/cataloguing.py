@@ -135,9 +135,10 @@ def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) 
     if request.cluster is None:
         yield here
         return
-    from cuwheel.clusters import access, engine  # noqa: PLC0415 - of an extra
+    from cuwheel.clusters import engine  # noqa: PLC0415 - of an extra
+    from cuwheel.network import cluster_access  # noqa: PLC0415 - of an extra
 
-    with engine.open_engine(access.parse_address(request.cluster), files.cache_folder() / "cluster") as machine:
+    with engine.open_engine(cluster_access.parse_address(request.cluster), files.cache_folder() / "cluster") as machine:
         yield ReadOnCluster(machine, here, budget)
 
 

@@ -185,9 +185,9 @@ class CatalogueRequest:
     def __post_init__(self) -> None:
         normalise(self)
         if self.cluster is not None:
-            from cuwheel.clusters import access  # noqa: PLC0415 - few have one
+            from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
 
-            access.parse_address(self.cluster)
+            cluster_access.parse_address(self.cluster)
         if not self.names and not (self.to / "catalogue.json").is_file():
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import engine
 from cuwheel.clusters.task import Task, add_blob
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
 from cuwheel.errors import MalformedError, UnavailableError, UnreadableError
 from cuwheel.machine import fleet
+from cuwheel.network import cluster_access
 from cuwheel.proving import wheels
 from cuwheel.proving.proof import Proof, read_proof
 from cuwheel.proving.request import PackRequest
@@ -72,7 +73,7 @@ def verify_on_cluster(request: FleetRequest) -> Proofs:
         shared = {each.name: getattr(request, each.name) for each in fields(PackRequest) if each.name != "to"}
         kit = wheels.pack_wheels(PackRequest(**shared, to=Path(scratch, _KIT)))
         packed = add_blob(Path(scratch, _KIT))
-    found = access.parse_address(request.cluster)
+    found = cluster_access.parse_address(request.cluster)
     with engine.open_engine(found, files.cache_folder() / "cluster") as machine:
         there = {tag for facts in machine.gather() for tag in facts.tags if tag.startswith("gpu:")}
         if not wanted and not there:
@@ -156,7 +157,7 @@ def survey_on_cluster(
                 memory=_SURVEY_MEMORY,
             )
         )
-    with engine.open_engine(access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
+    with engine.open_engine(cluster_access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
         for done in machine.run(made):
             number = tasks[done.task.id]
             if done.problem:

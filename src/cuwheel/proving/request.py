@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cuwheel.clusters import access
 from cuwheel.errors import UsageError
+from cuwheel.network import cluster_access
 from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 
 
@@ -109,7 +109,7 @@ class FleetRequest(_Wheels):
 
     def __post_init__(self) -> None:
         _Wheels.__post_init__(self)
-        access.parse_address(self.cluster)
+        cluster_access.parse_address(self.cluster)
         _must_be_variables(self.pass_env)
 
 

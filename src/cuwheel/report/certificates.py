@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Document, Facts, Heading, Paragraph, Row
 
 if TYPE_CHECKING:
-    from cuwheel.clusters.access import Certificates
+    from cuwheel.network.cluster_access import Certificates
 
 
 def document(answer: Certificates, *, verbose: bool) -> Document:

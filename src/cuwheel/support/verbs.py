@@ -225,7 +225,7 @@ _ROWS = (
             "running.cluster_stop",
             "running.cluster_worker",
         ),
-        ("clusters.roster.Cluster", "clusters.access.Certificates"),
+        ("clusters.roster.Cluster", "network.cluster_access.Certificates"),
     ),
     Verb(
         "cache",

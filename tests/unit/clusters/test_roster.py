@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from cuwheel.clusters.roster import Roster
-from cuwheel.clusters.task import Facts, Task, code_tag, own_code
+from cuwheel.clusters.task import Task, code_tag, offers
+from cuwheel.machine.worker import WorkerFacts, own_code
 from cuwheel.support import codec
 from cuwheel.version import __version__
 
 pytest.importorskip("distributed")
 
 
-def facts(name: str, cores: int = 2, libc: str = "glibc 2.36", **more: Any) -> Facts:
+def facts(name: str, cores: int = 2, libc: str = "glibc 2.36", **more: Any) -> WorkerFacts:
     own = {
         "host": name,
         "cuwheel": __version__,
@@ -23,7 +24,7 @@ def facts(name: str, cores: int = 2, libc: str = "glibc 2.36", **more: Any) -> F
         "python": "3.12",
         "store": "/c",
     }
-    return Facts(name=name, cores=cores, memory=8, libc=libc, tools="t", **{**own, **more})
+    return WorkerFacts(name=name, cores=cores, memory=8, libc=libc, tools="t", **{**own, **more})
 
 
 class Dask:
@@ -31,12 +32,12 @@ class Dask:
 
     scheduler = None
 
-    def __init__(self, *workers: Facts) -> None:
+    def __init__(self, *workers: WorkerFacts) -> None:
         self.told: list[Any] = []
         self.workers = {
             each.name: {
                 "status": "running",
-                "resources": each.offers,
+                "resources": offers(each),
                 "metrics": {"cuwheel": codec.encode(each).decode()},
             }
             for each in workers
@@ -53,7 +54,7 @@ class Dask:
         function(**words)
 
 
-def looked(*workers: Facts) -> tuple[Roster, Dask]:
+def looked(*workers: WorkerFacts) -> tuple[Roster, Dask]:
     dask = Dask(*workers)
     made = Roster(dask)
     made.look()
@@ -99,6 +100,6 @@ def test_who_lies_once_or_fails_twice_in_a_row_is_set_aside_at_the_scheduler() -
 
 def test_a_task_that_is_to_be_alone_takes_all_of_a_worker() -> None:
     """So that Dask itself has it wait for the others, and others for it."""
-    offered = facts("x").offers[code_tag()]
+    offered = offers(facts("x"))[code_tag()]
     assert task(alone=True).takes(())[code_tag()] == offered
     assert 0 < task().takes(())[code_tag()] < offered / 1000

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from cuwheel.building import sources
 from cuwheel.building.values import Tree
-from cuwheel.clusters import access, engine
+from cuwheel.clusters import engine
 from cuwheel.clusters.task import Task, add_blob
 from cuwheel.errors import UsageError
+from cuwheel.network import cluster_access
 from cuwheel.proving.measuring import campaign, journal, trials_file
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
 from cuwheel.proving.measuring.journal import Line, Start
@@ -49,7 +50,7 @@ def run_on_cluster(plan: Plan, folder: Path, options: CampaignOptions, cluster: 
         turns = campaign.open_turns(opened, chosen)
         tree = sources.survey_source(Path(plan.folder), plan.file, [folder])
         notes = _Notes(opened.writer, opened.state.last)
-        with engine.open_engine(access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
+        with engine.open_engine(cluster_access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
             done = machine.run(_tasks(plan, tree, turns), notes.add)
         if not options.only and not any(each.problem for each in done):
             files.write(folder / journal.DONE, "\n")

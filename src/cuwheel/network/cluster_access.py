@@ -1,4 +1,4 @@
-"""Who may belong to a cluster: its address, its authority, and a file with key and certificate for each part."""
+"""Which cluster, and who may belong to it: its address, its authority, and a certificate for each part."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ipaddress
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.support import files, process, system_calls
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ ROLES: tuple[Role, ...] = ("client", "scheduler", "worker")
 FOLDER = "CUWHEEL_CLUSTER"
 _AUTHORITY = "authority-key.pem"
 _DAYS = 825
-_HINT = "make them with: cuwheel cluster init"
 
 
 def certificate_folder(given: Path | None = None) -> Path:
@@ -97,7 +96,7 @@ def certificate_folder(given: Path | None = None) -> Path:
     if given is None and (named := os.environ.get(FOLDER)):
         given = Path(named)
     if given is None:
-        from platformdirs import user_config_path
+        from platformdirs import user_config_path  # noqa: PLC0415 - for those who have a cluster
 
         given = user_config_path("cuwheel") / "cluster"
     return given.absolute()
@@ -124,7 +123,7 @@ class Certificates(Struct, frozen=True, kw_only=True):
 def make_certificates(to: Path) -> Certificates:
     """A new authority and a file for each role. Nothing that is there is written over."""
     require_extra()
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
 
     places = {role: to / f"{role}.pem" for role in ROLES}
     if there := [path for path in (to / _AUTHORITY, *places.values()) if path.exists()]:
@@ -145,7 +144,7 @@ def make_certificates(to: Path) -> Certificates:
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
         write(to / _AUTHORITY, authority[0])
         for role, place in places.items():
-            write(place, *_certificate(_common(role), authority), authority[1])
+            write(place, *_certificate(common_name(role), authority), authority[1])
     except OSError as error:
         raise UnreadableError.from_os(error, to) from error
     return Certificates(
@@ -156,77 +155,8 @@ def make_certificates(to: Path) -> Certificates:
     )
 
 
-def tls_security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 - distributed is not typed
-    """For Dask: everything encrypted, both sides known by the authority. `given`: the file, or the folder of them.
-
-    Where there is none, those that Dask's own configuration names: of a cluster that is somebody else's.
-    """
-    require_extra()
-    import ssl  # takes a while, and `--cluster` is only parsed by most
-
-    import dask
-    from distributed.security import Security
-
-    place = certificate_folder(given)
-    file = place / f"{role}.pem" if place.is_dir() or not place.exists() else place
-    if not file.is_file():
-        if given is None and dask.config.get("distributed.comm.tls.ca-file", None):
-            return Security(require_encryption=True)
-        raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
-    # Said here: in the middle of a connection nobody would know which file is meant.
-    try:
-        ssl.create_default_context(cafile=str(file)).load_cert_chain(file)
-    except ssl.SSLError as error:
-        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
-        raise MalformedError(file, problem, hint=_HINT) from error
-    except OSError as error:
-        raise UnreadableError.from_os(error, file) from error
-    theirs = {each: file.with_name(f"{each}.pem") for each in ROLES}  # Slurm's jobs are workers that a client starts
-    return Security(
-        require_encryption=True,
-        tls_ca_file=str(file),
-        **{
-            f"tls_{each}_{part}": str(path if place.is_dir() and path.is_file() else file)
-            for each, path in theirs.items()
-            for part in ("cert", "key")
-        },
-    )
-
-
-# What a worker itself asks of a scheduler, and of other workers. Whoever has its certificate may ask for nothing else:
-# a client's words (`run`, `register-client` …) are programs that others run.
-_WORKER_ASKS = {
-    "scheduler": {"register-worker", "heartbeat_worker", "unregister", "retire_workers", "set_resources", "who_has"},
-    "worker": {"get_data"},
-}
-
-
-def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: ANN401 - distributed is not typed
-    """A scheduler or worker of ours, not yet started, looks at the certificate of whoever speaks to it."""
-    from distributed.comm.core import CommClosedError
-
-    handle = server.handle_comm
-
-    async def guarded(comm: Any) -> None:  # noqa: ANN401
-        subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
-        if (("commonName", _common("worker")),) in subject:
-            read = comm.read
-
-            async def heard(*words: Any, **named: Any) -> Any:  # noqa: ANN401
-                message = await read(*words, **named)
-                # The stream that follows `register-worker` is lists, of what workers say.
-                if isinstance(message, dict) and message.get("op") not in _WORKER_ASKS[role]:
-                    comm.abort()
-                    raise CommClosedError(f"a worker asked for {message.get('op')}, which is for clients")
-                return message
-
-            comm.read = heard
-        await handle(comm)
-
-    server.handle_comm = guarded
-
-
-def _common(role: Role) -> str:
+def common_name(role: Role) -> str:
+    """By which a certificate is known to be of a worker."""
     return f"cuwheel {role}"
 
 
@@ -235,10 +165,10 @@ def _certificate(
     issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None = None,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """A new key and its certificate, signed by the issuer; without one it is an authority, and signs itself."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
+    from cryptography import x509  # noqa: PLC0415 - of an extra, as the others
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

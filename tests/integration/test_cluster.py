@@ -128,7 +128,7 @@ def test_a_result_with_another_hash_is_not_taken(here: World) -> None:
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("from cuwheel.machine import worker\nworker.__version__ = '0.0.1'", "it has cuwheel 0.0.1, and this is"),
+        ("from cuwheel import version\nversion.__version__ = '0.0.1'", "it has cuwheel 0.0.1, and this is"),
         ("from cuwheel.machine import worker\nworker.own_code = lambda: 'x'", "with other code"),
     ],
 )

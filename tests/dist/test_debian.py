@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.delivery.workflows import problems
 from tests.dist.conftest import LIBRARY, MINUTES, ROOT
 from tests.fixtures import cache
 from tests.fixtures.small_wheel import Wheel
@@ -57,23 +58,60 @@ def debian() -> Path:
     return cache.made(f"debian-{_SUITE}-{_PYTHON}", make)
 
 
-def test_nothing_but_python_is_needed(wheel: Path, debian: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def work(wheel: Path, debian: Path, tmp_path: Path) -> Path:
+    """/work of that machine: a wheel with device code, a library; /wheels: cuwheel and all that it needs."""
     for name in ("env", "work", "wheels"):
         shutil.rmtree(debian / name, ignore_errors=True)
     words = ["download", "--quiet", "--python-version", _PYTHON, "--only-binary", ":all:", "-d", str(debian / "wheels")]
     subprocess.run([*cache.pip(), *words, str(wheel)], check=True, timeout=MINUTES)
-    work = debian / "work"
-    work.mkdir()
-    shutil.copy(LIBRARY, work / "libplain.so")
-    shutil.copy(ROOT / "release" / "smoke.sh", work / "smoke.sh")
+    folder = debian / "work"
+    folder.mkdir()
+    shutil.copy(LIBRARY, folder / "libplain.so")
+    shutil.copy(ROOT / "release" / "smoke.sh", folder / "smoke.sh")
     files: dict[str, str | bytes] = {"subject/__init__.py": "", "subject/native.so": LIBRARY.read_bytes()}
-    shutil.copy(Wheel(tag="py3-none-manylinux_2_17_x86_64", files=files).write(tmp_path), work)
-    for script in (
-        "python3 -m venv /env && /env/bin/pip install --quiet --no-index --find-links /wheels cuwheel",
-        _ROADS,
-    ):
-        command = ["chroot", str(debian), "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "bash", "-c", script]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES)
-        assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    shown = subprocess.run(["chroot", str(debian), "/env/bin/python", "--version"], capture_output=True, text=True, check=True)
-    assert f" {_PYTHON}." in shown.stdout
+    shutil.copy(Wheel(tag="py3-none-manylinux_2_17_x86_64", files=files).write(tmp_path), folder)
+    return folder
+
+
+def _inside(debian: Path, *words: str, status: int = 0, **environ: str) -> str:
+    given = [f"{name}={value}" for name, value in {"PATH": "/usr/bin:/bin", **environ}.items()]
+    command = ["chroot", str(debian), "/usr/bin/env", "-i", "-C", "/work", *given, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES)
+    assert done.returncode == status, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+    return done.stdout + done.stderr
+
+
+def test_nothing_but_python_is_needed(debian: Path, work: Path) -> None:
+    _inside(debian, "bash", "-c", "python3 -m venv /env && /env/bin/pip install --no-index --find-links /wheels cuwheel")
+    _inside(debian, "bash", "-c", _ROADS)
+    assert f" {_PYTHON}." in _inside(debian, "/env/bin/python", "--version")
+    assert (work / "index").is_dir()
+
+
+def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
+    """As root in an image, whose own Python belongs to the system: it says so, and takes the environment of the job."""
+    action = problems.load_yaml((ROOT / "action.yml").read_text(), "action.yml")
+    apart, gate, install = (each["run"] for each in action["runs"]["steps"][:3])
+    (work / "runner").mkdir()
+    common = {"RUNNER_TEMP": "/work/runner", "HOME": "/work/home", "GITHUB_OUTPUT": "/work/output"}
+    common |= {"GITHUB_STEP_SUMMARY": "/work/summary.md", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+
+    def step(script: str, environ: dict[str, str], status: int = 0) -> tuple[str, dict[str, str]]:
+        (work / "output").write_text("")
+        words = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
+        told = _inside(debian, *words, status=status, **common, **environ)
+        return told, dict(line.split("=", 1) for line in (work / "output").read_text().splitlines())
+
+    _, outputs = step(apart, {"USE": "gate", "CUWHEEL": "cuwheel"})
+    given = {"CUWHEEL": outputs["program"], "MACHINES": "h100", "REPORT": "report", "MAX_SIZE": "1MB", "ARCHS": ""}
+    step(gate, {"WHEELS": "*.whl", **given})
+    assert "✅ native" in (work / "summary.md").read_text()
+    _inside(debian, "bash", "-c", "runner/cuwheel/bin/cuwheel publish *.whl --to index && python3 -m venv env")
+    wanted = {"CUWHEEL": outputs["program"], "NAME": "subject", "INDEX": "/work/index", "MACHINES": "h100"}
+    _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel"})
+    told, _ = step(install, {"ENVIRONMENT": outputs["environment"], **wanted}, 4)
+    assert "/usr: is managed by the system" in told
+    _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel", "VIRTUAL_ENV": "/work/env"})
+    step(install, {"ENVIRONMENT": outputs["environment"], **wanted})
+    assert list(work.glob("env/lib/python*/site-packages/subject/native.so"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ID_TOKEN, UPLOAD_TOKEN, JOB_TOKEN, OWN_TOKEN = "an.identity.token", "pypi-for-minutes", "of-the-job", "of-the-project"
-_FILE = re.compile(rb'filename="([^"]+\.whl)"')
+_FILE = re.compile(rb'filename="([^"]+\.(?:whl|tar\.gz))"')
 _FIELD = re.compile(rb'name="([^"]+)"\r\n\r\n([^\r]*)\r\n')
 
 

@@ -2,7 +2,8 @@
 
 Stood in for: fetching the source (a copy), setting up Python (the one that runs the tests), caches (nothing is kept),
 artefacts (folders), Pages (a folder that is served), attestations (noted), images. Of runners' labels only those of
-Windows are looked at: their jobs are not played. A job has the rights that its `permissions` give it, and no others.
+Windows and arm64 are looked at: their jobs are not played. A job has the rights that its `permissions` give it, and no
+others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 _TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*')|([A-Za-z_][\w.-]*)|(==|!=|&&|\|\||[!()*,])|(\d+))")
+_ELSEWHERE = re.compile(r"windows|-arm\b")  # what this machine is not
 _TIMEOUT_S = 900
 
 
@@ -146,8 +148,9 @@ class Player:
                 results[name] = "skipped"
                 continue
             matrix = (job.get("strategy") or {}).get("matrix") or {"include": [{}]}
-            rows = (self._text(matrix, contexts) if isinstance(matrix, str) else matrix)["include"]
-            played = [row for row in rows if "windows" not in row.get("runner", "")]
+            matrix = self._text(matrix, contexts)
+            rows = matrix.get("include") or [{key: each} for key, values in matrix.items() for each in values]
+            played = [row for row in rows if not _ELSEWHERE.search(row.get("runner", ""))]
             ends = [self._job(name, job, {**contexts, "matrix": row}, outputs) for row in played]
             results[name] = "success" if all(ends) else "failure"
         return {name: end for name, end in results.items() if not chosen or name in chosen}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from cuwheel.cli import main
 from cuwheel.delivery import lock_files
 from cuwheel.device_code import wheel_facts
 from cuwheel.proving.measuring import bench
+from cuwheel.toolchains.lock import read_lock
 from cuwheel.wheel import journal_file
 
 _VERSIONS = sorted(path for path in (Path(__file__).parents[1] / "fixtures" / "formats").iterdir() if path.is_dir())
@@ -40,6 +43,27 @@ def test_facts_of_a_wheel(written: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_lock(written: Path) -> None:
     lock = lock_files.read_lock(written / "pylock.node.toml")
     assert (lock.wanted, [part.machines for part in lock.parts]) == (("subject",), [("node",)])
+
+
+def test_a_lock_of_toolkits(written: Path) -> None:
+    found = read_lock(written / "cuwheel.lock")
+    (toolchain,) = found.toolchain
+    assert (toolchain.cuda, toolchain.provider, toolchain.components) == (
+        "13.0",
+        "index",
+        ("nvcc", "cudart", "cccl", "nvvm"),
+    )
+    assert {len(each.sha256) for each in toolchain.archive} == {64}
+
+
+@pytest.mark.parametrize("form", ["catalogue", "catalogue-loose"])
+def test_a_catalogue(written: Path, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(written / form, tmp_path / form)
+    for each in list((tmp_path / form).rglob("*.base64")):
+        each.with_suffix("").write_bytes(base64.b64decode(each.read_bytes()))
+    told = str(_told(capsys, ["catalogue", "list", str(tmp_path / form), "--on", "h100"]))
+    assert "'subject'" in told
+    assert "'native'" in told
 
 
 def test_a_fleet_and_a_profile(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ from cuwheel.building.values import GateRequest
 from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.libraries import Library, Survey
-from cuwheel.device_code.registration import VERSION_LINKED
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
@@ -328,7 +327,7 @@ class _Reader:
 
     def units(self) -> Iterator[Unit]:
         wrappers = self._library.registration.wrappers
-        linked = {each.container for each in wrappers if each.version == VERSION_LINKED}
+        linked = {each.container for each in wrappers if each.device_linked}
         unnamed = set(self._library.registration.unnamed)
         for number, container in enumerate(self._library.containers):
             walk = fatbin.Walk(self._buffer)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.delivery.catalogue import CatalogueReader
-    from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.device_code.libraries import TorchExports
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.remote import Budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", 
 Detail: TypeAlias = Literal["rows", "containers", "entries"]
 Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
+VERSION_LINKED = 2  # of a wrapper
 _DEVICE_RUNTIME = ("__cuda", "cuda")
 _DEVICE_RUNTIME_SOURCE = "_cuda_device_runtime_cu_"
 
@@ -121,6 +122,10 @@ class Wrapper(Struct, frozen=True, kw_only=True):
     version: int  # 1 plain, 2 device-linked
     container: int | None  # None where it points at none that was found
 
+    @property
+    def device_linked(self) -> bool:
+        return self.version == VERSION_LINKED
+
 
 class Registration(Struct, frozen=True, kw_only=True):
     wrappers: tuple[Wrapper, ...]
@@ -180,6 +185,14 @@ class Library(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     torch_symbols: tuple[str, ...] = ()  # mangled names that only torch can give it
     signed: bool = False  # a Windows binary with a certificate attached
+
+
+class TorchExports(NamedTuple):
+    """`names`: of the symbols that were asked for, those that this torch has."""
+
+    version: str
+    asked: frozenset[str]
+    names: frozenset[str]
 
 
 class PythonLoad(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,6 @@ from cuwheel.device_code.libraries import (
 )
 from cuwheel.device_code.loose import Hidden, Hit, Loose, findings_about_hidden, search_outside_sections
 from cuwheel.device_code.registration import (
-    VERSION_LINKED,
     HostStrings,
     Pointers,
     absent_by_container,
@@ -267,7 +266,7 @@ def _register(draft: _Draft, pointers: Pointers) -> None:
 def _finish(draft: _Draft, detail: Detail) -> Library:
     rows = (*fatbin.with_estimated_saving(draft.walk, draft.rows), *loose.rows_of_loose(draft.loose))
     # Every shared library that nvcc links has a wrapper for linked code; most have nothing in it.
-    linked = any(each.version == VERSION_LINKED for each in draft.registration.wrappers)
+    linked = any(each.device_linked for each in draft.registration.wrappers)
     defined = any(each.startswith("def ") for each in draft.registration.module_ids)
     return Library(
         path=draft.buffer.name,
@@ -308,7 +307,7 @@ def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:
     host = HostStrings(draft.buffer, draft.sections)
-    named = [each.container for each in draft.registration.wrappers if each.version == VERSION_LINKED]
+    named = [each.container for each in draft.registration.wrappers if each.device_linked]
     linked = tuple(each for each in named if each is not None)
     symbols = symbols_by_container(draft.walk, draft.rows, host, linked)
     absent = absent_by_container(draft.walk, draft.rows, host, linked, symbols)

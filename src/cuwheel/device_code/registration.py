@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from cuwheel.device_code import cubin, fatbin, limits
-from cuwheel.device_code.libraries import Absent, Registration, Wrapper
+from cuwheel.device_code.libraries import VERSION_LINKED, Absent, Registration, Wrapper
 from cuwheel.device_code.sections import FATBIN_SECTIONS, MODULE_ID_SECTIONS, WRAPPER_SECTIONS
 from cuwheel.errors import MalformedError
 from cuwheel.support.finding import Finding, finding
@@ -245,7 +245,6 @@ WRAPPER_LAYOUT = struct.Struct("<IIQQ")
 _POINTER_AT = 8
 _STEP = 8  # wrappers hold pointers, and are aligned for them
 _CONTENT = lazy_pattern(rb"[^\0]")
-VERSION_LINKED = 2
 _MOST_WRAPPERS = 1 << 20
 _MODULE_IDS_LIMIT = 1 << 22
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.device_code.libraries import Detail, Search, Survey
-    from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.network.resolver import Release
 
 
@@ -94,7 +93,7 @@ def survey_target(
     search: Search = "data",
     python: bool = True,
 ) -> Survey:
-    """See `cuwheel.device_code.survey`."""
+    """A file, folder or distribution as `survey.survey` reads it; of a facts file, the survey of its wheel."""
     known = _remembered_surveys.get()
     if known is None:
         return _survey_target(target, env, detail, search, python=python)
@@ -105,7 +104,8 @@ def survey_target(
 
 
 def _survey_target(target: str | Path, env: Path | None, detail: Detail, search: Search, *, python: bool) -> Survey:
-    if (facts := _facts_file(target)) is None:
+    path = Path(target)
+    if not path.name.endswith(".cuwheel.json") or not path.is_file():
         from cuwheel.device_code import survey as stage  # noqa: PLC0415 - all readers of files
 
         return stage.survey(target, env=env, detail=detail, search=search, python=python)
@@ -113,13 +113,4 @@ def _survey_target(target: str | Path, env: Path | None, detail: Detail, search:
         raise UsageError(f"{target} has the facts of a wheel, not its bytes", hint="ask about the wheel itself")
     from cuwheel.device_code import wheel_facts  # noqa: PLC0415 - most targets have code in them
 
-    return wheel_facts.survey(facts, target=str(target))
-
-
-def _facts_file(target: str | Path) -> WheelFacts | None:
-    path = Path(target)
-    if not path.name.endswith(".cuwheel.json") or not path.is_file():
-        return None
-    from cuwheel.device_code import wheel_facts  # noqa: PLC0415 - as above
-
-    return wheel_facts.load(path)
+    return wheel_facts.survey(wheel_facts.load(path), target=str(target))

@@ -6,11 +6,12 @@ the tables of the dynamic loader; nothing is imported.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cuwheel.device_code import dynamic, elf, limits
+from cuwheel.device_code.libraries import TorchExports
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.support import log
@@ -35,14 +36,6 @@ _LARGEST_TABLE = 1 << 28  # libtorch_cpu's names take about 30 MB
 _LONGEST = 1 << 14
 _MOST = 20_000
 _LIBRARIES = ("lib", "bin")  # of the package torch
-
-
-class TorchExports(NamedTuple):
-    """`names`: of the symbols that were asked for, those that this torch has."""
-
-    version: str
-    asked: frozenset[str]
-    names: frozenset[str]
 
 
 def imported(file: Elf, soname: str | None) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
+from cuwheel.verdicts import machine_view as view
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
-from cuwheel.verdicts.machine_rules import examine, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,15 +118,19 @@ def gather(
         found["odd_path", odd[0]] = Version(name="odd_path", value=odd[0], line=0)
     if not any(name == "gpu" for name, _ in found):
         found |= {("gpu", each.value): each for each in _named_gpu(search)}
+    findings: tuple[Finding, ...] = ()
     if profile:
+        from cuwheel.verdicts import machine_rules  # noqa: PLC0415 - most logs come without a machine
+
         for name, value in _of_profile(profile):
             found.setdefault((name, value), Version(name=name, value=value, line=0))
         situations.update(_situations_of(profile))
+        findings = machine_rules.examine(profile)
     known = Known(
         versions=tuple(found.values()),
         situations=frozenset(situations),
         profile=profile,
-        findings=examine(profile) if profile else (),
+        findings=findings,
     )
     return replace(known, situations=_settled(known))
 

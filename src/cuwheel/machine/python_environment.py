@@ -21,8 +21,7 @@ from cuwheel.wheel import metadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey
-    from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.device_code.libraries import Survey, TorchExports
 
 
 _ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"

@@ -133,17 +133,19 @@ def has_no_code(verdict: Verdict) -> bool:
 def document(answer: Check, *, verbose: bool) -> Document:
     """The verdict first, a line a machine; then what it depends on, and what to do. Evidence is for `verbose`."""
     answer = _without_repetitions(answer)
-    one = answer.targets[0].name if len(answer.targets) == 1 else ""
+    single = answer.targets[0].name if len(answer.targets) == 1 else ""  # the name, where one package is asked about
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
-    if one and not verbose and (short := _nothing_to_say_of_machines(answer, one)):
+    if single and not verbose and (short := _nothing_to_say_of_machines(answer, single)):
         return Document(f"cuwheel check {title}", short)
-    blocks: list[Block] = [Heading(_verdict_sentence(answer, one) if one else title), _matrix(answer, one)]
-    if not one and (told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))):
+    blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else title), _matrix(answer, single)]
+    if not single and (
+        told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))
+    ):
         blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
     own = [(target, each) for target in answer.targets for each in target.findings]
     if own:
         prefixed = (
-            replace(each, message=each.message if one else f"{target.name}: {each.message}") for target, each in own
+            replace(each, message=each.message if single else f"{target.name}: {each.message}") for target, each in own
         )
         blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
     by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if _is_by_tag(each)}
@@ -154,7 +156,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
         found = _conditions_beyond_tag(verdict)
         (in_line if [f"if {each}" for each in found] == [_condition_in_short(verdict)] else in_table).update(found)
-    without = by_tag | (in_line - in_table if one and not verbose else set())
+    without = by_tag | (in_line - in_table if single and not verbose else set())
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
     if conditions := tuple(_once(answer, left)):
         columns = (Column("on"), Column("the verdict holds only if"))
@@ -166,7 +168,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
             blocks += _libraries(verdict, answer)
         return Document(f"cuwheel check {title}", tuple(blocks))
     # Where one package is asked about, the lines of the machines say what stands against it.
-    said = [each for each in answer.verdicts if one and each.outcome in ("fails", "unknown")]
+    said = [each for each in answer.verdicts if single and each.outcome in ("fails", "unknown")]
     obstacles = [
         (each, finding)
         for each in said
@@ -176,7 +178,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
     if fixes := tuple(_once(answer, ((each, finding.fix) for each, finding in obstacles if finding.fix))):
         blocks += [Heading("Fix"), Facts(tuple(Row(where, text) for where, text in fixes))]
     if findings := tuple(_findings(answer, verbose=False, without=obstacles)):
-        blocks += [Heading("Also" if one else "Reasons"), Findings(findings)]
+        blocks += [Heading("Also" if single else "Reasons"), Findings(findings)]
     if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
         blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
@@ -245,7 +247,7 @@ def _verdict_sentence(answer: Check, name: str) -> str:
     return sentence + (f"; not known of {counts['unknown']}" if counts["unknown"] else "")
 
 
-def _matrix(answer: Check, one: str) -> Matrix:
+def _matrix(answer: Check, single: str) -> Matrix:
     several = len(answer.machines)
     rows: dict[tuple[str, tuple[Mark, ...]], list[Machine]] = {}
     brief: dict[tuple[str, tuple[Mark, ...]], MarkedLine] = {}
@@ -254,7 +256,7 @@ def _matrix(answer: Check, one: str) -> Matrix:
         verdicts = answer.verdicts[index::several]
         key = (f"{name}\n{_described(machine)}", tuple(map(_mark, verdicts)))
         rows.setdefault(key, []).append(machine)
-        if one:
+        if single:
             mark = Mark(text=_WORDS[verdicts[0].outcome], look=_LOOKS[verdicts[0].outcome])
             named = a_few([each.name for each in rows[key]], 1)
             brief[key] = MarkedLine(
@@ -343,10 +345,10 @@ def _where(answer: Check, verdicts: list[Verdict]) -> str:
 def _findings(answer: Check, *, verbose: bool, without: Sequence[tuple[Verdict, Finding]] = ()) -> Iterator[Finding]:
     """Each finding once, the gravest first, with the machines it was found for."""
     alike: dict[tuple[str, str, str], list[tuple[Verdict, Finding]]] = {}
-    apart = {(id(verdict), id(finding)) for verdict, finding in without}
+    skipped = {(id(verdict), id(finding)) for verdict, finding in without}
     for verdict in answer.verdicts:
         for finding in verdict.findings:
-            if (id(verdict), id(finding)) in apart:
+            if (id(verdict), id(finding)) in skipped:
                 continue
             alike.setdefault((finding.rule, finding.severity, finding.message), []).append((verdict, finding))
     for found in sorted(alike.values(), key=lambda each: SEVERITIES.index(each[0][1].severity)):

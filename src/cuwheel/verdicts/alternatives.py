@@ -25,8 +25,7 @@ from cuwheel.verdicts.verdict import ORDER, worst_outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.device_code.libraries import Library, Survey, TorchExports
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.machine.fleet import Machine

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.torch_symbols import TorchExports
+from cuwheel.device_code.libraries import TorchExports
 from cuwheel.facts import packages, torch, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.patterns import lazy_pattern

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,8 +35,7 @@ from cuwheel.wheel import metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey
-    from cuwheel.device_code.torch_symbols import TorchExports
+    from cuwheel.device_code.libraries import Survey, TorchExports
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.predict import Reach
 
@@ -91,90 +90,83 @@ class Judge:
         return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
 
     def _judge(self, machine: Machine) -> Verdict:
-        load = loading(self._survey, machine)
-        certain = [path for path in load.certain if self._reaches[path].has_code]
-        if not load.described and not served_together([self._sweep(path) for path in certain]):
-            load = with_optional(load, certain)
+        survey, reaches = self._survey, self._reaches
         torch = self._torch
         if machine.torch and (torch is None or torch.version != machine.torch):
             torch = self._exports(machine.torch)
-        return _verdict(self._survey, machine, _Evidence(self._reaches, torch), load)
+        # Which libraries are loaded there. Those that no GPU runs together are not loaded together.
+        load = loading(survey, machine)
+        certain = [path for path in load.certain if reaches[path].has_code]
+        if not load.described and not served_together([self._sweep(path) for path in certain]):
+            load = with_optional(load, certain)
+        with_code = frozenset(path for path, each in reaches.items() if each.has_code)
+        of_package = check_rules.examine_package(
+            PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
+        )
+        # Every library by itself, then those together that are loaded together: with one CUDA of the framework, or all.
+        judged = self._judge_libraries(machine, torch, load)
+        outcomes = {each.verdict.outcome for each in _with_outcome(judged[path] for path in load.always)}
+        if (load.optional or load.linked) and outcomes == {"fails"}:
+            load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
+            judged = self._judge_libraries(machine, torch, load)
+        load = _without_worse_variants(load, judged)
+        always = [judged[path] for path in load.always]
+        groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
+        groups = groups or [_group("", always)]
+        # Where it is not known which of the groups is loaded, the best of them is the verdict, and that a condition.
+        outcome = best_outcome(group.outcome for group in groups)
+        chosen = [group for group in groups if group.outcome == outcome]
+        stopped = any(each.severity == "error" for each in of_package)
+        loaded = [each.verdict for each in chosen[0].judged]
+        with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
+        meant = {each.library.path: each.in_part for each in chosen[0].judged if each.in_part}
+        findings = _findings_of(groups, chosen, load)
+        if any(each.rule == "wheel-tag-mismatch" for each in of_package):  # which says it of all libraries at once
+            findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
+        if stopped or outcome == "fails":
+            findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
+        untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
+        everything = dict.fromkeys([*of_package, *survey.findings, *_cut_on_purpose(survey, findings), *untrue])
+        at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
+        return Verdict(
+            target=survey.target,
+            machine=machine.name,
+            outcome="fails" if stopped else outcome,
+            main="fails" if stopped else main_outcome(with_outcome),
+            summary=""
+            if stopped or outcome != "partial"
+            else partial_summary(with_outcome, load, survey.python_loads, meant),
+            predicted_error=None if at_import else first_error(loaded),
+            conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
+            libraries=tuple(
+                each.verdict
+                for each in judged.values()
+                if each.library.device_code and not is_driver_copy(each.library)
+            ),
+            findings=gravest_first(everything),
+        )
+
+    def _judge_libraries(
+        self, machine: Machine, torch: TorchExports | None, load: Loading
+    ) -> dict[str, _JudgedLibrary]:
+        """By path. What the libraries have in common is worked out once: there may be thousands."""
+        around = surroundings(self._survey, machine, follows=load.follows)
+        certain = frozenset(load.always)
+        return {path: _judge_library(each, torch, around, load, certain) for path, each in self._reaches.items()}
 
 
-class _Evidence(NamedTuple):
-    """What was worked out of the files, by path of the target's, and of the machine's torch."""
-
-    reaches: Mapping[str, Reach]
-    torch: TorchExports | None
-
-
-def _verdict(survey: Survey, machine: Machine, evidence: _Evidence, load: Loading) -> Verdict:
-    with_code = frozenset(path for path, each in evidence.reaches.items() if each.has_code)
-    of_package = check_rules.examine_package(
-        PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
-    )
-    # Every library by itself, then those together that are loaded together: with one CUDA of the framework, or all.
-    judged = _judge_libraries(survey, machine, evidence, load)
-    outcomes = {each.verdict.outcome for each in _with_outcome(judged[path] for path in load.always)}
-    if (load.optional or load.linked) and outcomes == {"fails"}:
-        load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
-        judged = _judge_libraries(survey, machine, evidence, load)
-    load = _without_worse_variants(load, judged)
-    always = [judged[path] for path in load.always]
-    groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
-    groups = groups or [_group("", always)]
-    # Where it is not known which of the groups is loaded, the best of them is the verdict, and that a condition.
-    outcome = best_outcome(group.outcome for group in groups)
-    chosen = [group for group in groups if group.outcome == outcome]
-    stopped = any(each.severity == "error" for each in of_package)
-    loaded = [each.verdict for each in chosen[0].judged]
-    with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
-    meant = {each.library.path: each.in_part for each in chosen[0].judged if each.in_part}
-    findings = _findings_of(groups, chosen, load)
-    if any(each.rule == "wheel-tag-mismatch" for each in of_package):  # which says it of all libraries at once
-        findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
-    if stopped or outcome == "fails":
-        findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
-    untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
-    everything = dict.fromkeys([*of_package, *survey.findings, *_as_intended(survey, findings), *untrue])
-    at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
-    return Verdict(
-        target=survey.target,
-        machine=machine.name,
-        outcome="fails" if stopped else outcome,
-        main="fails" if stopped else main_outcome(with_outcome),
-        summary=""
-        if stopped or outcome != "partial"
-        else partial_summary(with_outcome, load, survey.python_loads, meant),
-        predicted_error=None if at_import else first_error(loaded),
-        conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
-        libraries=tuple(
-            each.verdict for each in judged.values() if each.library.device_code and not is_driver_copy(each.library)
-        ),
-        findings=gravest_first(everything),
-    )
-
-
-def _as_intended(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Of what was cut to a workload, missing code is what somebody wanted: a warning, and the way back is the fix."""
+def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of what was cut to a workload, missing code is what somebody wanted: a warning, and the way back is its fix."""
     mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
     for each in findings:
         yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART_RULE else each
 
 
-def _judge_libraries(survey: Survey, machine: Machine, evidence: _Evidence, load: Loading) -> dict[str, _JudgedLibrary]:
-    """By path. What the libraries have in common is worked out once: there may be thousands."""
-    around = surroundings(survey, machine, follows=load.follows)
-    certain = frozenset(load.always)
-    return {each.path: _judge_library(each.path, evidence, around, load, certain) for each in survey.libraries}
-
-
 def _judge_library(
-    path: str, evidence: _Evidence, around: Surroundings, load: Loading, certain: frozenset[str]
+    found: Reach, torch: TorchExports | None, around: Surroundings, load: Loading, certain: frozenset[str]
 ) -> _JudgedLibrary:
     """`certain`: the paths that are loaded whatever is not known."""
-    found = evidence.reaches[path]
-    library, machine = found.library, around.machine
+    library, path, machine = found.library, found.library.path, around.machine
     if found.has_code:
         prediction = found.on(machine)
     elif library.cudart or drivers.runtime_cuda(library):
@@ -189,15 +181,15 @@ def _judge_library(
         prediction=prediction,
         needed=needed,
         modules=found.modules,
-        torch=evidence.torch,
+        torch=torch,
     )
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
     other_machine = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
     findings = host if other_machine else (*host, *check_rules.examine_code(case))
     elsewhere = () if stopped else _kernels_elsewhere(found, prediction, needed)
-    optional = library.path in load.optional or (library.path in load.linked and not stopped)
-    undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
+    optional = path in load.optional or (path in load.linked and not stopped)
+    undecided = any(path in each.paths for each in load.candidates) or (optional and not load.described)
     only = f"for {load.does[path]}: " if optional and path in load.does else ""
     in_part = ""
     if elsewhere:
@@ -216,19 +208,17 @@ def _judge_library(
     return _JudgedLibrary(
         library=library,
         verdict=LibraryVerdict(
-            path=library.path,
+            path=path,
             outcome="fails" if stopped else ("partial" if elsewhere else prediction.outcome),
             containers=prediction.containers,
             predicted_error=None if stopped else prediction.predicted_error,
-            loaded=None if undecided else library.path in certain,
+            loaded=None if undecided else path in certain,
             optional=optional,
-            main=library.path in load.main,
+            main=path in load.main,
             rests_on=prediction.taken,
             conditions=prediction.conditions,
         ),
-        findings=tuple(
-            finding_of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings
-        ),
+        findings=tuple(finding_of_library(each, path, load, optional=optional or bool(elsewhere)) for each in findings),
         conditions=tuple(conditions),
         only=only,
         in_part=in_part,

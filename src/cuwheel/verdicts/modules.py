@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Absent, Symbols
-from cuwheel.device_code.registration import VERSION_LINKED
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages
 from cuwheel.support.wording import file_name
@@ -166,9 +165,7 @@ def _left_behind(library: Library) -> frozenset[int]:
 def device_linked(library: Library) -> frozenset[int]:
     """The containers that a device link made."""
     wrappers = library.registration.wrappers
-    return frozenset(
-        each.container for each in wrappers if each.version == VERSION_LINKED and each.container is not None
-    )
+    return frozenset(each.container for each in wrappers if each.device_linked and each.container is not None)
 
 
 def without_kernels(library: Library) -> frozenset[int]:

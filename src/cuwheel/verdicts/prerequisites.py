@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.errors import UsageError
-from cuwheel.verdicts.machine_rules import view
+from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Absent, Symbols
-from cuwheel.device_code.torch_symbols import TorchExports
+from cuwheel.device_code.libraries import Absent, Symbols, TorchExports
 from cuwheel.support import codec
 from cuwheel.support.finding import RULES_FILE, Finding
 from cuwheel.verdicts import check_rules

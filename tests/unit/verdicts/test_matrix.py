@@ -620,16 +620,16 @@ def test_requirements_are_parsed_once_for_all_machines(monkeypatch: pytest.Monke
 
 def test_machines_that_are_alike_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str | None] = []
-    verdict = matrix._verdict
+    verdict = Judge._judge
 
-    def counted(wheel: Survey, on: Machine, *rest: Any) -> Verdict:
+    def counted(self: Judge, on: Machine) -> Verdict:
         judged.append(on.driver)
-        return verdict(wheel, on, *rest)
+        return verdict(self, on)
 
     wheel = survey(library("sm_90"))
     drivers = ("470.57.02", "575.51.03", None)
     fleet = [machine(name=f"node{n}", driver=drivers[n % 3], count=n + 1) for n in range(3000)]
-    monkeypatch.setattr(matrix, "_verdict", counted)
+    monkeypatch.setattr(Judge, "_judge", counted)
     found = matrix.judge_all(wheel, fleet)
     assert judged == list(drivers)
     assert [each.machine for each in found] == [each.name for each in fleet]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Library, Survey
-from cuwheel.device_code.torch_symbols import TorchExports
+from cuwheel.device_code.libraries import Library, Survey, TorchExports
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts.library_sources import Needed
 from cuwheel.verdicts.loading import Loading

@@ -8,7 +8,7 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.support.finding import finding
 from cuwheel.support.quoting import join_foreign_paths
 from cuwheel.verdicts import choice
-from cuwheel.verdicts.machine_rules import view
+from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.support.finding import finding
-from cuwheel.verdicts.machine_rules import view
+from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from cuwheel.facts import packages, spellings, toolkits, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import finding
 from cuwheel.verdicts import choice, loading
+from cuwheel.verdicts import machine_view as view
 from cuwheel.verdicts.choice import serves
-from cuwheel.verdicts.machine_rules import view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Questions that several rules ask of a profile."""
+"""Questions that several rules, and the causes of failures, ask of a machine's profile."""
 
 from __future__ import annotations
 

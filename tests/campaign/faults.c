@@ -45,7 +45,7 @@ void watch(const char *place) {
 
 /* Past our own `write`, in one call: threads do not mix their lines. */
 static void note(const char *what, const char *path, const char *to) {
-    char line[9000], folder[4096] = "";
+    char line[17000], folder[4096] = "";
     if (notes < 0 || owner != getpid()) return;
     if (path[0] != '/') getcwd(folder, sizeof folder - 1), strcat(folder, "/");
     int size = snprintf(line, sizeof line, "%s\t%s%s\t%s\n", what, folder, path, to);
@@ -62,18 +62,27 @@ static void note_file(const char *what, int fd) {
     note(what, path, "");
 }
 
-static void note_at(const char *what, int at, const char *name) {
-    char link[64], path[8200];
-    if (notes < 0 || owner != getpid()) return;
-    if (at == AT_FDCWD || name[0] == '/') {
-        note(what, name, "");
-        return;
-    }
+/* The whole path of what is named beside an open folder. */
+static const char *place_of(int at, const char *name, char *path, size_t room) {
+    char link[64];
+    if (at == AT_FDCWD || name[0] == '/') return name;
     snprintf(link, sizeof link, "/proc/self/fd/%d", at);
     ssize_t size = readlink(link, path, 4096);
-    if (size <= 0) return;
-    snprintf(path + size, sizeof path - (size_t)size, "/%s", name);
-    note(what, path, "");
+    if (size <= 0) return name;
+    snprintf(path + size, room - (size_t)size, "/%s", name);
+    return path;
+}
+
+static void note_at(const char *what, int at, const char *name) {
+    char path[8200];
+    if (notes < 0 || owner != getpid()) return;
+    note(what, place_of(at, name, path, sizeof path), "");
+}
+
+static void note_rename(int a, const char *from, int b, const char *to) {
+    char before[8200], after[8200];
+    if (notes < 0 || owner != getpid()) return;
+    note("rename", place_of(a, from, before, sizeof before), place_of(b, to, after, sizeof after));
 }
 
 static void die(void) {
@@ -145,7 +154,7 @@ DEFINE_CALL(linkat, (int a, const char *from, int b, const char *to, int flags),
 DEFINE_CALL(symlink, (const char *from, const char *to), 1, (from, to))
 DEFINE_CALL(symlinkat, (const char *from, int at, const char *to), 1, (from, at, to))
 DEFINE_CALL(rename, (const char *from, const char *to), 0, (from, to), note("rename", from, to))
-DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to), note("rename", from, to))
+DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to), note_rename(a, from, b, to))
 DEFINE_CALL(unlink, (const char *path), 0, (path), note("unlink", path, ""))
 DEFINE_CALL(unlinkat, (int at, const char *path, int flags), 0, (at, path, flags), note_at("unlink", at, path))
 DEFINE_CALL(rmdir, (const char *path), 0, (path))

@@ -21,8 +21,8 @@ from cuwheel.delivery import index_folder
 from cuwheel.network import venvs
 from tests.campaign.ground import CACHE
 from tests.fixtures import compiled, manifest, small_wheel, wheels
-from tests.integration import build_projects, toolchain_site
-from tests.unit.changes.slim.packages import FOO, make_environment, make_wheel
+from tests.integration import build_projects, build_world, toolchain_site
+from tests.unit.changes.slim.packages import FOO, fixture, make_environment, make_wheel
 from tests.unit.delivery import published
 
 _SERVERS = contextlib.ExitStack()
@@ -125,6 +125,19 @@ def _slim_environment(folder: Path) -> Sequence[str]:
 
 def _undo_slim(folder: Path) -> Sequence[str]:
     return ("slim", "--env", str(folder / "env"), "--undo", "--quiet", "--json")
+
+
+def _environment_with_ptx(folder: Path) -> None:
+    """With ptxas in the cache, so that what is struck is cuwheel."""
+    make_environment(folder / "env", {("foo", "1.0"): {"foo/__init__.py": b"", "foo/libfoo.so": fixture("ptx-130.so")}})
+    toolkit = build_world.toolkit("13.4")
+    place = folder / CACHE / "toolchains"
+    place.mkdir(parents=True)
+    (place / toolkit.name).symlink_to(toolkit)
+
+
+def _compile_environment(folder: Path) -> Sequence[str]:
+    return ("graft", "--env", str(folder / "env"), "--compile", "sm_90,sm_100", "--quiet", "--json")
 
 
 def _undo_install(folder: Path) -> Sequence[str]:
@@ -272,6 +285,15 @@ JOBS = (
         name="slim-environment",
         prepare=lambda folder: make_environment(folder / "env"),
         command=_slim_environment,
+        journal=_journal_left,
+        undo=_undo_slim,
+        durable=("env/lib",),
+        together="one",
+    ),
+    Job(
+        name="graft-compile",
+        prepare=_environment_with_ptx,
+        command=_compile_environment,
         journal=_journal_left,
         undo=_undo_slim,
         durable=("env/lib",),

@@ -26,12 +26,25 @@ GRAFT = Command(
   cuwheel graft foo-1.0.whl other.whl --dry-run     is it proven to fit?
   cuwheel graft --split foo-1.0.whl -o parts/       a wheel per architecture
   cuwheel graft foo==1.0 --add sm_87 --source foo/ -o dist/
+  cuwheel graft foo-1.0.whl --compile sm_120 -o dist/   of its own PTX
+  cuwheel graft --env .venv --compile this          in place; --undo: slim
 
 exit status: 0 done, 1 refused: nothing proves that the device code fits""",
     (
-        Option("BASE", "the wheel, name==version or library that gets device code"),
+        Option(
+            "[BASE]",
+            "the wheel, name==version, library or folder to change",
+            field="base",
+        ),
         Option("[DONOR...]", "builds of the same source for other architectures", field="donors"),
         OUTPUT,
+        Option(
+            "--compile GPUS",
+            "make machine code for these (sm_120, b200, 'this') of the PTX in BASE",
+            values.machines,
+            many=True,
+        ),
+        Option("--env FOLDER", "with --compile: change this environment in place", places.environment),
         Option(
             "--add ARCHS",
             "build these from --source, with an architecture of BASE as the witness, and graft them",
@@ -39,7 +52,9 @@ exit status: 0 done, 1 refused: nothing proves that the device code fits""",
             many=True,
         ),
         Option("--source FOLDER", "with --add: the source of BASE", places.folder),
-        CUDA_VERSIONS._replace(help="with --add: grow the libraries of these CUDA versions; default: the newest"),
+        CUDA_VERSIONS._replace(
+            help="with --add: grow the libraries of these CUDA versions; with --compile: by this ptxas"
+        ),
         Option("--split", "write one wheel per architecture of BASE instead"),
         Option("--dry-run", "compare and report, write nothing"),
         group(

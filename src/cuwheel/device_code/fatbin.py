@@ -152,6 +152,13 @@ CONTAINER = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ALIGNMENT = 8
 CONTAINER_VERSION = 1
+
+
+def container_of(entries: bytes) -> bytes:
+    """A container that holds these, and nothing else: by itself, a file as fatbinary makes it."""
+    return MAGIC + CONTAINER.pack(0, CONTAINER_VERSION, CONTAINER.size, len(entries))[len(MAGIC) :] + entries
+
+
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999

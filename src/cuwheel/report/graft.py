@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cuwheel.changes.graft.answer import Graft
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.support.wording import file_name, size
+from cuwheel.support.wording import file_name, rough_seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ def document(answer: Graft, *, verbose: bool) -> Document:
         blocks += _libraries(answer)
     if answer.proof:
         blocks.append(Facts(tuple(_proof_rows(answer.proof))))
+    if answer.compiled:
+        blocks.append(Facts(tuple(_compiled_rows(answer))))
     if answer.findings:
         blocks += [Heading("Findings"), Findings(answer.findings)]
     return Document(title, tuple(blocks))
@@ -33,6 +36,8 @@ def document(answer: Graft, *, verbose: bool) -> Document:
 def _heading(answer: Graft) -> str:
     if answer.action == "split":
         return f"{file_name(answer.base)}, a wheel per architecture"
+    if answer.action == "compile":
+        return f"{file_name(answer.base)}, machine code from its PTX"
     return f"{file_name(answer.base)} with {', '.join(file_name(each) for each in answer.donors)}"
 
 
@@ -40,8 +45,9 @@ def _sums(answer: Graft) -> str:
     lines = []
     if answer.added:
         archs = ", ".join(dict.fromkeys(str(each.arch) for each in answer.added))
-        lines.append(f"{archs} added: {sum(each.count for each in answer.added)} pieces of device code")
-    if answer.wheel and answer.action == "graft":
+        count = sum(each.count for each in answer.added)
+        lines.append(f"{archs} added: {count} {'piece' if count == 1 else 'pieces'} of device code")
+    if answer.wheel and answer.action != "split":
         lines.append(f"the wheel: {size(answer.wheel.bytes_before)} → {size(answer.wheel.bytes_after)}")
     if answer.refused:
         lines.append("refused: nothing was written (see the findings)")
@@ -49,6 +55,7 @@ def _sums(answer: Graft) -> str:
         lines.append("dry run: nothing was written")
     word = "would be written" if answer.dry_run else "written"
     lines += [f"{word}: {each}" for each in answer.outputs] if not answer.refused else []
+    lines += [f"undo: {answer.undo}"] if answer.undo else []
     return "\n".join(lines) or "nothing was written"
 
 
@@ -84,3 +91,15 @@ def _proof_rows(proof: Proof) -> Iterator[Row]:
         yield Row("compared", "; ".join(proof.compared))
     if proof.not_compared:
         yield Row("not seen", "; ".join(proof.not_compared))
+
+
+def _compiled_rows(answer: Graft) -> Iterator[Row]:
+    made_of = dict.fromkeys(f"{each.arch} from {each.source}, ptxas {each.ptxas}" for each in answer.compiled)
+    yield Row("compiled" if answer.written else "to compile", "; ".join(made_of))
+    if answer.dry_run and answer.seconds:
+        yield Row("takes", f"{rough_seconds(*answer.seconds)} of one core, less what was compiled before")
+    if kept := sum(each.kept for each in answer.compiled):
+        yield Row("from the cache", f"{kept} of {len(answer.compiled)}")
+    changes = Counter((each.machine, each.before, each.after) for each in answer.reached)
+    for (machine, before, after), count in changes.items():
+        yield Row(machine, f"{before} → {after}" + (f" ({count} libraries)" if count > 1 else ""))

@@ -162,20 +162,14 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
     if problems or row is None:
         raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")
     match = _PATCH.fullmatch(request.version.strip())
-    machine = around.machine
-    system = _SYSTEMS.get(machine.platform)
-    if system is None or machine.cpu not in _CPUS or (system == "windows" and _CPUS[machine.cpu] != "x86_64"):
-        raise UnavailableError(
-            f"toolkits can be installed on Linux, x86-64 and arm64, and on Windows, x86-64; not on {machine.platform} "
-            f"{machine.cpu}"
-        )
+    system, cpu = platform_here(around)
     return Wanted(
         toolkit=row,
         exact=match[1] if match else None,
         components=toolkits.with_base(request.components),
         providers=providers.chosen(request.providers),
-        cpu=_CPUS[machine.cpu],
-        system=_SYSTEMS[around.machine.platform],
+        cpu=cpu,
+        system=system,
         offline=request.offline,
         redist_url=request.redist_url,
         apt_sources=request.apt_sources,
@@ -194,6 +188,18 @@ def serves(toolkit: Installed, wanted: Wanted) -> bool:
 def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...]]:
     """What brings the least that was not asked for, and of those the newest."""
     return -len(toolkit.components), versions.key(toolkit.release)
+
+
+def platform_here(around: Surroundings) -> tuple[OperatingSystem, str]:
+    """The system and the processor, as toolkits name them."""
+    machine = around.machine
+    system = _SYSTEMS.get(machine.platform)
+    if system is None or machine.cpu not in _CPUS or (system == "windows" and _CPUS[machine.cpu] != "x86_64"):
+        raise UnavailableError(
+            f"toolkits can be installed on Linux, x86-64 and arm64, and on Windows, x86-64; not on {machine.platform} "
+            f"{machine.cpu}"
+        )
+    return system, _CPUS[machine.cpu]
 
 
 def _compiler(request: ToolchainRequest, chosen: Recipe | Installed) -> HostCompiler | None:

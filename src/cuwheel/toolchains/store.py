@@ -44,8 +44,11 @@ class Store:
     def all(self) -> tuple[Installed, ...]:
         """What is complete, still there and readable, by version and provider. Folders without the marker are not."""
         found = (_read(path.parent) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
+        programs = ("nvcc", "ptxas")  # the second alone, where nothing but PTX was to be compiled
         usable = [
-            each for each in found if each and (each.prefix or os.access(Path(each.root, "bin", "nvcc"), os.R_OK))
+            each
+            for each in found
+            if each and (each.prefix or any(os.access(Path(each.root, "bin", name), os.R_OK) for name in programs))
         ]
         return tuple(sorted(usable, key=lambda each: ([int(part) for part in each.cuda.split(".")], each.provider)))
 
@@ -215,6 +218,7 @@ PLACES = (
     _Place("installed-builds", "builds"),
     _Place("shares", "shares"),
     _Place("sccache", "compiled code", _EVERY_FILE),
+    _Place("machine-code", "compiled code", _EVERY_FILE),
     _Place("facts-files", "facts", _EVERY_FILE, shared=False),
     _Place("pages", "facts", _EVERY_FILE, shared=False),
     _Place("cluster", "cluster", 2),

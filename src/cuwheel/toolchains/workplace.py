@@ -83,7 +83,7 @@ def version_in(output: str) -> str | None:
     return match[1] if match else None
 
 
-def _let_run(root: Path) -> None:
+def let_run(root: Path) -> None:
     """Wheels may arrive without the run bit."""
     for folder in _PROGRAM_FOLDERS:
         for path in (root / folder).glob("*"):
@@ -120,7 +120,7 @@ def _link_libraries(root: Path) -> None:
             link.symlink_to(f"{name}.{version}")
 
 
-STEPS: tuple[Callable[[Path], None], ...] = (_let_run, _drop_dangling, _link_folders, _link_libraries)
+STEPS: tuple[Callable[[Path], None], ...] = (let_run, _drop_dangling, _link_folders, _link_libraries)
 
 
 # A toolkit made from archives: what index, redist and debian share.

@@ -53,7 +53,7 @@ def test_noise_is_survived(data: bytes) -> None:
 @pytest.mark.parametrize("how", get_args(Compression))
 def test_every_compression_is_written_told_and_read(how: Compression) -> None:
     code = bytes(range(256)) * 8
-    data = code if how == "none" else payloads._compressed(code, how)
+    data = code if how == "none" else payloads.compressed(code, how)
     head = payloads._header(bytes(fatbin.ENTRY.size), len(data), len(data), len(code), how)
     assert fatbin.compression_of(int.from_bytes(head[0x28:0x30], "little")) == how
     assert how == "none" or payloads._unpacks_to(data, code, how)

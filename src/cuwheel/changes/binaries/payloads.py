@@ -121,7 +121,7 @@ def _compress_one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
         buffer, each.entry.offset + each.entry.header_size, stored, each.entry.real_bytes, each.entry.compression
     )
     wanted = each.recompress_to or "none"
-    data = _compressed(real, wanted)
+    data = compressed(real, wanted)
     size = round_up(len(data), _ALIGNMENT)
     if size + size // _WORTH_IT >= each.bytes - each.entry.header_size or len(real) > _HIGHEST_RATIO * size:
         return
@@ -140,7 +140,7 @@ def _header(head: bytes, size: int, compressed: int, real: int, wanted: Compress
     return bytes(new)
 
 
-def _compressed(data: bytes, wanted: Compression) -> bytes:
+def compressed(data: bytes, wanted: Compression) -> bytes:
     if wanted == "lz4":
         import lz4.block  # noqa: PLC0415 - only where drivers are old
 

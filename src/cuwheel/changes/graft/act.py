@@ -5,10 +5,7 @@ the plan and against the base."""
 
 from __future__ import annotations
 
-import platform
-import re
 import shutil
-import sys
 import tempfile
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -16,14 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.version import InvalidVersion, Version
 
 from cuwheel.changes.binaries import rewrite
 from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
-from cuwheel.changes.graft import host
 from cuwheel.changes.graft.answer import (
     GRAFT_NOTE,
-    Giver,
     Graft,
     GraftedLibrary,
     Note,
@@ -34,15 +28,14 @@ from cuwheel.changes.graft.answer import (
 )
 from cuwheel.changes.graft.decide import Decision, Known, decide
 from cuwheel.changes.graft.subject import Subject
+from cuwheel.changes.graft.writing import expected_size, labelled, must_be_intact, write_library, write_wheel
 from cuwheel.changes.stamp import stamp
-from cuwheel.device_code import description, elf
-from cuwheel.device_code.pe import Pe
+from cuwheel.device_code import description
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.device_code.target import downloaded_if_pinned
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import versions
-from cuwheel.support import codec, files, process, system_calls
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support import codec, files, system_calls
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.wheel import variant
@@ -50,19 +43,20 @@ from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.graft.request import GraftRequest
     from cuwheel.device_code.libraries import Entry, Library
 
 _SHOWN = 8
-_SECONDS = 120.0
-_TAKEN = (0, 2)  # of `ld.so --verify`: a program, a library
-_BUG = "nothing was written; this is a bug in cuwheel: please report it with the name of the package"
 
 
 def graft(request: GraftRequest) -> Graft:
     """All of it; with `dry_run` all but the writing."""
+    if request.compile:
+        from cuwheel.changes.graft.compiled import compile_ahead  # noqa: PLC0415 - others need no compiler
+
+        return compile_ahead(request)
     base, *donors = (Path(downloaded_if_pinned(each, request.platform)) for each in (request.base, *request.named))
     for path in (base, *donors):
         if not path.is_file():
@@ -99,9 +93,9 @@ def _graft_libraries(base: Path, donors: Sequence[Path], request: GraftRequest) 
         if not made.containers:
             return answer(findings=(*made.findings, _nothing_new(base.name)))
         if request.dry_run:
-            return answer(libraries=(made.library(_expected_size(made)),), outputs=[target])
+            return answer(libraries=(made.library(expected_size(made)),), outputs=[target])
         with files.errors_of(target, f"{target} was not written"), files.scratch_beside(target.parent) as folder:
-            size = _write_library(made, folder / "library")
+            size = write_library(made, folder / "library")
             shutil.copymode(base, folder / "library")
             system_calls.rename_over(folder / "library", target)
         return answer(libraries=(made.library(size),), outputs=[target], written=True)
@@ -119,7 +113,7 @@ def graft_wheels(base: Path, donors: Sequence[Path], request: GraftRequest, dono
     with ExitStack() as stack:
         wheel, *givers = opened = [stack.enter_context(WheelFile(path)) for path in (base, *donors)]
         for each in opened:
-            _must_be_intact(each)
+            must_be_intact(each)
         of_base, *of_donors = ([library.path for library in _with_device_code(each)] for each in opened)
         paired = [path for path in of_base if any(path in each for each in of_donors)]
         if not paired:
@@ -139,15 +133,14 @@ def graft_wheels(base: Path, donors: Sequence[Path], request: GraftRequest, dono
                 subject = stack.enter_context(Subject(copy, path, drop_signature=request.drop_signature))
                 subjects.append((subject, donor_known or _known(each)))
             decisions.append(decide(*subjects[0], subjects[1:], force=request.force))
-        return _write_wheel(wheel, givers, decisions, folder, request)
-
-
-def _must_be_intact(wheel: WheelFile) -> None:
-    """Sound, and as its RECORD says: what goes in is what was published."""
-    wheel.must_be_sound("grafted")
-    if wrong := wheel.wrong_hashes():
-        problem = f"not grafted: these files do not match RECORD: {a_few(wrong, 3)}"
-        raise MalformedError(wheel.path, problem, hint="download the wheel again")
+        told = (*(each for decision in decisions for each in decision.findings), *_unpaired(wheel, decisions))
+        answer = partial(answer_of, request, wheel.path, [each.path for each in givers], findings=told)
+        if any(each.refused for each in decisions):
+            return answer(refused=True)
+        if not any(each.containers for each in decisions):
+            return answer(findings=(*told, _nothing_new(wheel.path.name)))
+        origin = _known(wheel).origin
+        return write_wheel(wheel, decisions, folder, request, answer, givers=givers, origin=origin)
 
 
 def _with_device_code(wheel: WheelFile) -> list[Library]:
@@ -179,54 +172,6 @@ def _workplace(request: GraftRequest, base: Path) -> Iterator[Path]:
                 parent.rmdir()
 
 
-def _write_wheel(
-    wheel: WheelFile, givers: Sequence[WheelFile], decisions: Sequence[Decision], folder: Path, request: GraftRequest
-) -> Graft:
-    """What was decided, unless it was refused; with `dry_run` its sizes alone."""
-    findings = tuple(each for decision in decisions for each in decision.findings)
-    told = (*findings, *_unpaired(wheel, decisions))
-    answer = partial(answer_of, request, wheel.path, [each.path for each in givers], findings=told)
-    if any(each.refused for each in decisions):
-        return answer(refused=True)
-    if not any(each.containers for each in decisions):
-        return answer(findings=(*told, _nothing_new(wheel.path.name)))
-    edit = WheelEdit(wheel)
-    edit.rename(version=_grafted_version(wheel, decisions, _known(wheel).origin, request.version))
-    edit.label(None)  # it was of what the base had
-    edit.drop([wheel.info + variant.FILE])
-    output = output_of(request.output or Path(), str(edit.name), [each.path for each in (wheel, *givers)])
-    if request.dry_run:
-        libraries = tuple(each.library(_expected_size(each)) for each in decisions)
-        return answer(libraries=libraries, outputs=[output])
-    libraries = tuple(_written(each, edit, folder / f"made-{index}") for index, each in enumerate(decisions))
-    earlier = read_note(wheel) or Note()  # what was forced then still is
-    about = Note(
-        base=_giver(wheel),
-        donors=(*earlier.donors, *map(_giver, givers)),
-        libraries=(*earlier.libraries, *libraries),
-        forced=(*earlier.forced, *(each for each in findings if each.severity == "warning")),
-    )
-    edit.add(wheel.info + GRAFT_NOTE, codec.indented(about))
-    edit.write(folder / "wheel")
-    made = stamp.restamp(folder / "wheel", output.name, added=[row.arch for each in libraries for row in each.added])
-    size = WheelSize(bytes_before=wheel.size, bytes_after=made.stat().st_size)
-    system_calls.rename_over(made, output)
-    files.sync_folder(output.parent)
-    return answer(libraries=libraries, outputs=[output], written=True, wheel=size)
-
-
-def _written(decision: Decision, edit: WheelEdit, place: Path) -> GraftedLibrary:
-    if not decision.containers:
-        return decision.library(decision.base.buffer.size)
-    size = _write_library(decision, place)
-    edit.replace(decision.base.name, place)
-    return decision.library(size)
-
-
-def _giver(wheel: WheelFile) -> Giver:
-    return Giver(file=wheel.path.name, version=wheel.distribution.version, sha256=files.sha256(wheel.path))
-
-
 def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Finding]:
     """Libraries that stay as they are, and what they were built with: often one for each CUDA version."""
     paired = {each.base.name for each in decisions}
@@ -246,45 +191,6 @@ def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Findi
     )
 
 
-# What new wheels are called.
-
-
-def _grafted_version(wheel: WheelFile, decisions: Sequence[Decision], origin: Origin | None, asked: str | None) -> str:
-    """The one asked for; that of the whole, where all its parts are together; else with a label for what was added."""
-    if asked:
-        return _checked(asked, None)
-    added = dict.fromkeys(str(each.entry.arch) for decision in decisions for each in decision.added)
-    if origin and _complete(decisions, origin):
-        return _checked(origin.version, wheel)
-    return _labelled(wheel, [each for each in added if each.startswith("sm_")] or added)
-
-
-def _complete(decisions: Sequence[Decision], origin: Origin) -> bool:
-    in_base = {
-        str(each.entry.arch)
-        for decision in decisions
-        for number, held in enumerate(decision.base.held)
-        for each in decision.containers.get(number, held)
-    }
-    return set(origin.archs) <= in_base
-
-
-def _labelled(wheel: WheelFile, archs: Iterable[str]) -> str:
-    """`1.0+cu130` and sm_87 → `1.0+cu130.sm87`."""
-    version = _checked(wheel.distribution.version, wheel)
-    label = ".".join(re.sub(r"[^a-z0-9]", "", each) for each in archs)
-    return f"{version}{'.' if '+' in version else '+'}{label}"
-
-
-def _checked(version: str, wheel: WheelFile | None) -> str:
-    try:
-        return str(Version(version))
-    except InvalidVersion as error:
-        if wheel is None:
-            raise UsageError(f"--version {version}: {error}", hint="such as --version 2.11.0+sm87") from error
-        raise MalformedError(wheel.path, f"{version!r} is not a version", hint="download the wheel again") from error
-
-
 # One wheel per architecture: the opposite of grafting, which puts them together again.
 
 
@@ -300,7 +206,7 @@ def _split(path: Path, request: GraftRequest) -> Graft:
     if request.version:
         raise UsageError("--version is not for --split: each part is named after its architecture")
     with WheelFile(path) as wheel:
-        _must_be_intact(wheel)
+        must_be_intact(wheel)
         found = [each for each in survey_wheel(wheel, detail="entries").libraries if each.device_code]
         parts = tuple(_parts(found))
         if len(parts) < 2:  # noqa: PLR2004 - one is the wheel itself
@@ -362,7 +268,7 @@ def _orders(libraries: Sequence[Library]) -> Iterator[tuple[str, ...]]:
 
 def _part_edit(wheel: WheelFile, part: _Part) -> WheelEdit:
     edit = WheelEdit(wheel)
-    edit.rename(version=_labelled(wheel, [part.name]))
+    edit.rename(version=labelled(wheel, [part.name]))
     edit.label(None)
     edit.drop([wheel.info + variant.FILE])
     return edit
@@ -406,78 +312,3 @@ def _part_plan(found: Library, part: _Part, origin: Origin, *, drop_signature: b
         bytes_before=found.size,
         drop_signature=drop_signature,
     )
-
-
-# A library as it was decided: written beside, read again, held against the plan and against the base.
-
-
-def _expected_size(decision: Decision) -> int:
-    """The size of the library that would be written."""
-    if not decision.containers:
-        return decision.base.buffer.size
-    return rewrite.draft_grown(
-        decision.base.buffer, decision.contents, None, drop_signature=decision.base.drop_signature
-    ).size
-
-
-def _write_library(decision: Decision, target: Path) -> int:
-    """The new library at `target`; its size."""
-    base = decision.base
-
-    def must_hold(beside: Path) -> None:
-        with Subject(beside, base.name) as made:
-            wanted = [
-                [each.code for each in decision.containers.get(number, held)] for number, held in enumerate(base.held)
-            ]
-            found = [[each.code for each in made.held[number]] for number in made.order]
-            if [wanted[number] for number in base.order] != found:
-                raise MalformedError(base.name, "the new file does not hold what was planned", hint=_BUG)
-            if differs := host.difference(base, made):
-                raise MalformedError(base.name, f"the new file's host side is not the base's: {differs}", hint=_BUG)
-        _must_load(base, beside)
-
-    return rewrite.grow_library(
-        base.path, base.buffer, target, decision.contents, must_hold, drop_signature=base.drop_signature
-    )
-
-
-# Whether the system's own loader takes a new library, where it took the old one. None of its code is run.
-
-
-def _must_load(base: Subject, written: Path) -> None:
-    """Raises MalformedError where the new file is refused and the old one was not.
-
-    Of a Windows library its loader's rules were asked when it was read again.
-    """
-    if isinstance(base.file, Pe):
-        return
-    loader = _loader() if base.elf.machine_name == platform.machine() else None
-    if loader and _status(loader, base.path) in _TAKEN and _status(loader, written) not in _TAKEN:
-        raise MalformedError(base.name, "the system's loader does not accept the new file", hint=_BUG)
-    if lint := shutil.which("eu-elflint"):
-        before, after = (_complaints(lint, each) for each in (base.path, written))
-        if len(after) > len(before):
-            raise MalformedError(base.name, f"eu-elflint complains of the new file: {after[0]}", hint=_BUG)
-
-
-def _loader() -> str | None:
-    """That of the interpreter that runs this."""
-    try:
-        buffer = FileBuffer(Path(sys.executable).resolve())
-        try:
-            return elf.interpreter(elf.read_elf(buffer))
-        finally:
-            buffer.close()
-    except CuwheelError:
-        return None
-
-
-def _status(loader: str, path: Path) -> int:
-    return process.run([loader, "--verify", str(path.absolute())], timeout=_SECONDS, check=False).status
-
-
-def _complaints(lint: str, path: Path) -> list[str]:
-    """All but those of parts of a segment that was executable and stays so."""
-    done = process.run([lint, "--gnu-ld", str(path)], timeout=_SECONDS, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.strip() and line.strip() != "No errors"]
-    return [line for line in lines if "is executable but contains no executable sections" not in line]

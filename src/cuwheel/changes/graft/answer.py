@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,7 @@ from cuwheel.device_code.libraries import Kind
 from cuwheel.facts.arch import Arch
 from cuwheel.support import codec
 from cuwheel.support.finding import Finding
+from cuwheel.verdicts.predict import Outcome
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class AddedCode(Struct, frozen=True, kw_only=True):
 
 
 class GraftedLibrary(Struct, frozen=True, kw_only=True):
-    """`containers`: how many of its containers got code. `proof` is null where nothing was added or it was refused."""
+    """`containers`: how many of its containers got code.
+
+    `proof` is null where nothing was added, or it was refused, or the code was made of the library's own PTX.
+    """
 
     path: str
     bytes_before: int
@@ -67,6 +71,30 @@ class GraftedLibrary(Struct, frozen=True, kw_only=True):
     containers: int
     added: tuple[AddedCode, ...]
     proof: Proof | None
+
+
+class CompiledCode(Struct, frozen=True, kw_only=True):
+    """Machine code that was made of PTX in the library's own container.
+
+    `ptxas`: the version that made it; in a dry run the CUDA whose ptxas will. `kept`: it was made for another file, or
+    in a run before, and came from the cache.
+    """
+
+    library: str
+    container: int
+    arch: Arch
+    source: Arch = msgspec.field(name="from")
+    ptxas: str
+    kept: bool = False
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """What `check` says of a library's device code on a machine that it was compiled for, before and after."""
+
+    library: str
+    machine: str
+    before: Outcome
+    after: Outcome
 
 
 class WheelSize(Struct, frozen=True, kw_only=True):
@@ -77,12 +105,14 @@ class WheelSize(Struct, frozen=True, kw_only=True):
 class Graft(Struct, frozen=True, kw_only=True):
     """`added`: over all libraries. `proof`: what holds for each of them; null where nothing was added.
 
-    `outputs`: what was written, or in a dry run would be. `action`: `split` makes a wheel per architecture. `refused`:
-    nothing was written; the findings say which rule decided.
+    `outputs`: what was written, or in a dry run would be. `action`: `split` makes a wheel per architecture, `compile`
+    machine code of the base's own PTX (`compiled`, `reached`; in its dry run sizes are estimates). `seconds`: what
+    compiling was estimated to take of one core, at least and at most. `undo`: the command that takes back what was done
+    in place. `refused`: nothing was written; the findings say which rule decided.
     """
 
     schema: Literal["cuwheel.graft/1"] = "cuwheel.graft/1"
-    action: Literal["graft", "split"] = "graft"
+    action: Literal["graft", "split", "compile"] = "graft"
     base: str
     donors: tuple[str, ...]
     added: tuple[AddedCode, ...]
@@ -94,6 +124,10 @@ class Graft(Struct, frozen=True, kw_only=True):
     outputs: tuple[str, ...]
     wheel: WheelSize | None
     findings: tuple[Finding, ...]
+    compiled: tuple[CompiledCode, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    seconds: tuple[float, float] | None = None
+    undo: str | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -121,7 +155,7 @@ def answer_of(
         for same in sums.values()
     )
     return Graft(
-        action="split" if request.split else "graft",
+        action="split" if request.split else "compile" if request.compile else "graft",
         base=str(base),
         donors=tuple(map(str, donors)),
         added=added,
@@ -160,9 +194,9 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """`forced`: what spoke against it, and was overruled by a person.
+    """`forced`: what spoke against it, and was overruled by a person. `compiled`: what was made of its own PTX.
 
-    Of a wheel that was grafted before, `donors`, `libraries` and `forced` of then come first.
+    Of a wheel that was grafted before, `donors`, `libraries`, `forced` and `compiled` of then come first.
     """
 
     schema: Literal["cuwheel.graft-note/1"] = "cuwheel.graft-note/1"
@@ -172,14 +206,32 @@ class Note(Struct, frozen=True, kw_only=True):
     libraries: tuple[GraftedLibrary, ...] = ()
     forced: tuple[Finding, ...] = ()
     part_of: Origin | None = None
+    compiled: tuple[CompiledCode, ...] = ()
+
+
+def note_of(earlier: Note | None, **new: Any) -> bytes:  # noqa: ANN401 - fields of Note
+    """The note of a distribution; `earlier`: the one that is there already, if any: what was forced then still is."""
+    made, before = Note(**new), earlier or Note()
+    return codec.indented(
+        replace(
+            made,
+            donors=(*before.donors, *made.donors),
+            libraries=(*before.libraries, *made.libraries),
+            forced=(*before.forced, *made.forced),
+            # The same wheel, whether a piece was compiled for it or before.
+            compiled=(*before.compiled, *(replace(each, kept=False) for each in made.compiled)),
+        )
+    )
 
 
 def read_note(wheel: WheelFile) -> Note | None:
     """None where there is none, or none that can be understood: it proves nothing then."""
     name = wheel.info + GRAFT_NOTE
-    if name not in wheel.members or wheel.sizes[name] > _LIMIT:
-        return None
+    return decode_note(wheel.read(name)) if name in wheel.members and wheel.sizes[name] <= _LIMIT else None
+
+
+def decode_note(data: bytes) -> Note | None:
     try:
-        return codec.decode(wheel.read(name), Note)
+        return codec.decode(data, Note)
     except msgspec.DecodeError:
         return None

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """An entry, and the library that it is in."""
+    """An entry, and the file that it is in."""
 
-    subject: Subject
+    subject: CodeFile
     raw: RawEntry
     entry: Entry
 
@@ -55,28 +55,53 @@ class Held(NamedTuple):
         return self.subject.interface(self.entry)
 
 
-class Subject:
-    """`name`: what a person calls it. `drop_signature`: it may lose the one it has, as a base that gets more does.
+class CodeFile:
+    """A file that entries are in. `name`: what a person calls it."""
 
-    Raises MalformedError for anything that is not an undamaged ELF or PE library.
-    """
-
-    def __init__(self, path: Path, name: str, *, drop_signature: bool = False) -> None:
-        self.path, self.name, self.drop_signature = path, name, drop_signature
-        self.buffer = FileBuffer(path, name)
+    def __init__(self, buffer: FileBuffer, name: str) -> None:
+        self.buffer, self.name = buffer, name
         self._interfaces: dict[int, Interface] = {}
-        try:
-            self.file = open_library(self.buffer)
-            self.walk, self.registration = walk_containers(self.file)
-        except BaseException:
-            self.buffer.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.buffer.close()
+
+    def payload(self, entry: Entry) -> bytes:
+        stored = entry.compressed_bytes or entry.bytes
+        at = entry.offset + entry.header_size
+        return fatbin.read_payload(self.buffer, at, stored, entry.real_bytes, entry.compression)
+
+    def interface(self, entry: Entry) -> Interface:
+        known = self._interfaces.get(entry.offset)
+        if known is None:
+            data = self.payload(entry)
+            if entry.kind == "cubin":
+                known = cubin.read_cubin(self.name, data).interface()
+            elif entry.kind == "ptx":
+                known = Interface({each.name: None for each in cubin.ptx_kernels(data)}, {})
+            else:
+                raise MalformedError(self.name, f"it holds {entry.kind}, whose kernels cannot be compared")
+            self._interfaces[entry.offset] = known
+        return known
+
+
+class Subject(CodeFile):
+    """A library. `drop_signature`: it may lose the one it has, as a base that gets more does.
+
+    Raises MalformedError for anything that is not an undamaged ELF or PE library.
+    """
+
+    def __init__(self, path: Path, name: str, *, drop_signature: bool = False) -> None:
+        super().__init__(FileBuffer(path, name), name)
+        self.path, self.drop_signature = path, drop_signature
+        try:
+            self.file = open_library(self.buffer)
+            self.walk, self.registration = walk_containers(self.file)
+        except BaseException:
+            self.buffer.close()
+            raise
 
     @property
     def elf(self) -> Elf:
@@ -133,24 +158,6 @@ class Subject:
         """One cubin of each architecture and section."""
         sample = {(each.entry.section, each.code): each for held in self.held for each in reversed(held)}
         return [each for each in sample.values() if each.entry.kind == "cubin"]
-
-    def payload(self, entry: Entry) -> bytes:
-        stored = entry.compressed_bytes or entry.bytes
-        at = entry.offset + entry.header_size
-        return fatbin.read_payload(self.buffer, at, stored, entry.real_bytes, entry.compression)
-
-    def interface(self, entry: Entry) -> Interface:
-        known = self._interfaces.get(entry.offset)
-        if known is None:
-            data = self.payload(entry)
-            if entry.kind == "cubin":
-                known = cubin.read_cubin(self.name, data).interface()
-            elif entry.kind == "ptx":
-                known = Interface({each.name: None for each in cubin.ptx_kernels(data)}, {})
-            else:
-                raise MalformedError(self.name, f"it holds {entry.kind}, whose kernels cannot be compared")
-            self._interfaces[entry.offset] = known
-        return known
 
 
 def same_code(one: Held, other: Held) -> bool:

@@ -17,8 +17,15 @@ from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.changes.binaries.plan import FileChange
+from cuwheel.changes.in_place import (
+    changed_copy,
+    layout_of_environment,
+    layout_of_folder,
+    must_be_new,
+    signature_dropped,
+)
 from cuwheel.changes.slim import in_place
-from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, signature_dropped, total_of
+from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
 from cuwheel.changes.slim.decide import (
     PackageRelease,
     findings_of_writing,
@@ -30,7 +37,6 @@ from cuwheel.changes.slim.request import resolve
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.support import files, system_calls
-from cuwheel.support.confined import leads_inside
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, size
@@ -54,9 +60,7 @@ _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
 def slim(request: SlimRequest) -> Slim:
     task = resolve(request)
     if task.kind == "environment" and request.env:
-        return in_place.slim_in_place(
-            in_place.layout_of_environment(request.env), task, only=tuple(map(str, task.named))
-        )
+        return in_place.slim_in_place(layout_of_environment(request.env), task, only=tuple(map(str, task.named)))
     paths = [Path(each) for each in task.named]
     if task.kind == "wheel":
         return _slim_wheel(paths[0], task)
@@ -64,7 +68,7 @@ def slim(request: SlimRequest) -> Slim:
         return _slim_libraries(paths, task)
     if request.output:
         return _slim_folder_copy(paths[0], request.output, task)
-    return in_place.slim_in_place(in_place.layout_of_folder(paths[0]), task)
+    return in_place.slim_in_place(layout_of_folder(paths[0]), task)
 
 
 def undo(root: Path) -> Slim:
@@ -287,33 +291,14 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
 
 def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:
     """A copy of the folder, slimmed before it takes its name."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(f"{output} exists and is not empty", hint="choose a new folder with -o")
-    if leads_inside(folder.resolve(), output):
-        raise UsageError(f"{output} is inside {folder}", hint="choose a folder outside it with -o")
-    layout = in_place.layout_of_folder(folder)
+    must_be_new(folder, output)
+    layout = layout_of_folder(folder)
     planned = in_place.slim_in_place(layout, _with_request(task, dry_run=True))
     if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output), dry_run=task.request.dry_run)
-    shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
-
-    def copy(source: str, target: str) -> None:
-        if Path(source) in shrinking:  # replaced by a file of its own before anybody sees the link
-            try:
-                os.link(source, target)
-            except OSError:
-                shutil.copy2(source, target)
-        else:
-            shutil.copy2(source, target)
-
-    # shutil's own error is one of the system's.
-    with files.errors_of(output, f"{output} was not written"), files.scratch_beside(output.parent) as scratch:
-        tree = scratch / "tree"
-        shutil.copytree(
-            layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
-        )
-        made = in_place.slim_in_place(in_place.layout_of_folder(tree), _with_request(task, commit=True))
-        system_calls.rename_over(tree, output)
+    shrinking = {each.path for each in planned.files if each.fate != "unchanged"}
+    committed = _with_request(task, commit=True)
+    made = changed_copy(layout.root, output, shrinking, lambda tree: in_place.slim_in_place(tree, committed))
     return replace(made, output=str(output), written=True)
 
 

@@ -14,7 +14,7 @@ from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
 from cuwheel.changes.slim.request import Kind, SlimTask
 from cuwheel.device_code.libraries import Library
 from cuwheel.support import codec, quoting
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import Finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -284,7 +284,3 @@ def note_of(task: SlimTask, version: str, files: Iterable[FileChange], before: b
             earlier=earlier,
         )
     )
-
-
-def signature_dropped(path: str) -> Finding:
-    return finding("signature-dropped", f"{path} was a signature of the original files and was removed")

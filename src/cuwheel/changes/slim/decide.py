@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, PAGES, EntryDecision, LibraryPlan
+from cuwheel.changes.binaries.changeable import Reason, registered_containers, why_untouchable
+from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, EntryDecision, LibraryPlan
 from cuwheel.changes.slim.answer import Kept, SlimPlan
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
-# What a reader says of a file whose parts cannot be trusted to be what they seem.
-_DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
 
 
@@ -159,14 +158,6 @@ class _Ruling(NamedTuple):
     reason: str
 
 
-class Reason(NamedTuple):
-    """Why a whole library is left as it is."""
-
-    rule: str
-    words: str
-    fix: str = ""
-
-
 def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
     """What stays, what goes, and why. `library` must have been surveyed with `detail="entries"`.
 
@@ -242,14 +233,6 @@ def _decision(index: int, entry: Entry, ruling: _Ruling | None, wanted: Compress
         recompress_to=wanted if better else None,
         reason=ruling.reason if ruling else "for every architecture",
     )
-
-
-def registered_containers(library: Library) -> frozenset[int]:
-    """The containers that the runtime registers, in the sections made for them: those that may be changed."""
-    if not library.registration.wrappers:
-        return frozenset()
-    inside = (index for index, each in enumerate(library.containers) if each.section in FATBIN_SECTIONS)
-    return frozenset(inside) - frozenset(library.registration.unnamed)
 
 
 # What goes, and why.
@@ -416,25 +399,6 @@ def _runs_nowhere(library: Library, task: SlimTask) -> bool:
 
 
 # What is left as it is, and why; and what can no longer be seen.
-
-
-def why_untouchable(library: Library, *, drop_signature: bool) -> Reason | None:
-    if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
-        return Reason("damaged", damage.message, damage.fix)
-    if not library.entries:
-        return None
-    if library.format not in ("elf", "pe") or library.type not in ("shared", "executable"):
-        return Reason("not-linked", "it is not linked yet: leave code out when building it")
-    rewritten: Collection[str] = PAGES
-    if library.format == "pe":
-        from cuwheel.changes.binaries import pe_writer  # noqa: PLC0415 - who decides of ELF files needs no writer
-
-        rewritten = pe_writer.MACHINES
-    if library.machine not in rewritten:
-        return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
-    if library.signed and not drop_signature:
-        return Reason("signed", "it is signed, and no change leaves the signature valid", "add --drop-signature")
-    return None
 
 
 def _left_as_it_is(

@@ -32,11 +32,22 @@ class ComponentGroup(Struct, frozen=True, kw_only=True):
 
 
 class ToolkitOnIndex(Struct, frozen=True, kw_only=True):
-    """`compiler`: the package of nvcc, whose version is nvcc's own."""
+    """`compiler`: the package of nvcc, whose version is nvcc's own; `before`: the one that had ptxas alone."""
 
     package: str
     compiler: str
     since: str
+    before: str
+    ptxas_since: str
+    source: tuple[str, ...]
+
+
+class PtxasOptions(Struct, frozen=True, kw_only=True):
+    """Options that say how to compile, without their dashes: `valued` take a word. `dropped`: what need not be said."""
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    dropped: frozenset[str]
     source: tuple[str, ...]
 
 
@@ -102,6 +113,7 @@ class Toolchains(Struct, frozen=True, kw_only=True):
 
     sources: dict[str, Source]
     index: ToolkitOnIndex
+    ptxas: PtxasOptions
     redist: RedistSite
     conda: CondaChannel
     container: ContainerImage

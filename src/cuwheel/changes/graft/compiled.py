@@ -1,0 +1,430 @@
+"""`graft --compile`: machine code made of the PTX that a file holds. Otherwise as with a donor: all is decided before
+anything is written, written beside, read again. A wheel, a library; a folder or an environment by `slim`'s journal.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.changes import in_place
+from cuwheel.changes.binaries import compiling, rewrite
+from cuwheel.changes.binaries.changeable import why_untouchable
+from cuwheel.changes.binaries.compiling import Aim, Compilation, Compiled
+from cuwheel.changes.graft.answer import (
+    GRAFT_NOTE,
+    AddedCode,
+    CompiledCode,
+    GraftedLibrary,
+    Reached,
+    answer_of,
+    decode_note,
+    note_of,
+)
+from cuwheel.changes.graft.decide import Decision
+from cuwheel.changes.graft.request import GraftRequest
+from cuwheel.changes.graft.subject import CodeFile, Held, Subject
+from cuwheel.changes.graft.writing import labelled, must_be_intact, write_library, write_wheel
+from cuwheel.changes.slim.answer import TOOL
+from cuwheel.changes.slim.decide import licence_findings
+from cuwheel.device_code import fatbin
+from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.library import read_library
+from cuwheel.device_code.survey import survey, survey_wheel
+from cuwheel.device_code.target import downloaded_if_pinned
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.facts import gpus
+from cuwheel.support import files, quoting, system_calls
+from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.finding import Finding, finding
+from cuwheel.support.wording import a_few, file_name
+from cuwheel.verdicts.choice import Device
+from cuwheel.verdicts.predict import reach_of
+from cuwheel.wheel import journal, journal_file, record
+from cuwheel.wheel.edit import WheelEdit
+from cuwheel.wheel.file import WheelFile, output_of
+from cuwheel.wheel.journal_file import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cuwheel.changes.graft.answer import Graft
+    from cuwheel.changes.in_place import Layout
+    from cuwheel.wheel.record import Digest
+
+# What is left of PTX as it is stored, once it is machine code that is stored the same way: catboost's for sm_90.
+_SHARE_OF_PTX = 0.3
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """`wanted`: what is to be compiled; `libraries`: those that get it. `left`: why some stays as it is."""
+
+    request: GraftRequest
+    aims: tuple[Aim, ...]
+    libraries: tuple[Library, ...]
+    wanted: tuple[Compilation, ...]
+    left: tuple[Finding, ...]
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """What compiling takes of one core, at least and at most."""
+        held = sum(each.ptx.real_bytes for each in self.wanted)
+        return gpus.seconds_to_compile(held) if held else None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Also why nothing is done, where nothing is."""
+        if self.wanted:
+            return self.left
+        names = a_few([each.name for each in self.aims])
+        words = (
+            f"nothing has to be compiled for {names}: there is machine code that runs, or no PTX that could be compiled"
+        )
+        return self.left if self.refused else (*self.left, finding("compile-nothing", words))
+
+    @property
+    def refused(self) -> bool:
+        """Nothing can be done, though the driver has to compile."""
+        return not self.wanted and any(each.severity != "note" for each in self.left)
+
+    @property
+    def expected(self) -> tuple[GraftedLibrary, ...]:
+        """Estimates."""
+        return tuple(self._expected(each) for each in self.libraries)
+
+    def _expected(self, library: Library) -> GraftedLibrary:
+        own = [each for each in self.wanted if each.library == library.path]
+        sizes: dict[str, list[int]] = {}
+        for each in own:
+            sizes.setdefault(each.arch, []).append(round(each.ptx.bytes * _SHARE_OF_PTX))
+        return GraftedLibrary(
+            path=library.path,
+            bytes_before=library.size,
+            bytes_after=library.size + sum(map(sum, sizes.values())),
+            containers=len({each.container for each in own}),
+            added=tuple(
+                AddedCode(kind="cubin", arch=each.arch, count=len(sizes[each.arch]), bytes=sum(sizes[each.arch]))
+                for each in {each.arch: each for each in own}.values()
+            ),
+            proof=None,
+        )
+
+    def answer(self, base: Path, made: Making | None = None, undo: str | None = None, **known: Any) -> Graft:  # noqa: ANN401 - of answer_of
+        """What was made of it; without that what would be, or why nothing is."""
+        planned = made is None and bool(self.wanted)
+        known = {"findings": made.findings if made else self.findings, **known}
+        known |= {"libraries": self.expected} if planned else {}
+        return replace(
+            answer_of(self.request, base, refused=self.refused or bool(made and not made.decisions), **known),
+            compiled=made.rows if made else self.rows(),
+            reached=tuple(made.reached) if made else (),
+            seconds=self.seconds,
+            undo=undo,
+        )
+
+    def rows(self) -> tuple[CompiledCode, ...]:
+        return tuple(_row(each, each.cuda) for each in self.wanted)
+
+
+def _row(what: Compilation, ptxas: str, *, kept: bool = False) -> CompiledCode:
+    return CompiledCode(
+        library=what.library, container=what.container, arch=what.arch, source=what.ptx.arch, ptxas=ptxas, kept=kept
+    )
+
+
+def compile_ahead(request: GraftRequest) -> Graft:
+    """`graft --compile` from its request to its answer."""
+    aims = compiling.aims_of(request.compile, request.env)
+    if request.env:
+        only = [str(each) for each in (request.base, *request.named) if str(each)]
+        return _in_place(in_place.layout_of_environment(request.env), request, aims, only)
+    base = Path(downloaded_if_pinned(request.base, request.platform))
+    if base.is_dir():
+        return _folder(base, request, aims)
+    if not base.is_file():
+        raise UnreadableError(base, "no such file or folder", hint="cuwheel graft WHEEL --compile sm_90 -o OUT")
+    if request.output is None and not request.dry_run:
+        raise UsageError("a single file is not changed in place", hint="choose where the result goes: -o FOLDER")
+    return _wheel(base, request, aims) if base.suffix == ".whl" else _library(base, request, aims)
+
+
+def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim, ...]) -> Plan:
+    """Pure, from surveys with every entry."""
+    cuda = next(iter(request.cuda or ()), None)
+    wanted: list[Compilation] = []
+    left: list[Finding] = []
+    growing = []
+    left += _without_ptx(libraries, aims)
+    for library in libraries:
+        found = compiling.wishes(library, aims, cuda)
+        if found.wanted and (reason := why_untouchable(library, drop_signature=request.drop_signature)):
+            words = f"{file_name(library.path)} stays as before: {reason.words}"
+            left.append(finding("compile-unsupported", words, fix=reason.fix))
+            continue
+        left += found.left
+        wanted += found.wanted
+        growing += [library] if found.wanted else []
+    return Plan(request=request, aims=aims, libraries=tuple(growing), wanted=tuple(wanted), left=tuple(left))
+
+
+def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[Finding]:
+    """Where nothing runs on a GPU, nor could be compiled for it."""
+    for aim in aims:
+        device = Device(capability=aim.capability)
+        names = [file_name(each.path) for each in libraries if reach_of(each).by_code(device).outcome == "fails"]
+        if names:
+            yield finding("compile-no-ptx", f"{a_few(names)}: neither machine code nor PTX fits {aim.name}")
+
+
+# From a plan to what is put into libraries.
+
+
+class Making(Struct, kw_only=True):
+    """`decisions`: of the libraries that get something. `reached`: of each, once it was written."""
+
+    plan: Plan
+    decisions: list[Decision]
+    compiled: list[Compiled]
+    findings: tuple[Finding, ...]
+    reached: list[Reached]
+
+    @property
+    def rows(self) -> tuple[CompiledCode, ...]:
+        return tuple(_row(each.what, each.ptxas, kept=each.kept) for each in self.compiled)
+
+    def must_reach(self, decision: Decision, written: Path) -> None:
+        """The new library, read as `check` reads it: the driver has nothing to compile for these GPUs any more."""
+        before = next(each for each in self.plan.libraries if each.path == decision.base.name)
+        after = _surveyed(written)
+        left = any(file_name(before.path) in each.message for each in self.findings)
+        for aim in self.plan.aims:
+            was, now = (reach_of(each).by_code(aim.device) for each in (before, after))
+            if now.containers.jit and now.basis != "relocatable" and not left:
+                words = f"the driver would still compile {now.containers.jit} containers for {aim.name}"
+                raise MalformedError(before.path, words)
+            self.reached.append(Reached(library=before.path, machine=aim.name, before=was.outcome, after=now.outcome))
+
+
+def _surveyed(path: Path) -> Library:
+    buffer = FileBuffer(path)
+    try:
+        return read_library(buffer, detail="entries")
+    finally:
+        buffer.close()
+
+
+@contextmanager
+def _made(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator[Making]:
+    """Everything compiled. `place_of`: where a library can be read. `folder`: for scratch files."""
+    with ExitStack() as stack:
+        stack.enter_context(compiling.cache_in_use())
+        subjects = {
+            each.path: stack.enter_context(
+                Subject(place_of(each.path), each.path, drop_signature=plan.request.drop_signature)
+            )
+            for each in plan.libraries
+        }
+        done, failed = compiling.compile_all(plan.wanted, lambda what: subjects[what.library].payload(what.ptx), folder)
+        findings = [*plan.left, *failed]
+        decisions = []
+        for number, (name, subject) in enumerate(subjects.items()):
+            own = [each for each in done if each.what.library == name]
+            try:
+                if own:
+                    decisions.append(stack.enter_context(_decision(subject, own, folder / f"{number}.fatbin")))
+            except MalformedError as error:
+                words = f"{file_name(name)} stays as before: {error.problem}"
+                findings.append(finding("compile-unsupported", words))
+        names = {each.base.name for each in decisions}
+        yield Making(
+            plan=plan,
+            decisions=decisions,
+            compiled=[each for each in done if each.what.library in names],
+            findings=tuple(findings),
+            reached=[],
+        )
+
+
+@contextmanager
+def _decision(subject: Subject, made: Sequence[Compiled], place: Path) -> Iterator[Decision]:
+    """The machine code of one library as a fat binary of its own, put before the PTX that each was made of."""
+    by_container: dict[int, list[Compiled]] = {}
+    for each in made:
+        by_container.setdefault(each.what.ptx.offset, []).append(each)
+    with place.open("wb") as file:
+        for same in by_container.values():
+            entries = b"".join(compiling.entry_of(each.cubin(), each.what.arch, each.what.ptx) for each in same)
+            file.write(fatbin.container_of(entries))
+    with CodeFile(FileBuffer(place), subject.name) as donor:
+        walk = fatbin.Walk(donor.buffer)
+        walk.section("", 0, donor.buffer.size, linked=True)
+        entries_of = iter(walk.entries())
+        new = {
+            offset: [Held(donor, raw, next(entries_of)) for raw in container.entries]
+            for offset, container in zip(by_container, walk.containers, strict=True)
+        }
+        containers = {
+            number: tuple(one for each in held for one in (*new.get(each.raw.offset, ()), each))
+            for number, held in enumerate(subject.held)
+            if any(each.raw.offset in new for each in held)
+        }
+        added = tuple(each for held in new.values() for each in held)
+        decided = Decision(subject, containers, added, None, (), refused=False)
+        rewrite.draft_grown(subject.buffer, decided.contents, None, drop_signature=subject.drop_signature)
+        yield decided
+
+
+# A library, a wheel.
+
+
+def _library(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    if request.version:
+        raise UsageError("--version is for wheels")
+    target = files.output_of(base, request.output or Path())
+    if request.output and target.exists() and target.samefile(base):
+        raise UsageError(f"{target} is the input", hint="choose another place with -o")
+    found = survey(base, detail="entries")
+    plan = plan_of([replace(found.libraries[0], path=str(base))], request, aims)
+    if not plan.wanted or request.dry_run:
+        return plan.answer(base, outputs=[target] if plan.wanted else [])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        files.errors_of(target, f"{target} was not written"),
+        files.scratch_beside(target.parent) as folder,
+        _made(plan, lambda _: base, folder) as made,
+    ):
+        if not made.decisions:
+            return plan.answer(base, made)
+        (decision,) = made.decisions
+        size = write_library(decision, folder / "library", made.must_reach)
+        shutil.copymode(base, folder / "library")
+        system_calls.rename_over(folder / "library", target)
+        return plan.answer(base, made, libraries=(decision.library(size),), outputs=[target], written=True)
+
+
+def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    with ExitStack() as stack:
+        wheel = stack.enter_context(WheelFile(base))
+        must_be_intact(wheel)
+        found = survey_wheel(wheel, detail="entries")
+        plan = plan_of(found.libraries, request, aims)
+        licences = licence_findings({wheel.distribution.name: wheel.metadata or ""}) if plan.wanted else ()
+        plan = replace(plan, left=(*plan.left, *licences))
+        if not plan.wanted:
+            return plan.answer(base)
+        if request.dry_run:
+            edit = WheelEdit(wheel)
+            edit.rename(version=request.version or labelled(wheel, dict.fromkeys(each.arch for each in plan.wanted)))
+            return plan.answer(base, outputs=[output_of(request.output or Path(), str(edit.name), [base])])
+        output = request.output or Path()
+        parent = output.parent if output.suffix == ".whl" else output
+        stack.enter_context(files.errors_of(parent, f"{base.name} was not changed"))
+        folder = stack.enter_context(files.scratch_beside(parent))
+        places = {each.path: folder / f"in-{number}" for number, each in enumerate(plan.libraries)}
+        for path, place in places.items():
+            with place.open("wb") as file:
+                wheel.copy_to(path, file)
+        made = stack.enter_context(_made(plan, places.__getitem__, folder))
+        if not made.decisions:
+            return plan.answer(base, made)
+        answer = partial(plan.answer, base, made)
+        return write_wheel(wheel, made.decisions, folder, request, answer, compiled=made.rows, also=made.must_reach)
+
+
+# A folder, an environment.
+
+
+def _folder(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    if request.version:
+        raise UsageError("--version is for wheels")
+    layout = in_place.layout_of_folder(base)
+    if request.output is None:
+        return _in_place(layout, request, aims)
+    output = request.output
+    in_place.must_be_new(base, output)
+    planned = _in_place(layout, request, aims, dry_run=True)
+    if request.dry_run or not planned.libraries:
+        return replace(planned, outputs=(str(output),) if planned.libraries else (), dry_run=request.dry_run)
+    growing = {each.path for each in planned.libraries}
+    made = in_place.changed_copy(
+        layout.root, output, growing, lambda tree: _in_place(tree, request, aims, keep_originals=False)
+    )
+    return replace(made, base=str(base), outputs=(str(output),), undo=None)
+
+
+def _in_place(
+    layout: Layout,
+    request: GraftRequest,
+    aims: tuple[Aim, ...],
+    only: Sequence[str] = (),
+    *,
+    dry_run: bool = False,
+    keep_originals: bool = True,
+) -> Graft:
+    """`only`: the distributions, by any spelling of their names; all without one."""
+    root, dry_run = layout.root, dry_run or request.dry_run
+    with nullcontext() if dry_run else journal_file.locked(root):
+        recovered = () if dry_run else journal.recover(root)
+        libraries, unread = in_place.read_libraries(layout)
+        owners = in_place.owners_of(layout, (each.path for each in libraries))
+        if only:
+            libraries = in_place.of_distributions(libraries, owners, only)
+        plan = plan_of(libraries, request, aims)
+        texts = {
+            owner.name: in_place.read_text(owner.info / "METADATA")
+            for each in plan.libraries
+            if (owner := owners.get(each.path)) and (owner.info / "METADATA").is_file()
+        }
+        plan = replace(plan, left=(*recovered, *unread, *plan.left, *licence_findings(texts)))
+        if not plan.wanted or dry_run:
+            return replace(plan.answer(root, outputs=[root] if plan.wanted else []), dry_run=dry_run)
+        return _write_in_place(root, plan, owners, keep_originals=keep_originals)
+
+
+def _write_in_place(root: Path, plan: Plan, owners: dict[str, in_place.Owner], *, keep_originals: bool) -> Graft:
+    """Every new file is staged first; the journal then renames them, and can undo that."""
+    in_place.must_be_replaceable(root, [each.path for each in plan.libraries])
+    files.must_have_room(root, sum(each.bytes_after for each in plan.expected))
+    header = Header(tool=TOOL, targets=tuple(each.name for each in plan.aims))
+    with (
+        tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as scratch,
+        _made(plan, root.joinpath, Path(scratch)) as made,
+    ):
+        if not made.decisions:
+            return plan.answer(root, made)
+        libraries: list[GraftedLibrary] = []
+        digests: dict[str, Digest] = {}
+        findings = list(made.findings)
+        with journal.begin(root, header) as changes:
+            for decision in made.decisions:
+                path, staged = decision.base.name, changes.stage()
+                libraries.append(decision.library(write_library(decision, staged, made.must_reach)))
+                digests[path] = record.digest_of(staged)
+                changes.replace(root / path, staged, digests[path])
+            for info in dict.fromkeys(owner.info for path, owner in owners.items() if path in digests):
+                own = {path: owner.row for path, owner in owners.items() if owner.info == info and path in digests}
+                before = info / GRAFT_NOTE
+                note = note_of(
+                    decode_note(before.read_bytes()) if before.is_file() else None,
+                    libraries=tuple(replace(each, path=own[each.path]) for each in libraries if each.path in own),
+                    compiled=tuple(
+                        replace(each, library=own[each.library]) for each in made.rows if each.library in own
+                    ),
+                )
+                rows = {own[path]: digests[path] for path in own}
+                findings += in_place.stage_record(changes, info, (GRAFT_NOTE, note), rows)
+            findings += in_place.in_no_record(digests, owners)
+            changes.apply()
+    if not keep_originals:
+        journal.commit(root)
+    where = ["--env", str(plan.request.env)] if plan.request.env else [str(root)]
+    undo = quoting.here(["cuwheel", "slim", "--undo", *where]) if keep_originals else None
+    known = {"libraries": tuple(libraries), "outputs": [root], "written": True, "findings": tuple(findings)}
+    return plan.answer(root, made, undo, **known)

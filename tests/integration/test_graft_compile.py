@@ -1,0 +1,312 @@
+"""`graft --compile` with the real ptxas: its bytes in the file, native where the driver had to compile, and undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cuwheel
+from cuwheel.changes.graft.answer import Note
+from cuwheel.cli import main
+from cuwheel.machine.fleet import Refinement
+from cuwheel.support import codec
+from cuwheel.toolchains import assembler
+from tests.fixtures import cache
+from tests.integration import build_world
+from tests.integration.test_graft import library as compiled_library
+from tests.integration.test_graft import lint, load
+from tests.unit.changes.slim.packages import make_environment, make_wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.device_code.libraries import Entry
+    from cuwheel.report.graft import Graft
+
+DRIVER_13_0 = Refinement(driver="580.65.06")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, with the toolkits that tests share."""
+    build_world.toolkit("13.4")
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "toolchains").symlink_to(cache.folder() / "store" / "toolchains")
+    monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
+    return folder
+
+
+def entries(path: Path) -> list[Entry]:
+    return list(cuwheel.inspect(path, entries=True).libraries[0].entries)
+
+
+def codes(path: Path) -> list[list[str]]:
+    """Of each container that holds something, the architectures in their order."""
+    found: dict[int, list[str]] = {}
+    for each in entries(path):
+        found.setdefault(each.container or 0, []).append(str(each.arch))
+    return list(found.values())
+
+
+def payload(path: Path, entry: Entry) -> bytes:
+    from cuwheel.device_code import fatbin
+    from cuwheel.support.buffer import FileBuffer
+
+    buffer = FileBuffer(path)
+    try:
+        at, stored = entry.offset + entry.header_size, entry.compressed_bytes or entry.bytes
+        return fatbin.read_payload(buffer, at, stored, entry.real_bytes, entry.compression)
+    finally:
+        buffer.close()
+
+
+def by_hand(ptx: bytes, arch: str, options: Sequence[str], folder: Path) -> bytes:
+    """What ptxas itself makes of it, called as nvcc calls it."""
+    folder.mkdir()
+    (folder / "code.ptx").write_bytes(ptx.rstrip(b"\0"))
+    words = [assembler.assembler_of("13.4").program, f"-arch={arch}", "-m64", *options, "code.ptx", "-o", "code.cubin"]
+    subprocess.run(words, cwd=folder, check=True)
+    return (folder / "code.cubin").read_bytes()
+
+
+def compiled(name: str, tmp_path: Path, *archs: str, dry_run: bool = False) -> tuple[Graft, Path]:
+    out = tmp_path / "out" / "made.so"
+    return cuwheel.graft(compiled_library(name), compile=archs, output=out, dry_run=dry_run), out
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ptx", []),
+        ("ptx-options", ["-O=1", "-maxrregcount=32", "--generate-line-info"]),
+        ("ptx-debug", ["-g", "--dont-merge-basicblocks", "--return-at-end"]),
+        pytest.param("ptx-raw", [], marks=pytest.mark.slow),
+        pytest.param("ptx-lz4", [], marks=pytest.mark.slow),
+    ],
+)
+def test_what_ptxas_makes_is_in_the_library(name: str, options: list[str], tmp_path: Path) -> None:
+    made, out = compiled(name, tmp_path, "sm_90", "sm_120")
+    assert made.succeeded
+    assert [(each.machine, each.before, each.after) for each in made.reached] == [
+        ("sm_90", "jit", "native"),
+        ("sm_120", "jit", "native"),
+    ]
+    before = codes(compiled_library(name))
+    ptx = before[0][-1]
+    assert codes(out) == [[*each[:-1], "sm_90", "sm_120", ptx] for each in before]
+    found = entries(out)
+    for index, each in enumerate(found):
+        if each.kind != "cubin":
+            continue
+        source = next(one for one in found[index:] if one.kind == "ptx")
+        hand = by_hand(payload(out, source), str(each.arch), options, tmp_path / f"hand-{index}")
+        assert payload(out, each) == hand
+        assert (each.compression, each.debug, each.identifier) == (source.compression, source.debug, source.identifier)
+    assert "No errors" in lint(out) or not lint(out)
+    load(out)
+    assert {each.ptxas for each in made.compiled} == {assembler.assembler_of("13.4").version}
+
+
+def test_nvcc_makes_the_same(tmp_path: Path) -> None:
+    """Of the same source for the same GPU; but for ptxas' note of its own call."""
+    from cuwheel.changes.graft.subject import Subject, same_code
+
+    made, out = compiled("ptx-13.4", tmp_path, "sm_80")
+    assert made.succeeded
+    with Subject(out, "ours") as ours, Subject(compiled_library("both-13.4"), "nvcc's") as theirs:
+        pairs = [
+            (mine, other)
+            for held, others in zip(ours.held[1:], theirs.held[1:], strict=True)
+            for mine in held
+            for other in others
+            if mine.code == other.code == ("cubin", "sm_80")
+        ]
+        assert len(pairs) == 2
+        assert all(same_code(*each) for each in pairs)
+
+
+def test_ptx_for_one_gpu_alone(tmp_path: Path) -> None:
+    _, out = compiled("ptx-specific", tmp_path, "sm_90")
+    assert codes(out) == [["compute_80", "sm_90a", "compute_90a"]] * 2
+
+
+def test_222_is_cured(tmp_path: Path) -> None:
+    """PTX of 13.4 on a driver for 13.0."""
+    library = compiled_library("ptx-13.4")
+    (before,) = cuwheel.check(library, on=["h100"], refine=DRIVER_13_0).verdicts
+    assert before.predicted_error is not None
+    assert before.predicted_error.code == 222
+    made, out = compiled("ptx-13.4", tmp_path, "h100")
+    assert made.succeeded
+    (after,) = cuwheel.check(out, on=["h100"], refine=DRIVER_13_0).verdicts
+    assert (after.outcome, after.predicted_error) == ("native", None)
+
+
+def test_the_second_time_costs_nothing(tmp_path: Path, home: Path) -> None:
+    first, out = compiled("ptx", tmp_path, "sm_90")
+    assert not any(each.kept for each in first.compiled)
+    bytes_of_first = out.read_bytes()
+    again, out = compiled("ptx", tmp_path, "sm_90")
+    assert all(each.kept for each in again.compiled)
+    assert out.read_bytes() == bytes_of_first
+    for place in (home / "machine-code").rglob("*.zst"):
+        place.write_bytes(place.read_bytes()[:-5] + b"other")  # a disk that lies: it is made again
+    third, out = compiled("ptx", tmp_path, "sm_90")
+    assert not any(each.kept for each in third.compiled)
+    assert out.read_bytes() == bytes_of_first
+
+
+def test_a_dry_run_compiles_nothing(tmp_path: Path, home: Path) -> None:
+    made, out = compiled("ptx", tmp_path, "sm_90", dry_run=True)
+    assert (made.written, made.dry_run, [(each.arch, each.source) for each in made.compiled]) == (
+        False,
+        True,
+        [("sm_90", "compute_80")] * 2,
+    )
+    assert made.seconds
+    assert not out.exists()
+    assert not (home / "machine-code").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "rule"),
+    [("80", "sm_80", "compile-nothing"), ("80", "sm_90", "compile-no-ptx"), ("ptx-13.4", "sm_70", "compile-no-ptx")],
+)
+def test_why_nothing_is_written(name: str, arch: str, rule: str, tmp_path: Path) -> None:
+    made, out = compiled(name, tmp_path, arch)
+    assert [each.rule for each in made.findings] == [rule]
+    assert made.refused == (rule != "compile-nothing")
+    assert not out.exists()
+
+
+def test_ptx_that_ptxas_refuses(tmp_path: Path) -> None:
+    """Nothing is written, and its words are told."""
+    library = tmp_path / "broken.so"
+    data = compiled_library("ptx-raw").read_bytes()
+    library.write_bytes(data.replace(b"mul.wide.s32", b"mul.wise.s32").replace(b"cvt.rn", b"cvt.xx"))
+    made = cuwheel.graft(library, compile=["sm_90"], output=tmp_path / "out.so")
+    assert {each.rule for each in made.findings} == {"compile-failed"}
+    assert any("mul.wise" in line or "cvt" in line for each in made.findings for line in each.evidence)
+
+
+def _wheel(folder: Path) -> Path:
+    library = compiled_library("ptx").read_bytes()
+    return make_wheel(
+        folder, {"foo/__init__.py": b"", "foo/libfoo.so": library, "foo/libmore.so": library}, version="1.0"
+    )
+
+
+def test_a_wheel(tmp_path: Path) -> None:
+    wheel = _wheel(tmp_path / "in")
+    made = cuwheel.graft(wheel, compile=["sm_90", "sm_100"], output=tmp_path / "out")
+    (output,) = map(Path, made.outputs)
+    assert output.name == "foo-1.0+sm90.sm100-py3-none-any.whl"
+    (verdict,) = cuwheel.check(output, on=["h100"]).verdicts
+    assert verdict.outcome == "native"
+    note = codec.decode(_member(output, "foo-1.0+sm90.sm100.dist-info/cuwheel-graft.json"), Note)
+    assert {(each.library, each.arch, each.ptxas) for each in note.compiled} == {
+        (name, arch, assembler.assembler_of("13.4").version)
+        for name in ("foo/libfoo.so", "foo/libmore.so")
+        for arch in ("sm_90", "sm_100")
+    }
+    again = cuwheel.graft(wheel, compile=["sm_90", "sm_100"], output=tmp_path / "again")
+    assert all(each.kept for each in again.compiled)
+    assert Path(again.outputs[0]).read_bytes() == output.read_bytes()
+    planned = cuwheel.graft(wheel, compile=["sm_90", "sm_100"], output=tmp_path / "out", dry_run=True)
+    assert planned.outputs == made.outputs
+
+
+def _member(wheel: Path, name: str) -> bytes:
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(name)
+
+
+def _tree(root: Path) -> dict[str, bytes | str]:
+    found: dict[str, bytes | str] = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(".cuwheel") and path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+def _environment(root: Path) -> Path:
+    library = compiled_library("ptx").read_bytes()
+    return make_environment(root, {("foo", "1.0"): {"foo/__init__.py": b"", "foo/libfoo.so": library}})
+
+
+def test_an_environment_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = tmp_path / "env"
+    site = _environment(env)
+    before = _tree(env)
+    assert main(["graft", "--env", str(env), "--compile", "sm_90", "--json", "--quiet"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["undo"] == f"cuwheel slim --undo --env {env}"
+    assert {each["from"] for each in made["compiled"]} == {"compute_80"}
+    assert codes(site / "foo" / "libfoo.so") == [["sm_90", "compute_80"]] * 2
+    load(site / "foo" / "libfoo.so")
+    rows = (site / "foo-1.0.dist-info" / "RECORD").read_text()
+    assert "foo-1.0.dist-info/cuwheel-graft.json,sha256=" in rows
+    assert cuwheel.graft(env=env, compile=["sm_90"]).findings[0].rule == "compile-nothing"
+    cuwheel.graft("foo", env=env, compile=["sm_100"])
+    assert codes(site / "foo" / "libfoo.so") == [["sm_90", "sm_100", "compute_80"]] * 2
+    assert main(["slim", "--undo", "--env", str(env), "--quiet"]) == 0
+    assert _tree(env) == before
+
+
+def test_a_folder_copied_and_in_place(tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    shutil.copy(compiled_library("ptx"), folder / "liba.so")
+    (folder / "other.txt").write_text("stays")
+    before = _tree(folder)
+    made = cuwheel.graft(folder, compile=["sm_90"], output=tmp_path / "copy")
+    assert made.undo is None
+    assert _tree(folder) == before
+    assert codes(tmp_path / "copy" / "liba.so") == [["sm_90", "compute_80"]] * 2
+    assert (tmp_path / "copy" / "other.txt").read_text() == "stays"
+    assert not (tmp_path / "copy" / ".cuwheel").exists()
+    cuwheel.graft(folder, compile=["sm_90"])
+    assert _tree(folder) == _tree(tmp_path / "copy")
+    cuwheel.slim_undo(folder)
+    assert _tree(folder) == before
+
+
+def test_a_cache_that_nobody_may_write(tmp_path: Path, home: Path) -> None:
+    (home / "machine-code").write_text("in the way")
+    made, out = compiled("ptx", tmp_path, "sm_90")
+    assert made.succeeded
+    load(out)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--compile", "sm_90"], "nothing to graft was given"),
+        (["x.so", "--compile", "sm_90"], "no such file or folder"),
+        (["--env", ".", "x"], "--env"),
+        (["x.whl", "y.whl", "--compile", "sm_90"], "--compile takes one wheel"),
+        (["x.whl", "--compile", "sm_9x"], "sm_9x"),
+    ],
+)
+def test_what_does_not_go_together(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graft", *words]) in (2, 3, 4, 5)
+    assert told in capsys.readouterr().err
+
+
+def test_ptxas_alone_comes_from_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For CUDA 12, whose nvcc the index does not have."""
+    monkeypatch.setenv("CUWHEEL_CACHE", str(cache.folder() / "store"))
+    found = assembler.assembler_of("12.9")
+    said = subprocess.run([found.program, "--version"], capture_output=True, text=True, check=True).stdout
+    assert f"V{found.version}" in said
+    assert os.access(found.program, os.X_OK)

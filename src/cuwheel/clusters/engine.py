@@ -35,7 +35,6 @@ _TRIES = 3
 _RETRIES = 2  # Dask's own, of what is not the task's or the worker's fault: a thread or a process that did not start
 _START_S = 60.0
 _AHEAD = 4 << 30  # bytes of inputs that wait on workers: a thousand wheels would fill them
-_MILLISECONDS = 1000
 
 
 class _Try(Struct, kw_only=True):
@@ -58,8 +57,8 @@ class _Try(Struct, kw_only=True):
 
     @property
     def priority(self) -> int:
-        """The longest first; what nobody has timed may be long."""
-        return 10**9 if self.task.seconds is None else int(self.task.seconds * _MILLISECONDS)
+        """Milliseconds: the longest first; what nobody has timed may be long."""
+        return 10**9 if self.task.seconds is None else int(self.task.seconds * 1000)
 
 
 @contextlib.contextmanager
@@ -113,7 +112,7 @@ class Engine:
         """Dask gives to others what a lost worker had begun; a person may want to know it."""
         said = event[1]
         if isinstance(said, dict) and said.get("action") == "remove-worker" and not said["expected"]:
-            for each in self._running.values():
+            for each in list(self._running.values()):  # of which `run` takes and adds meanwhile
                 if each.on == worker:
                     each.tries.append(f"{self.workers.name(worker)}: the worker is gone")
                     log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])

@@ -328,6 +328,7 @@ def _local(workers: int, cores_a_task: int) -> Any:  # noqa: ANN401
         resources={CORES: each, MEMORY: (memory or 2**33) // count},
         local_directory=str(_dask_folder()),
         scheduler_kwargs=_NO_PAGES,
+        silence_logs="ERROR",  # what ends with this process is no news for who ended it
     )
 
 

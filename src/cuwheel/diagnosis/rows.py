@@ -92,7 +92,9 @@ class Shared(Struct, frozen=True, kw_only=True):
 
 
 class CauseFile(Struct, frozen=True, kw_only=True):
-    """`explained_by`: causes that make this one a mere consequence where both are found.
+    """`examples`: logs alone; `[[example]]`: what is said of one too.
+
+    `explained_by`: causes that make this one a mere consequence where both are found.
 
     `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause. `rules`: those of `doctor` that find the
     same on a machine: what they found is a fact, and their fix goes first.
@@ -107,6 +109,7 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     signature: tuple[Signature, ...]
     fix: tuple[Fix, ...]
     example: tuple[Example, ...] = ()
+    examples: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     ruled_out_by: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -123,7 +126,8 @@ class CauseFile(Struct, frozen=True, kw_only=True):
             for each in self.signature
         )
         fixes = tuple(replace(each, shown=lists.spelled(each.shown)) if each.shown else each for each in self.fix)
-        return replace(self, signature=signatures, fix=fixes, lists={})
+        examples = (*self.example, *(Example(log=each) for each in self.examples))
+        return replace(self, signature=signatures, fix=fixes, lists={}, example=examples, examples=())
 
 
 class Way(Struct, frozen=True, kw_only=True):

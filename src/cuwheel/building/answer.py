@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from cuwheel.building.recording.calls import CallState, ToolKind, parse_call, source_of
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support.finding import Cause, Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 from cuwheel.verdicts.planning.plan import NotServed, Served
@@ -267,7 +267,7 @@ def wheel_of(found: Survey, sha256: str, planned: Collection[str]) -> Wheel:
             rows[row.arch] = stored + row.bytes, count + row.count
         archs = (
             ArchBytes(arch=arch, bytes=rows[arch][0], count=rows[arch][1], planned=arch in planned)
-            for arch in sorted(rows, key=by_kind_and_number)
+            for arch in sorted(rows, key=machine_code_first)
         )
         libraries.append(LibraryBytes(path=library.path, size=library.size, archs=tuple(archs)))
     distribution = found.distribution
@@ -314,10 +314,3 @@ def _span(call: Call, offset: float) -> Span:
         cache_hit=call.cache_hit,
         pieces=tuple(Piece(name=name, arch=arch, seconds=round(took, 3)) for (name, arch), took in pieces.items()),
     )
-
-
-def by_kind_and_number(arch: str) -> tuple[bool, int, str]:
-    """Machine code first, each kind by number."""
-    kind, _, number = arch.partition("_")
-    digits = number.rstrip("af")
-    return kind != "sm", int(digits) if digits.isdigit() else 0, arch

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import gate_code, gate_units
-from cuwheel.building.answer import by_kind_and_number
 from cuwheel.building.gate_units import DEBUG, Case
 from cuwheel.building.values import GateRequest, GateResult
 from cuwheel.device_code.survey import survey
 from cuwheel.facts import packages as facts_packages
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support import wording
 from cuwheel.support.finding import examine as examine_checks
 from cuwheel.support.finding import finding, gravest_first
@@ -61,12 +61,12 @@ def wheel_over_budget(case: Case) -> Iterator[Finding]:
 def _over_budget(found: Survey, budget: int, limit: str) -> Iterator[Finding]:
     if found.size <= budget:
         return
-    by_arch: Counter[str] = Counter()
+    by_arch: Counter[Arch] = Counter()
     for library in found.libraries:
         for row in library.device_code:
             by_arch[row.arch] += row.bytes
     largest = sorted(found.libraries, key=lambda each: -each.size)[:_SHOWN]
-    archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=by_kind_and_number))
+    archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=machine_code_first))
     yield finding(
         "wheel-over-budget",
         f"it is {size(found.size)} and at most {limit} is allowed: {size(found.size - budget)} too much",
@@ -179,7 +179,9 @@ def _lies_in(entry: str, place: str) -> bool:
 
 
 def allow_without_effect(case: Case) -> Iterator[Finding]:
-    unplanned = {(unit.library, arch) for unit in case.units for arch in unit.archs - case.planned}
+    unplanned: set[tuple[str, str]] = {
+        (unit.library, arch) for unit in case.units for arch in unit.archs - case.planned
+    }
     unplanned |= {
         (library.path, arch)
         for library in case.libraries

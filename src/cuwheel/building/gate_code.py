@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.building import gate_units
-from cuwheel.building.answer import by_kind_and_number
 from cuwheel.building.gate_units import DEBUG, count_of_total, joined
 from cuwheel.building.recording.calls import is_trial, parse_call, summarize_call
 from cuwheel.facts import packages, toolkits, versions
+from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import file_name, first_few
 
@@ -172,9 +172,9 @@ def planned_ptx_missing(case: Case) -> Iterator[Finding]:
     yield from _missing("planned-ptx-missing", case, lambda unit: gate_units.missing_ptx(unit, case.wanted))
 
 
-def _missing(rule: str, case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[Finding]:
+def _missing(rule: str, case: Case, lacks: Callable[[Unit], tuple[Arch, ...]]) -> Iterator[Finding]:
     """Containers of a library that lack the same, together."""
-    alike: dict[tuple[str, tuple[str, ...]], list[Unit]] = {}
+    alike: dict[tuple[str, tuple[Arch, ...]], list[Unit]] = {}
     total: dict[str, int] = {}
     for unit in case.judged():
         total[unit.library] = total.get(unit.library, 0) + 1
@@ -210,7 +210,7 @@ def ptx_not_planned(case: Case) -> Iterator[Finding]:
 
 
 def _unplanned(rule: str, case: Case, *, ptx: bool) -> Iterator[Finding]:
-    alike: dict[str, list[tuple[Unit, list[str]]]] = {}
+    alike: dict[str, list[tuple[Unit, list[Arch]]]] = {}
     total: dict[str, int] = {}
     for unit in case.from_sources():
         total[unit.library] = total.get(unit.library, 0) + 1
@@ -220,7 +220,7 @@ def _unplanned(rule: str, case: Case, *, ptx: bool) -> Iterator[Finding]:
     yield from _unplanned_loose(rule, case, ptx=ptx)
 
 
-def _unplanned_in(rule: str, case: Case, library: str, found: list[tuple[Unit, list[str]]], total: int) -> Finding:
+def _unplanned_in(rule: str, case: Case, library: str, found: list[tuple[Unit, list[Arch]]], total: int) -> Finding:
     extra = {arch for _, archs in found for arch in archs}
     allow = _allow(library, extra)
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
@@ -242,9 +242,9 @@ def _why_unplanned(case: Case, units: Collection[Unit], archs: Collection[str]) 
     return for_unplanned(case.wanted, archs)
 
 
-def _allow(library: str, archs: Collection[str]) -> str:
+def _allow(library: str, archs: Collection[Arch]) -> str:
     """The line that lets them stay, in this library alone."""
-    words = ", ".join(f'"{file_name(library)}:{arch}"' for arch in sorted(archs, key=by_kind_and_number)[:_ALLOWED])
+    words = ", ".join(f'"{file_name(library)}:{arch}"' for arch in sorted(archs, key=machine_code_first)[:_ALLOWED])
     return f"[gate] allow = [{words}{', …' if len(archs) > _ALLOWED else ''}]"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.building.answer import Listed, by_kind_and_number
+from cuwheel.building.answer import Listed
 from cuwheel.building.recording import options, words
 from cuwheel.building.values import GateRequest
 from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
@@ -21,7 +21,7 @@ from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support import log, quoting
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.wording import file_name
@@ -228,7 +228,7 @@ class Unit(Struct, frozen=True, kw_only=True):
     origin: Origin | None = None
 
     @property
-    def archs(self) -> frozenset[str]:
+    def archs(self) -> frozenset[Arch]:
         return frozenset(code.arch for code in self.codes)
 
     @property
@@ -285,13 +285,13 @@ def lto_of(arch: Arch) -> Arch:
     return Arch(arch.capability, arch.suffix, "lto")
 
 
-def missing_archs(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
+def missing_archs(unit: Unit, wanted: GateRequest) -> tuple[Arch, ...]:
     """Planned machine code that is not in it; objects for link-time optimisation have LTO-IR instead."""
     present = unit.archs
     return tuple(arch for arch in wanted.archs if arch not in present and (unit.linked or lto_of(arch) not in present))
 
 
-def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[str, ...]:
+def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[Arch, ...]:
     """A device link makes machine code alone: there the PTX is in the objects that it was made from."""
     return () if unit.device_linked else tuple(arch for arch in wanted.ptx if arch not in unit.archs)
 
@@ -410,7 +410,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     foreign: tuple[Library, ...] = ()
 
     @cached_property
-    def planned(self) -> frozenset[str]:
+    def planned(self) -> frozenset[Arch]:
         return planned_archs(self.wanted)
 
     @cached_property
@@ -445,7 +445,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             arch not in self.planned and self.allowance.word(unit.library, arch) for arch in unit.archs
         )
 
-    def unplanned(self, unit: Unit) -> tuple[str, ...]:
+    def unplanned(self, unit: Unit) -> tuple[Arch, ...]:
         """Neither planned nor allowed."""
         extra = unit.archs - self.planned
         return tuple(sorted(arch for arch in extra if not self.allowance.word(unit.library, arch)))
@@ -460,7 +460,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(
             Listed(
                 library=library,
-                archs=tuple(sorted({arch for _, arch, _ in rows}, key=by_kind_and_number)),
+                archs=tuple(sorted({arch for _, arch, _ in rows}, key=machine_code_first)),
                 containers=len({unit.number for unit, _, _ in rows}),
                 bytes=sum(size for _, _, size in rows),
                 origin=origin,
@@ -477,8 +477,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return f"allowed by {word}" if word else ""
 
 
-def joined(archs: Iterable[str]) -> str:
-    return " ".join(sorted(set(archs), key=by_kind_and_number))
+def joined(archs: Iterable[Arch]) -> str:
+    ordered = sorted(set(archs), key=machine_code_first)
+    return " ".join(ordered)
 
 
 def count_of_total(count: int, total: int, noun: str) -> str:

@@ -136,6 +136,11 @@ class Arch(_Parts):
         return _parse_arch(text)
 
 
+def machine_code_first(arch: Arch) -> tuple[bool, Arch]:
+    """A key to sort by: machine code before PTX and LTO-IR, each by number."""
+    return arch.kind != "sm", arch
+
+
 @lru_cache(maxsize=4096)  # a verdict asks for the same few hundreds of times
 def _parse_arch(text: str) -> Arch:
     cleaned = text.strip()

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.building.answer import GOOD, Build
 from cuwheel.errors import UnreadableError
+from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import (
@@ -21,7 +22,6 @@ from cuwheel.report.document import (
     Facts,
     Findings,
     Heading,
-    HeatMap,
     Mark,
     Matrix,
     Paragraph,
@@ -29,9 +29,9 @@ from cuwheel.report.document import (
     Table,
     Timeline,
     Verbatim,
+    map_of_code,
     ticks,
 )
-from cuwheel.report.inspect_document import arch_order
 from cuwheel.support import files
 from cuwheel.support.wording import a_few, duration, file_name, size
 
@@ -70,24 +70,11 @@ def sizes(wheel: Wheel) -> Iterator[Block]:
     with_code = [library for library in wheel.libraries if library.archs]
     if not with_code:
         return
-    columns = tuple(sorted({each.arch for library in with_code for each in library.archs}, key=arch_order))
-    largest = max(each.bytes for library in with_code for each in library.archs) or 1
-    unplanned = sorted(
-        {each.arch for library in with_code for each in library.archs if not each.planned}, key=arch_order
-    )
-    stored = [{each.arch: each.bytes for each in library.archs} for library in with_code]
-    yield HeatMap(
-        caption="Bytes of device code for each architecture"
-        + (f"; not planned: {' '.join(unplanned)}" if unplanned else ""),
-        columns=columns,
-        rows=tuple(library.path for library in with_code),
-        cells=tuple(
-            tuple(
-                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
-                for arch in columns
-            )
-            for each in stored
-        ),
+    unplanned = {each.arch for library in with_code for each in library.archs if not each.planned}
+    listed = sorted(unplanned, key=machine_code_first)
+    yield map_of_code(
+        "Bytes of device code for each architecture" + (f"; not planned: {' '.join(listed)}" if listed else ""),
+        {library.path: {each.arch: each.bytes for each in library.archs} for library in with_code},
     )
 
 

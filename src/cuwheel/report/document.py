@@ -5,11 +5,18 @@ Structs, which are made in no time: the answers import them, also for JSON, whic
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import machine_code_first
 from cuwheel.support.finding import Finding
+from cuwheel.support.wording import size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuwheel.facts.arch import Arch
 
 _TICKS, _MINUTE = 8, 60
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
@@ -56,6 +63,7 @@ class Amount(Struct, frozen=True):
 
 
 Cell: TypeAlias = str | Amount
+_NOTHING = Amount("", 0, 0)
 
 
 class Table(Struct, frozen=True):
@@ -72,6 +80,21 @@ class HeatMap(Struct, frozen=True):
     cells: tuple[tuple[Amount, ...], ...]
     brief: Table | None = None
     legend: str = ""  # of `brief`
+
+
+def map_of_code(
+    caption: str, stored: Mapping[str, Mapping[Arch, int]], *, brief: Table | None = None, legend: str = ""
+) -> HeatMap:
+    """`stored`: of each library, the bytes of device code for each architecture."""
+    columns = tuple(sorted({arch for each in stored.values() for arch in each}, key=machine_code_first))
+    largest = max((count for each in stored.values() for count in each.values()), default=0) or 1
+    cells = (
+        tuple(
+            Amount(size(each[arch]), each[arch], each[arch] / largest) if arch in each else _NOTHING for arch in columns
+        )
+        for each in stored.values()
+    )
+    return HeatMap(caption=caption, columns=columns, rows=tuple(stored), cells=tuple(cells), brief=brief, legend=legend)
 
 
 Look: TypeAlias = Literal["good", "fair", "poor", "bad", "none"]

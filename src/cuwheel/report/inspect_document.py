@@ -10,7 +10,19 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import description
 from cuwheel.device_code.libraries import Library
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
+from cuwheel.facts.arch import machine_code_first
+from cuwheel.report.document import (
+    Amount,
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    map_of_code,
+)
 from cuwheel.support.finding import SEVERITIES, gravest_first
 from cuwheel.support.wording import a_few, file_name, first_few, size
 from cuwheel.verdicts import variant_values
@@ -19,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.device_code.libraries import DeviceCode
-    from cuwheel.report.document import Block, Cell
+    from cuwheel.facts.arch import Arch
+    from cuwheel.report.document import Block, Cell, HeatMap
     from cuwheel.report.inspect import Inspect
     from cuwheel.support.finding import Finding
 
@@ -94,28 +107,20 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
 
 
 def heat_map(groups: Sequence[Group]) -> HeatMap:
-    columns = tuple(sorted({row.arch for group in groups for row in group.code}, key=arch_order))
-    totals = [_bytes_by_arch(group.code) for group in groups]
-    largest = max((value for each in totals for value in each.values()), default=0) or 1
-    return HeatMap(
-        caption="Bytes of device code, libraries against architectures",
-        columns=columns,
-        rows=tuple(_short(groups)),
-        cells=tuple(
-            tuple(
-                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
-                for arch in columns
-            )
-            for each in totals
-        ),
-        brief=_brief(groups),
-        legend=_LEGEND,
+    stored: dict[str, dict[Arch, int]] = {}
+    for name, group in zip(_short(groups), groups, strict=True):
+        totals = stored.setdefault(name, {})
+        for row in group.code:
+            totals[row.arch] = totals.get(row.arch, 0) + row.bytes
+    return map_of_code(
+        "Bytes of device code, libraries against architectures", stored, brief=_brief(groups), legend=_LEGEND
     )
 
 
 def _brief(groups: Sequence[Group]) -> Table:
     shown = sorted(groups, key=lambda each: -each.stored)[:_ROWS] if len(groups) > _ROWS else list(groups)
-    numbers = sorted({_number(row.arch) for group in shown for row in group.code}, key=_number_order)
+    archs = sorted({row.arch for group in shown for row in group.code})
+    numbers = list(dict.fromkeys(arch.number for arch in archs))
     fits = sum(len(number) + 2 for number in numbers) <= _WIDEST
     code_columns = tuple(Column(number, wrap=False) for number in numbers) if fits else (Column("code for"),)
     columns = (Column("library"), Column("size", numeric=True), Column("CUDA", wrap=False), *code_columns)
@@ -138,7 +143,7 @@ def _toolkits(group: Group) -> str:
 def _marks(code: Iterable[DeviceCode]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for row in code:
-        found.setdefault(_number(row.arch), set()).add(row.kind)
+        found.setdefault(row.arch.number, set()).add(row.kind)
     return {number: "".join(mark for kind, mark in _MARKS.items() if kind in kinds) for number, kinds in found.items()}
 
 
@@ -153,27 +158,6 @@ def _short(groups: Sequence[Group]) -> list[str]:
     names = [file_name(each.name) if len(each.libraries) == 1 else each.name for each in groups]
     counts = Counter(names)
     return [name if counts[name] == 1 else each.name for name, each in zip(names, groups, strict=True)]
-
-
-def _bytes_by_arch(code: Iterable[DeviceCode]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for row in code:
-        totals[row.arch] = totals.get(row.arch, 0) + row.bytes
-    return totals
-
-
-def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Machine code first, then PTX and LTO-IR, each by number."""
-    return (not arch.startswith("sm_"), *_number_order(_number(arch)))
-
-
-def _number(arch: str) -> str:
-    return arch.partition("_")[2]
-
-
-def _number_order(number: str) -> tuple[int, str]:
-    digits = number.rstrip("af")
-    return int(digits) if digits.isdigit() else 0, number
 
 
 def merged_findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
@@ -296,7 +280,7 @@ def _codes(code: Sequence[DeviceCode], *, full: bool) -> Table:
     """A row for each distinct combination; without `full`, where there are many, for each architecture."""
     alike: dict[tuple[str, str, str, str, str], tuple[int, int]] = {}
     brief = not full and len({_combination(row) for row in code}) > _MANY
-    for row in sorted(code, key=lambda each: (not each.linked, arch_order(each.arch))):
+    for row in sorted(code, key=lambda each: (not each.linked, machine_code_first(each.arch))):
         key = (row.arch, row.kind, "", "", "") if brief else _combination(row)
         count, stored = alike.get(key, (0, 0))
         alike[key] = count + row.count, stored + row.bytes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Slim
+from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import (
     Amount,
     Column,
@@ -20,7 +21,6 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
-from cuwheel.report.inspect_document import arch_order
 from cuwheel.support.wording import file_name, first_few, size
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _row(each: FileChange, *, verbose: bool) -> tuple[str | Amount, ...]:
 def _removed_in_words(each: FileChange, *, verbose: bool) -> str:
     if each.fate == "removed":
         return "all of it"
-    archs = sorted({row.arch for row in each.dropped}, key=arch_order)
+    archs = sorted({row.arch for row in each.dropped}, key=machine_code_first)
     few = archs if verbose else archs[:_ARCHS]
     parts = [" ".join(few) + (f" +{len(archs) - len(few)}" if len(archs) > len(few) else "")] if archs else []
     if each.recompressed:

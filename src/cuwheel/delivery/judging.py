@@ -29,7 +29,7 @@ from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
 from cuwheel.verdicts.alternatives import Pin
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.loading import loading
-from cuwheel.verdicts.predict import Outcome
+from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
@@ -174,7 +174,6 @@ def keep_facts(candidate: Candidate, facts: WheelFacts) -> None:
         log.debug("the facts of %s are not kept: %s", candidate.file, error)
 
 
-_RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
 _ARCHS = 4
 _OF_TORCH = ("torch-symbols-missing", "torch-abi-differs")  # also of libraries that are said to be optional
 
@@ -375,7 +374,7 @@ def _text(finding: Finding) -> str:
 
 def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:
     """As rulings have it. A library that the rest works without does not make a release worse than an older one."""
-    if outcome in _RUNS or (outcome == "partial" and not errors):
+    if outcome in GOOD or (outcome == "partial" and not errors):
         return 0
     return {"partial": 1, "unknown": 2}.get(outcome, 4)
 

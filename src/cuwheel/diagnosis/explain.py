@@ -23,6 +23,7 @@ from cuwheel.diagnosis.rows import CauseFile
 from cuwheel.diagnosis.text import Hit, Search
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.support.wording import file_name
+from cuwheel.verdicts.predict import GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -233,7 +234,6 @@ def _fits(fix: Fix, filled: dict[str, str], known: Known, search: Search) -> boo
 # Ways out, ranked for the situation: by what the likeliest cause leaves open, and by where it happened.
 
 _WHEEL = "prebuilt-wheel"
-_RUNS = ("native", "compatible", "jit")
 
 
 def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequence[Verdict] = ()) -> tuple[WayOut, ...]:
@@ -244,7 +244,7 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
     rows = {way.id: way for way in ways.way}
     wanted = list(dict.fromkeys(id_ for cause in causes for id_ in cause.ways_out))
     checked = tuple(_checked(rows[_WHEEL], each) for each in verdicts if causes)
-    if any(each.outcome in _RUNS for each in verdicts):
+    if any(each.outcome in GOOD for each in verdicts):
         return (
             *checked,
             *(_way_out(rows[id_], known) for id_ in wanted if id_ != _WHEEL and _exists(rows[id_], known)),
@@ -255,7 +255,7 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
 
 def _checked(way: Way, verdict: Verdict) -> WayOut:
     wheel = file_name(verdict.target)
-    if verdict.outcome in _RUNS:
+    if verdict.outcome in GOOD:
         rest = f"; {len(verdict.conditions) - 1} more conditions" if len(verdict.conditions) > 1 else ""
         conditions = f", if {verdict.conditions[0]}{rest}" if verdict.conditions else ""
         return WayOut(

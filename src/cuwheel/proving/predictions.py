@@ -18,7 +18,7 @@ from cuwheel.verdicts.check_rules.case import LibraryCase
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.predict import Outcome, Prediction
+from cuwheel.verdicts.predict import GOOD, Outcome, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +189,6 @@ RULE = "prediction-contradicted"
 _LOADER = re.compile(
     r"([\w.+-]+\.so[\w.]*): cannot open shared object file|version `(G\w+_[\d.]+)' not found", re.ASCII
 )
-_RUNS = ("native", "compatible", "jit")
 
 
 def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, ...]]:
@@ -249,7 +248,7 @@ def contradicted_on_gpu(
                 f"error {error.code if error else ''} was predicted on {verdict.machine}, but checks passed there",
                 passed,
             )
-        if verdict.outcome in _RUNS:
+        if verdict.outcome in GOOD:
             failed = [each for each in tried if not each.good and _about_code(each.output)]
             if failed:
                 yield _contradiction(

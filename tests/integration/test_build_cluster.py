@@ -31,7 +31,7 @@ def test_shares_of_a_cluster_are_the_wheel_of_one_machine(tmp_path: Path) -> Non
     wheel = job["wheel"]["path"]
     (library,) = cuwheel.inspect(wheel).libraries
     assert [str(row.arch) for row in library.device_code] == ["sm_89", "sm_90"]
-    resumed = here.build(source, *words, "--resume")
+    resumed = here.build(source, *words)
     assert resumed.document["jobs"][0]["outcome"] == "resumed"
     assert resumed.document["workers"] == []
     alone = here.build(source, "--for", "8.9,9.0", "--shares", "-o", tmp_path / "alone")

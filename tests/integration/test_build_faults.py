@@ -204,7 +204,7 @@ def test_killed_in_the_middle_of_building(here: World) -> None:
     assert world.wheels(here.out) == []
     backend = source / "own_backend.py"
     backend.write_text(backend.read_text().replace(waits, "pass"))
-    assert_works(here, source, "--resume")
+    assert_works(here, source)
     assert world.gone(left)
 
 

@@ -63,7 +63,7 @@ def test_one_wheel_for_all_pythons_is_built_once(here: World) -> None:
 
 
 @pytest.mark.slow
-def test_resume_builds_only_what_is_not_there(here: World) -> None:
+def test_a_second_run_builds_only_what_is_not_there(here: World) -> None:
     """The first run has a job that fails; the second, with its fault mended, does not build the other one again."""
     here.with_toolkits("13.4")
     both = ("--cuda", "13.0,13.4", "--naming", "local")
@@ -78,13 +78,13 @@ def test_resume_builds_only_what_is_not_there(here: World) -> None:
     outcomes = {job["cuda"]: job["outcome"] for job in told.document["jobs"]}
     assert outcomes == {"13.0": "built", "13.4": "failed"}, "a failed job does not stop the others"
     (kept,) = world.wheels(here.out)
-    again = here.build(broken, *both, "--resume")
+    again = here.build(broken, *both)
     assert {job["cuda"]: job["outcome"] for job in again.document["jobs"]} == {"13.0": "resumed", "13.4": "failed"}
     assert kept.is_file()
     # The inputs are others now: what was made of the old ones is not taken for the new.
     setup = broken / "setup.py"
     setup.write_text(setup.read_text().replace('== "13.4"', '== "nothing"'))
-    last = here.build(broken, *both, "--resume")
+    last = here.build(broken, *both)
     assert last.status == 0, last.all
     assert {job["cuda"]: job["outcome"] for job in last.document["jobs"]} == {"13.0": "built", "13.4": "built"}
 

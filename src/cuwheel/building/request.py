@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
 
-from cuwheel.errors import UsageError
 from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
@@ -103,7 +102,7 @@ class BuildRequest(ToolkitSources):
 
     `machines`: GPU names, capabilities, machine profiles or fleet files. `settings`: parts of the configuration, over
     what the source or `config` says. `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose
-    inputs have not changed comes from the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each
+    inputs have not changed comes from the cache; `rebuild` builds it anew. `shares`: each
     architecture is compiled by itself; None: where that pays. `cluster`: where it is built: an address, `local` or
     `slurm`. `fit`: the build elsewhere that its code must fit.
     """
@@ -117,7 +116,6 @@ class BuildRequest(ToolkitSources):
     output: Path = Path("dist")
     jobs: int | None = None
     at_once: int = 1
-    resume: bool = False
     rebuild: bool = False
     shares: bool | None = None
     cluster: str | None = None
@@ -127,8 +125,6 @@ class BuildRequest(ToolkitSources):
 
     def __post_init__(self) -> None:
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
-        if self.resume and self.rebuild:
-            raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         if self.cluster is not None:
             from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
 

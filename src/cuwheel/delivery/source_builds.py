@@ -57,7 +57,6 @@ class _Work(Struct, frozen=True, kw_only=True):
             python=[versions.minor(self.python)],
             settings=settings,
             output=output or self.fleet.parent / "unused",
-            resume=True,
             dry_run=output is None,
         )
 

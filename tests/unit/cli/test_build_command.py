@@ -109,7 +109,12 @@ def test_settings_that_are_none(
     assert called == {}
 
 
-@pytest.mark.parametrize("option", frame.command_of("build").gone)
+def test_resuming_needs_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "--resume"]) == 2
+    assert "what has not changed is always reused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [each for each in frame.command_of("build").gone if each != "--resume"])
 def test_an_option_that_is_gone_names_what_says_the_same(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", option, "1"]) == 2
     said = capsys.readouterr().err

@@ -16,11 +16,10 @@ from cuwheel.device_code.survey import survey
 from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import packages, versions
-from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.proving import checks as wheel_checks
-from cuwheel.proving import installation, kit, wheel_rules
+from cuwheel.proving import wheel_rules
 from cuwheel.proving.checks import VerifyPlan
 from cuwheel.proving.outcomes import Installation, Verified, Verify
 from cuwheel.support import codec
@@ -76,7 +75,14 @@ _UNSAFE = "not tried: unpacking it may do harm, see the errors above"
 def verify_wheels(request: VerifyRequest) -> Verify:
     """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
     tried = [each for target in request.named for each in _wheels_of(target, request)]
-    here = functools.cache(lambda: fleet.machines_here(probe.probe())[0])  # starts programs: not for a file alone
+
+    @functools.cache
+    def here() -> Machine:
+        """This machine: asking it starts programs, which a look at the files alone does not need."""
+        from cuwheel.machine import fleet, probe  # noqa: PLC0415
+
+        return fleet.machines_here(probe.probe())[0]
+
     found = [_verify_one(request, target, path, wanted, here) for target, path, wanted in tried]
     used = next((where for _, where in found if where), None)
     return Verify(
@@ -117,6 +123,8 @@ def _verify_one(
 
 def pack_wheels(request: PackRequest) -> Verify:
     """One file with the wheels, their checks and what they require."""
+    from cuwheel.proving import kit  # noqa: PLC0415 - most wheels are tried here
+
     paths = [find_wheel(target, request.platform, request.python) for target in request.named]
     surveys = [survey(path, detail="containers") for path in paths]
     tables = {found.target: _verify_table(request.config, found) for found in surveys}
@@ -188,6 +196,8 @@ def _examined(target: str, path: Path, surveyed: Survey, cuda: str | None = None
 
 
 def _installations(plan: VerifyPlan, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
+    from cuwheel.proving import installation  # noqa: PLC0415 - --static installs nothing
+
     for chosen in installation.choose_pythons(plan.survey, wanted or plan.table.python, here):
         if chosen.python is None:
             yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)

@@ -89,7 +89,7 @@ VERBS: dict[bytes, Callable[[Grounds], bool]] = {b"slim": slim, b"stamp": stampe
 
 def grafted(decision: Decision, folder: Path) -> Path:
     """Instead of auditwheel, which takes a second and is others' to fuzz: it has nothing to graft here."""
-    return Path(shutil.copyfile(decision.wheel, folder / decision.wheel.name))
+    return Path(shutil.copyfile(decision.before.wheel, folder / decision.before.wheel.name))
 
 
 def through(grounds: Grounds, data: bytes) -> None:

@@ -61,7 +61,7 @@ def repair(request: RepairRequest) -> Repair:
 
 def execute(decision: Decision, to: Path) -> RepairedWheel:
     """The repaired wheel in folder `to`; the same as it came where there is nothing to do. The input stays as it is."""
-    wheel = decision.wheel
+    wheel = decision.before.wheel
     if decision.refused:
         problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
         raise MalformedError(wheel, f"not repaired: {problems}", hint=f"cuwheel repair --dry-run {wheel.name}")
@@ -89,7 +89,7 @@ def execute(decision: Decision, to: Path) -> RepairedWheel:
 
 
 def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, RepairedWheel]:
-    before = read_contents(decision.wheel)
+    before = decision.before
     must_have_room(folder, 3 * before.unpacked + 3 * sum(each.bytes for each in decision.of("grafted")))
     grafted = _by_delvewheel(decision, folder) if decision.windows else _grafted(decision, folder)
     # Under its own name, for it is read again as what it claims to be.
@@ -106,7 +106,7 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
     ]
     if wrong:
         raise MalformedError(
-            decision.wheel,
+            decision.before.wheel,
             "the repair went wrong, so nothing was written: " + "; ".join(wrong[:6]),
             hint="this is a bug in cuwheel: please report it",
         )
@@ -118,7 +118,7 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
 
 def _grafted(decision: Decision, folder: Path) -> Path:
     """auditwheel's work. We tell it what to leave out and where to look, and set the tags ourselves."""
-    wheel = unlabelled(decision.wheel, folder / "plain").absolute()
+    wheel = unlabelled(decision.before.wheel, folder / "plain").absolute()
     options = [word for each in decision.excluded for word in ("--exclude", glob.escape(each))]
     if decision.machine == platform.machine() and decision.policy:
         # For other machines its command line takes no policy; it then chooses the lowest itself.
@@ -131,7 +131,7 @@ def _grafted(decision: Decision, folder: Path) -> Path:
 
 def _by_delvewheel(decision: Decision, folder: Path) -> Path:
     """delvewheel's work, where there is something to copy. It looks for DLLs on PATH: no other than ours is there."""
-    wheel = unlabelled(decision.wheel, folder / "plain").absolute()
+    wheel = unlabelled(decision.before.wheel, folder / "plain").absolute()
     if "libraries" not in decision.changes:
         return wheel
     options: list[str | Path] = ["--analyze-existing", "--no-diagnostic"]
@@ -181,7 +181,7 @@ def _write(decision: Decision, grafted: Path, made: Path, folder: Path) -> None:
             add_folders(edit, wheel, decision.paths)
             edit.write(made)
             return
-        edit.retag(platforms=decision.platforms)
+        edit.retag(platforms=decision.tags)
         for member, place in _with_search_paths(decision, wheel, folder):
             edit.replace(member, place)
         edit.write(made)
@@ -280,7 +280,7 @@ def _the_same_code(before: Contents, after: Contents) -> Iterator[str]:
 
 
 def _is_as_decided(decision: Decision, before: Contents, after: Contents) -> Iterator[str]:
-    if after.platforms != decision.platforms:
+    if after.platforms != decision.tags:
         yield f"its tags are {'.'.join(after.platforms)}"
     lost = {each for each in before.members - after.members if not each.endswith((".jws", ".p7s"))}
     if lost:

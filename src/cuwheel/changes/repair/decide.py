@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.changes.repair import contents, objections, policies
-from cuwheel.changes.repair.answer import Fact, Fate, Outcome, RepairedWheel, SearchPath
-from cuwheel.changes.repair.contents import CALL_MODULE, read_contents
+from cuwheel.changes.repair.answer import Fact, Fate, RepairedWheel, SearchPath
+from cuwheel.changes.repair.contents import CALL_MODULE, Contents, read_contents
 from cuwheel.changes.repair.needs import (
     Sorted,
     cuda_major,
@@ -24,7 +24,6 @@ from cuwheel.changes.repair.needs import (
     sort_needs,
 )
 from cuwheel.changes.repair.policies import Policy
-from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp.guard import Call, with_call
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import Finding, finding
@@ -34,41 +33,33 @@ from cuwheel.wheel.file import installed_path, package_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.changes.repair.contents import Binary, Contents, Searcher
+    from cuwheel.changes.repair.contents import Binary, Searcher
+    from cuwheel.changes.repair.request import RepairRequest
     from cuwheel.facts.rows.packages import Package
     from cuwheel.wheel.edit import WheelEdit
     from cuwheel.wheel.file import WheelFile
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """What `execute` does. Nothing to do: `changes` is empty and `refused` false.
+class Decision(RepairedWheel, frozen=True, kw_only=True):
+    """The answer as it will be, and what `execute` goes by. Nothing to do: `changes` is empty and `refused` false.
 
-    `policy`: such as manylinux_2_28. `because`: what keeps it from being lower. `tags`: of the file name, expanded by
-    platform only. `bundled`: what NVIDIA's libraries that were found would have added, unpacked. `excluded`: what
-    auditwheel is told to leave out. `folders`: where it looks.
+    `before`: what is in the wheel. `excluded`: what auditwheel is told to leave out. `folders`: where it looks.
     """
 
-    wheel: Path
     request: RepairRequest
+    before: Contents
     file_name: str
-    machine: str | None
-    policy: str | None = None
-    because: tuple[str, ...] = ()
-    platforms: tuple[str, ...]
-    libraries: tuple[Fact, ...] = ()
-    paths: tuple[SearchPath, ...] = ()
-    requires: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
-    changes: tuple[str, ...] = ()
-    bytes_before: int
-    bundled: int = 0
-    findings: tuple[Finding, ...]
-    windows: bool = False
 
     @property
     def refused(self) -> bool:
-        return any(each.severity == "error" for each in self.findings)
+        return self.outcome == "refused"
+
+    @property
+    def windows(self) -> bool:
+        """Whether there are Windows libraries to repair."""
+        return self.machine is not None and self.before.windows
 
     def of(self, fate: Fate) -> tuple[Fact, ...]:
         return tuple(each for each in self.libraries if each.fate == fate)
@@ -82,23 +73,12 @@ class Decision(Struct, frozen=True, kw_only=True):
         findings: tuple[Finding, ...] = (),
     ) -> RepairedWheel:
         """`output`: where it was written, or would be. `findings`: what writing met."""
-        outcome: Outcome = "refused" if self.refused else "repaired" if self.changes else "unchanged"
-        return RepairedWheel(
-            wheel=str(self.wheel),
-            outcome=outcome,
-            machine=self.machine,
-            policy=self.policy,
-            because=self.because,
-            tags=self.platforms,
+        foreseen = RepairedWheel(**{name: getattr(self, name) for name in RepairedWheel.__struct_fields__})
+        return replace(
+            foreseen,
             output=str(output) if output else None,
-            bytes_before=self.bytes_before,
             bytes_after=bytes_after,
-            bundled=self.bundled,
-            changes=self.changes,
             grafted=grafted,
-            requires=self.requires,
-            libraries=self.libraries,
-            paths=self.paths,
             findings=(*self.findings, *findings),
         )
 
@@ -110,15 +90,7 @@ def decide(wheel: Path, request: RepairRequest) -> Decision:
     machine = found.binaries[0].machine if found.binaries else None
     if machine is None or any(each.severity == "error" for each in standing):
         # Nothing to repair, or nothing that can be.
-        return Decision(
-            wheel=found.wheel,
-            request=request,
-            file_name=found.wheel.name,
-            machine=machine,
-            platforms=found.platforms,
-            bytes_before=found.size,
-            findings=standing,
-        )
+        return _decision(found, request, machine, standing)
     if found.windows:
         return _decide_for_windows(found, request, machine, standing)
     named = {each.path: each.search_path for each in found.binaries}
@@ -126,25 +98,57 @@ def decide(wheel: Path, request: RepairRequest) -> Decision:
     choice = _chosen(found, request, searcher, machine)
     required, doubts = requirements_of(found, choice.sorted, request)
     ways = tuple(_paths(found, choice.sorted, request))
-    facts = choice.sorted.facts
-    findings = (*standing, *choice.findings, *doubts, *objections.objections_to_needs(found, facts, request))
-    return Decision(
-        wheel=wheel,
-        request=request,
-        file_name=str(replace(found.name, platform=".".join(choice.platforms))),
-        machine=machine,
-        policy=choice.policy.name,
-        because=choice.because,
-        platforms=choice.platforms,
-        libraries=facts,
+    return _decision(
+        found,
+        request,
+        machine,
+        (*standing, *choice.findings, *doubts, *objections.objections_to_needs(found, choice.sorted.facts, request)),
+        choice=choice,
         paths=ways,
         requires=required,
-        excluded=tuple(excluded(choice.sorted)),
         folders=tuple(each.path for each in searcher.folders),
         changes=tuple(_changes(found, choice, ways, required)),
+    )
+
+
+def _decision(
+    found: Contents,
+    request: RepairRequest,
+    machine: str | None,
+    findings: Sequence[Finding],
+    *,
+    choice: _Choice | None = None,
+    paths: tuple[SearchPath, ...] = (),
+    requires: tuple[str, ...] = (),
+    folders: tuple[Path, ...] = (),
+    changes: tuple[str, ...] = (),
+) -> Decision:
+    facts = choice.sorted.facts if choice else ()
+    tags = choice.platforms if choice else found.platforms
+    policy = choice.policy.name if choice and not found.windows else None
+    refused = any(each.severity == "error" for each in findings)
+    return Decision(
+        wheel=str(found.wheel),
+        outcome="refused" if refused else "repaired" if changes else "unchanged",
+        machine=machine,
+        policy=policy,
+        because=choice.because if choice else (),
+        tags=tags,
+        output=None,
         bytes_before=found.size,
+        bytes_after=None,
         bundled=sum(each.bytes for each in facts if each.fate == "kept-out"),
+        changes=changes,
+        grafted=(),
+        requires=requires,
+        libraries=facts,
+        paths=paths,
         findings=tuple(dict.fromkeys(findings)),
+        request=request,
+        before=found,
+        file_name=str(replace(found.name, platform=".".join(tags))) if policy else found.wheel.name,
+        excluded=tuple(excluded(choice.sorted)) if choice else (),
+        folders=folders,
     )
 
 
@@ -253,37 +257,31 @@ _FOLDERS = "FOLDERS: tuple[str, ...] = ()"
 
 def _decide_for_windows(found: Contents, request: RepairRequest, machine: str, standing: Sequence[Finding]) -> Decision:
     searcher = contents.Searcher(contents.windows_folders(request.libraries, os.environ), machine)
-    sorted_ = sort_needs(found, request, searcher, policies.windows(found.name, machine))
+    policy = policies.windows(found.name, machine)
+    sorted_ = sort_needs(found, request, searcher, policy)
     required, doubts = requirements_of(found, sorted_, request)
     ways = tuple(_ways(found, sorted_, request, machine))
-    findings = (
-        *standing,
-        *doubts,
-        *objections.objections_to_needs(found, sorted_.facts, request),
-        *_without_init(found, ways),
-    )
     unchanged = tuple(each for each in ways if each.path in found.members)
     changes = {
         "libraries": bool(sorted_.grafted),
         "DLL folders": any(each.changes for each in unchanged),
         "requirements": bool(required),
     }
-    return Decision(
-        wheel=found.wheel,
-        request=request,
-        file_name=found.wheel.name,
-        machine=machine,
-        platforms=found.platforms,
-        libraries=sorted_.facts,
+    return _decision(
+        found,
+        request,
+        machine,
+        (
+            *standing,
+            *doubts,
+            *objections.objections_to_needs(found, sorted_.facts, request),
+            *_without_init(found, ways),
+        ),
+        choice=_Choice(policy=policy, sorted=sorted_, platforms=found.platforms),
         paths=unchanged,
         requires=required,
-        excluded=tuple(excluded(sorted_)),
         folders=tuple(each.path for each in searcher.folders),
         changes=tuple(what for what, needed in changes.items() if needed),
-        bytes_before=found.size,
-        bundled=sum(each.bytes for each in sorted_.facts if each.fate == "kept-out"),
-        findings=tuple(dict.fromkeys(findings)),
-        windows=True,
     )
 
 

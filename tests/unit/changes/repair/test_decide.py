@@ -266,16 +266,16 @@ def test_a_tag_that_promises_too_much_is_raised_and_one_that_holds_stays(tmp_pat
     assert low.policy == "manylinux_2_27"
     assert rules(low) == ["tag-too-low"]
     high = decided(tmp_path, files, platform="manylinux_2_28_x86_64")
-    assert high.platforms == ("manylinux_2_28_x86_64",)
+    assert high.tags == ("manylinux_2_28_x86_64",)
     assert high.changes == ()
     between = decided(tmp_path, files, platform="manylinux_2_30_x86_64")  # no policy of auditwheel's, but a tag
-    assert between.platforms == ("manylinux_2_30_x86_64",)
+    assert between.tags == ("manylinux_2_30_x86_64",)
     assert between.policy == "manylinux_2_28"
 
 
 def test_a_policy_that_was_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
     assert one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux2014")).policy == "manylinux_2_17"
-    assert one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux_2_28_x86_64")).platforms == (
+    assert one(tmp_path, "libc.so.6", wish=RepairRequest("x.whl", policy="manylinux_2_28_x86_64")).tags == (
         "manylinux_2_28_x86_64",
     )
     low = one(tmp_path, "libcublas.so.13", wish=RepairRequest("x.whl", policy="manylinux_2_17"))

@@ -214,7 +214,7 @@ def test_commands(tmp_path: Path) -> None:
         "crashed",
         "ended with status 135, which is how a shell reports SIGBUS",
     )
-    missing = run(tmp_path, "command", "no-such-program --version")
+    missing = run(tmp_path, "command", "./no-such-program --version")
     assert (missing["outcome"], missing["problem"]) == ("failed", "could not be started: No such file or directory")
     assert "cannot be split" in run(tmp_path, "command", "echo 'open")["problem"]
     assert run(tmp_path, "command", "cat")["outcome"] == "passed"  # there is no standard input to wait for

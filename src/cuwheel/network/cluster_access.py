@@ -183,4 +183,9 @@ def _certificate(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
+    if issuer is None:  # whoever checks strictly, as Python does from 3.13 on, wants an authority to say what it signs
+        signs = ("key_cert_sign", "crl_sign")
+        others = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        usage = dict.fromkeys(signs, True) | dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
+        made = made.add_extension(x509.KeyUsage(**usage), critical=True)
     return key, made.sign(signer, hashes.SHA256())

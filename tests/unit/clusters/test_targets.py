@@ -87,6 +87,7 @@ def test_a_certificate_is_of_the_authority_and_cannot_make_others(tmp_path: Path
     own, authority = x509.load_pem_x509_certificates(client.read_bytes())
     own.verify_directly_issued_by(authority)
     assert not own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert authority.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign  # strict checks want it
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])

@@ -347,10 +347,13 @@ ARCHITECTURES = (
     ptx_not_planned,
 )
 RULES = (
-    ARCHITECTURES[0],
-    compiled_by_other_cuda,  # says why architectures are others than planned
+    built_without_device_code,
+    compiled_by_other_cuda,
     other_nvcc_called,
     linked_with_other_cuda,
-    *ARCHITECTURES[1:],
+    planned_architecture_missing,
+    architecture_not_planned,
+    planned_ptx_missing,
+    ptx_not_planned,
     debug_code_built,
 )

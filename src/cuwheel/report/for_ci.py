@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from cuwheel.verdicts.verdict import Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
-_ANNOTATIONS = {"error": "error", "warning": "warning"}  # notes are in the summary
+_ANNOTATED = ("error", "warning")  # notes are in the summary
 _MACHINES = 4
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 def save(answer: Check, folder: Path) -> None:
@@ -38,7 +40,7 @@ def save(answer: Check, folder: Path) -> None:
 
 
 def summary(answer: Check) -> str:
-    """The document of the terminal, with the files in front of it."""
+    """The document of the terminal, and the files with their sizes."""
     columns = (Column("file"), Column("size", numeric=True), Column("device code for"))
     rows = ((wording.file_name(each.target), wording.size(each.size), " ".join(each.archs)) for each in answer.targets)
     found = document_of(answer, verbose=False)
@@ -78,22 +80,22 @@ def _by_target(answer: Check) -> Iterator[tuple[Target, tuple[Verdict, ...]]]:
         yield target, answer.verdicts[index * several : (index + 1) * several]
 
 
-def _place(target: str) -> str:
-    """Relative to the folder of the job, where it lies there, with `/`."""
-    path = PurePath(target)
-    here = Path.cwd()
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+def _place(target: str) -> PurePath:
+    """Relative to the folder of the job, where it lies there."""
+    path, here = PurePath(target), Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def github_annotations(answer: Check) -> str:
     """GitHub's commands, a line each: https://docs.github.com/actions/reference/workflow-commands."""
     lines = []
     for each in _told(answer):
-        if kind := _ANNOTATIONS.get(each.finding.severity):
+        if each.finding.severity in _ANNOTATED:
             fix = f"\nfix: {each.finding.fix}" if each.finding.fix else ""
             message = _escaped(wording.printable_text(each.text + fix))
-            where = _escaped(wording.printable_line(_place(each.target.target))).replace(":", "%3A").replace(",", "%2C")
-            lines.append(f"::{kind} file={where},title=cuwheel {each.finding.rule}::{message}\n")
+            place = wording.printable_line(_place(each.target.target).as_posix())
+            where = _escaped(place).replace(":", "%3A").replace(",", "%2C")
+            lines.append(f"::{each.finding.severity} file={where},title=cuwheel {each.finding.rule}::{message}\n")
     return "".join(lines)
 
 
@@ -178,10 +180,13 @@ def _words(told: _Told) -> Iterator[str]:
 
 def _physical(target: str) -> dict[str, Any]:
     """A file has no lines that people read; services want one all the same."""
-    return {"artifactLocation": {"uri": quote(_place(target))}, "region": {"startLine": 1}}
+    place = _place(target)
+    uri = place.as_uri() if place.is_absolute() else quote(place.as_posix().encode(errors="surrogatepass"))
+    return {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}
 
 
 def _fingerprint(told: _Told) -> str:
-    """The same for the next version of a wheel: by its name, the rule and the machines, not by numbers in a message."""
-    known = (told.target.name.partition(" ")[0], told.finding.rule, *told.machines)
-    return hashlib.sha256("\0".join(known).encode(errors="surrogateescape")).hexdigest()[:32]
+    """The same for the next version of a wheel: by names, and not by the numbers in a message."""
+    message = _NUMBERS.sub("", told.finding.message)
+    known = (told.target.name.partition(" ")[0], told.finding.rule, message, *told.machines)
+    return hashlib.sha256("\0".join(known).encode(errors="surrogatepass")).hexdigest()[:32]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_junit_has_a_case_for_each_machine_and_one_for_the_file(reported: Path) 
 
 
 def test_sarif_has_what_its_readers_need(reported: Path) -> None:
-    """By name; its schema and GitHub's own rules: `test_sarif_by_its_validator`."""
+    """By name; its schema and GitHub's own rules are asked in tests/integration/test_check_report.py."""
     (run,) = json.loads((reported / "check.sarif").read_text())["runs"]
     rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
     assert all(each["help"]["text"] and each["fullDescription"]["text"] for each in run["tool"]["driver"]["rules"])
@@ -109,6 +110,18 @@ def test_text_of_others_begins_no_command_and_ends_no_element(tmp_path: Path, mo
     assert ET.fromstring(for_ci.junit(answer))[0].get("name") == wording_of(evil)  # noqa: S314 - our own
     assert "\n::error" not in for_ci.summary(answer)
     assert "<b>" not in for_ci.summary(answer)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_a_name_that_is_no_text_and_a_file_elsewhere(tmp_path: Path) -> None:
+    """By its whole address, which needs no UTF-8."""
+    name = os.fsdecode(b"\xff.so")
+    shutil.copy(BIN / LIBRARY, tmp_path / name)
+    answer = api.check(tmp_path / name, on=["v100"])
+    (run,) = json.loads(for_ci.sarif(answer))["runs"]
+    uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == f"{tmp_path.as_uri()}/%FF.so"
+    assert "\ufffd.so" in for_ci.github_annotations(answer)
 
 
 def wording_of(name: str) -> str:

@@ -55,6 +55,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 
 _REPORT = 80  # lines: who asks is brief
+_PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
 _FORM = re.compile(r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees)\b)")
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
@@ -136,10 +137,19 @@ def is_report(lines: Sequence[str]) -> bool:
     return bool(_FIRST_PERSON.search(text) and _TELLS.search(text))
 
 
+def _is_manual(lines: Sequence[str]) -> bool:
+    """Pages with chapters, in which nobody tells of a failure: what their code blocks show are examples."""
+    chapters = sum(line.startswith("#") and bool(_HEADING.match(line)) for line in lines[: 2 * _JUDGED])
+    personal = any(re.search(r"\bI(?:'m|'ve)? \w", line) for line in lines[: 2 * _JUDGED])
+    return len(lines) > _PAGE and chapters >= _CHAPTERS and not personal
+
+
 def prose(numbered: Sequence[tuple[int, str]]) -> frozenset[int]:
     """Indexes of the lines that somebody wrote and no program printed; none where it is a log."""
     if not numbered or not _by_people(numbered):
         return frozenset()
+    if _is_manual([line for _, line in numbered]):
+        return frozenset(range(len(numbered)))
     kept = set[int]()
     for block in _blocks([_bare(line) for _, line in numbered]):
         kept.update(block)

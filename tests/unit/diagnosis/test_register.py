@@ -254,6 +254,13 @@ def test_whoever_quotes_a_known_message_states_a_fact(cause: str, report: str) -
     assert [each.id for each in found[:1]] == [cause]
 
 
+def test_code_blocks_of_a_manual_are_examples() -> None:
+    chapter = "## Chapter\n\nThe library is loaded first.\n\n```\nRuntimeError: CUDA error: no kernel image is available\n```\n"
+    filler = "It goes on with the next one, and then with the others.\n" * 12
+    assert explain(text.parse("# Manual\n\n" + (chapter + filler) * 4)).causes == ()
+    assert explain(text.parse(chapter)).causes != ()
+
+
 def test_what_somebody_guesses_is_no_message() -> None:
     report = "I get an error, and I think nvcc is missing or my gcc is too new for it. How do I fix it? We should use conda.\n"
     assert explain(text.parse(report)).causes == ()

@@ -157,7 +157,6 @@ if TYPE_CHECKING:
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
-    from cuwheel.report.plan import Plan
     from cuwheel.report.toolchain import Toolchain
     from cuwheel.report.toolkits import Toolkits
     from cuwheel.support.finding import (
@@ -169,6 +168,7 @@ if TYPE_CHECKING:
         ToolchainRequest,
     )
     from cuwheel.tracing.traced import Traced
+    from cuwheel.verdicts.planning.plan import Plan
     from cuwheel.verdicts.verdict import Verdict
 
 __all__ = [

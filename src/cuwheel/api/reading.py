@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from msgspec.structs import replace
-
 from cuwheel.device_code.target import downloaded_if_pinned, survey_target
 from cuwheel.support.request_fields import environment_folder
 
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
-    from cuwheel.report.plan import Plan
     from cuwheel.report.toolkits import Toolkits
     from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.planning.plan import Plan
 
 
 def doctor(
@@ -34,13 +32,15 @@ def doctor(
 ) -> Doctor:
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
     from cuwheel.machine import profile
-    from cuwheel.report import doctor as report
+    from cuwheel.report.doctor import Doctor
+    from cuwheel.support.finding import gravest_first
     from cuwheel.verdicts import examination, prerequisites
 
     wanted = prerequisites.parse_needs(needs)
     saved = profile.profile_from(on)
     found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
-    return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
+    met = prerequisites.examine(wanted, found.machine)
+    return Doctor(machine=found.machine, findings=gravest_first(found.findings), needs=met)
 
 
 def gpus(*names: str) -> Gpus:
@@ -185,20 +185,18 @@ def plan(
     cmake: str | None = None,
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
-    from cuwheel.report.plan import Plan
     from cuwheel.verdicts.planning import plans
     from cuwheel.verdicts.planning.plan import PlanOptions
 
     options = PlanOptions(future=future, native=native, specific=specific, family=family, ptx=ptx)
-    made = plans.plan_for(machines, cuda, options, refine=refine, cmake=cmake)
-    return Plan(jobs=made.jobs, unserved=made.unserved)
+    return plans.plan_for(machines, cuda, options, refine=refine, cmake=cmake)
 
 
 def plan_sizes(planned: Plan, like: str | Path) -> Plan:
     """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
     from cuwheel.verdicts.planning import plans
 
-    return replace(planned, jobs=plans.with_sizes(planned.jobs, survey_target(downloaded_if_pinned(like))))
+    return plans.with_sizes(planned, survey_target(downloaded_if_pinned(like)))
 
 
 def read_list(
@@ -209,12 +207,9 @@ def read_list(
     cuda: Sequence[str] = (),
 ) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
-    from cuwheel.report.plan import Plan
     from cuwheel.verdicts.planning import plans
 
-    return Plan(
-        jobs=(), unserved=(), reading=plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
-    )
+    return plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
 
 
 def explain(

@@ -9,11 +9,11 @@ from msgspec import Struct
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Row
 from cuwheel.support import wording
-from cuwheel.support.finding import Finding, gravest_first
+from cuwheel.support.finding import Finding
 from cuwheel.verdicts.prerequisites import NeedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from cuwheel.machine.profile import Fact, VisualStudio
     from cuwheel.report.document import Block
@@ -29,10 +29,6 @@ class Doctor(Struct, frozen=True, kw_only=True):
     def succeeded(self) -> bool:
         """No error was found, and every need is met. Warnings and notes do not stop anybody's work."""
         return all(need.met for need in self.needs) and all(each.severity != "error" for each in self.findings)
-
-
-def answer_of(machine: MachineProfile, findings: Iterable[Finding], needs: tuple[NeedResult, ...]) -> Doctor:
-    return Doctor(machine=machine, findings=gravest_first(findings), needs=needs)
 
 
 def document(answer: Doctor, *, verbose: bool) -> Document:

@@ -237,11 +237,10 @@ def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
     for group in grouped(answer.libraries, by_folder=True):
         if len(group.libraries) == 1:
             library = group.libraries[0]
-            reach = words.get(group.libraries[0].path, "")
             yield Heading(f"{library.path}  {size(library.size)}")
             yield Paragraph("; ".join(_traits(library)))
             yield _codes(library.device_code, full=True)
-            if reach:
+            if reach := words.get(library.path):
                 yield Paragraph(_sentence(reach))
             yield Facts(tuple(_details(library)))
             continue

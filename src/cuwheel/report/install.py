@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.delivery.best_candidate import FoundFile
-    from cuwheel.delivery.install_answer import EditablePlan, Install, Package, PlannedBuild
+    from cuwheel.delivery.install_answer import EditablePlan, Install, Package
     from cuwheel.report.document import Block
     from cuwheel.support.finding import Cause
 
@@ -68,13 +68,10 @@ def _taken(package: Package, chosen: FoundFile | None) -> Iterator[Row]:
     elif not package.version:
         yield Row("take", "nothing", origin=package.why)
     yield from (Row("no " + each.way, each.reason) for each in package.passed)
-    if package.build:
-        yield Row("build", _build(package.build), origin=package.build.source)
-
-
-def _build(plan: PlannedBuild) -> str:
-    torch = f", torch {plan.torch}" if plan.torch else ""
-    return f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
+    if plan := package.build:
+        torch = f", torch {plan.torch}" if plan.torch else ""
+        made = f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
+        yield Row("build", made, origin=plan.source)
 
 
 def _editable(plan: EditablePlan) -> Iterator[Row]:

@@ -1,41 +1,22 @@
-"""`cuwheel plan`: the answer and its document."""
+"""`cuwheel plan`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, size
-from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Reading, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.facts.spellings.row import Spelling
     from cuwheel.report.document import Block
+    from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Plan, Reading, Served
 
 _NAMED = 4
 _SHOWN = 20
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """What to build; or, where a list was given to read, what that list means."""
-
-    schema: Literal["cuwheel.plan/1"] = "cuwheel.plan/1"
-    jobs: tuple[Job, ...]
-    unserved: tuple[NotServed, ...]
-    reading: Reading | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """False where a machine is not served, or a list has words that mean nothing."""
-        if self.reading:
-            certain = [each for each in self.reading.machines if not self.reading.open]
-            return not self.reading.unknown and all(each.how != "none" for each in certain)
-        return not self.unserved
 
 
 def document(answer: Plan, *, verbose: bool) -> Document:

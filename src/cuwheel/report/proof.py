@@ -22,7 +22,7 @@ from cuwheel.support.wording import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.proving.proof import Proof, ProofMachine, ProofPrediction, ProofWheel
+    from cuwheel.proving.proof import Proof, ProofMachine, ProofWheel
     from cuwheel.report.document import Block
 
 _LINES = 12
@@ -79,8 +79,10 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
         rows.append(Row("with", ", ".join(each.file for each in wheel.requirements)))
     if wheel.problem:
         rows.append(Row("not installed", wheel.problem))
-    if wheel.prediction:
-        rows.append(Row("predicted", _prediction(wheel.prediction)))
+    if found := wheel.prediction:
+        error = f", {found.error.name} ({found.error.code})" if found.error else ""
+        follows = f" with {found.follows} for CUDA {found.framework_cuda}" if found.framework_cuda else ""
+        rows.append(Row("predicted", f"{found.outcome}{error} on {found.capability}{follows}"))
     if wheel.agreement != "none":
         rows.append(Row("hardware", f"{_AGREEMENTS[wheel.agreement]}: {wheel.why}"))
     rows += [Row("loaded" if not number else "", line) for number, line in enumerate(_loaded(wheel))]
@@ -96,12 +98,6 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
 def _loaded(wheel: ProofWheel) -> list[str]:
     """What its checks really loaded on the GPU, all together."""
     return loaded.loaded_in_words(loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
-
-
-def _prediction(prediction: ProofPrediction) -> str:
-    error = f", {prediction.error.name} ({prediction.error.code})" if prediction.error else ""
-    follows = f" with {prediction.follows} for CUDA {prediction.framework_cuda}" if prediction.framework_cuda else ""
-    return f"{prediction.outcome}{error} on {prediction.capability}{follows}"
 
 
 def _checks(wheel: ProofWheel) -> Table:

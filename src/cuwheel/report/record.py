@@ -147,7 +147,8 @@ def _facts(answer: Recorded) -> Iterator[Row]:
     open_ = f", {found.unfinished} that never ended" if found.unfinished else ""
     yield Row("calls", f"{found.calls}, of nvcc {found.nvcc}{failed}{open_}")
     if found.seconds:
-        yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{_at_once(found)}")
+        at_once = f", {found.busy / found.seconds:.1f} at once" if found.busy > found.seconds else ""
+        yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{at_once}")
     if found.hits is not None:
         yield Row("cache", f"{found.hits} of {found.hits + (found.misses or 0)} calls answered from it")
     yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you share it")
@@ -157,11 +158,6 @@ def _facts(answer: Recorded) -> Iterator[Row]:
         yield Row("written", path)
     if answer.damaged:
         yield Row("damaged", f"{answer.damaged} lines could not be read")
-
-
-def _at_once(found: Summary) -> str:
-    at_once = found.busy / found.seconds if found.seconds else 0.0
-    return f", {at_once:.1f} at once" if at_once > 1 else ""
 
 
 def _files(files: tuple[FileTime, ...], found: Summary) -> Table:

@@ -64,7 +64,7 @@ _ROWS = (
         "find the smallest architecture list for a fleet, in every spelling",
         "--for …",
         ("reading.plan", "reading.plan_sizes", "reading.read_list"),
-        ("plan.Plan",),
+        ("verdicts.planning.plan.Plan",),
     ),
     Verb(
         "toolchain",

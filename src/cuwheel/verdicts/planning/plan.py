@@ -263,3 +263,20 @@ class Reading(Struct, frozen=True, kw_only=True):
     machines: tuple[OnMachine, ...]
     toolkits: str
     notes: tuple[str, ...] = ()
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What to build, and the machines that no job serves; or, where a list was given to read, what that list means."""
+
+    schema: Literal["cuwheel.plan/1"] = "cuwheel.plan/1"
+    jobs: tuple[Job, ...]
+    unserved: tuple[NotServed, ...]
+    reading: Reading | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """False where a machine is not served, or a list has words that mean nothing."""
+        if self.reading:
+            certain = [each for each in self.reading.machines if not self.reading.open]
+            return not self.reading.unknown and all(each.how != "none" for each in certain)
+        return not self.unserved

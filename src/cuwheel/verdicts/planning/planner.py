@@ -8,7 +8,7 @@ architectures; and a fleet wants two or three toolkits out of twenty.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from cuwheel.machine.fleet import from_gpu
 from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
 from cuwheel.verdicts.planning import serving
-from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Served, Spellings
+from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Plan, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
 
 if TYPE_CHECKING:
@@ -112,21 +112,11 @@ def _cost(bits: int, reaches: Mapping[ServingToolkits, int]) -> tuple[int, int, 
     return jit, weak, -bits  # the highest bit is the newest toolkit
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """`unserved`: the machines that no job serves."""
-
-    jobs: tuple[Job, ...]
-    unserved: tuple[NotServed, ...]
-
-
 class _Group(Struct, frozen=True, kw_only=True, eq=False):
     """Machines of one kind: each kind is looked at once, and compared by identity from then on."""
 
     kind: Kind
     reach: ServingToolkits
-
-
-_Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
 
 
 def make_plan(
@@ -142,9 +132,15 @@ def make_plan(
     `cmake`: the version that has to understand the list, where it is known. `torch`: the same; else the machines' own,
     as extensions are built with the one that loads them.
     """
-    members = _grouped(machines, options)
+    groups: dict[Kind, _Group] = {}
     counts: dict[_Group, int] = {}
-    for machine, group in members:
+    members: list[tuple[Machine, _Group | None]] = []
+    for machine in machines:
+        kind = serving.kind_of(machine)
+        if kind and kind not in groups:
+            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, options))
+        group = groups[kind] if kind else None
+        members.append((machine, group))
         if group:
             counts[group] = counts.get(group, 0) + machine.count
     rows = tuple(given) or _fewest_for_groups(counts)
@@ -174,17 +170,6 @@ def contradictions(rows: Iterable[NotServed]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{row.machine}: {'; '.join(row.why)}" for row in rows))
 
 
-def _grouped(machines: Iterable[Machine], options: PlanOptions) -> _Members:
-    groups: dict[Kind, _Group] = {}
-    members: list[tuple[Machine, _Group | None]] = []
-    for machine in machines:
-        kind = serving.kind_of(machine)
-        if kind and kind not in groups:
-            groups[kind] = _Group(kind=kind, reach=serving.reach_of_kind(kind, options))
-        members.append((machine, groups[kind] if kind else None))
-    return members
-
-
 def _fewest_for_groups(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
     reaches: dict[ServingToolkits, int] = {}
     for group, count in counts.items():
@@ -194,7 +179,7 @@ def _fewest_for_groups(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
 
 def _job(
     toolkit: Toolkit,
-    members: _Members,
+    members: Sequence[tuple[Machine, _Group | None]],
     counts: Mapping[_Group, int],
     options: PlanOptions,
     *,

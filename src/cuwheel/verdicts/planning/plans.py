@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.verdicts.choice import Choice
-    from cuwheel.verdicts.planning.plan import Job, PlanOptions
-    from cuwheel.verdicts.planning.planner import Plan
+    from cuwheel.verdicts.planning.plan import Plan, PlanOptions
     from cuwheel.verdicts.planning.serving import Kind
 
 
@@ -166,9 +165,12 @@ def _for_another_processor(machine: Machine, here: str | None) -> NotServed:
     )
 
 
-def with_sizes(jobs: Sequence[Job], like: Survey) -> tuple[Job, ...]:
+def with_sizes(made: Plan, like: Survey) -> Plan:
     """`like`: an earlier wheel, from whose bytes the new ones are predicted."""
-    return tuple(replace(job, size=predict_size(like, job.cuda, [*job.archs, *job.ptx])) for job in jobs)
+    return replace(
+        made,
+        jobs=tuple(replace(job, size=predict_size(like, job.cuda, [*job.archs, *job.ptx])) for job in made.jobs),
+    )
 
 
 def explain_list(
@@ -178,7 +180,7 @@ def explain_list(
     *,
     refine: Refinement | None = None,
     spelling: str | None = None,
-) -> Reading:
+) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
     errors: list[CuwheelError] = []
     rows = plan.find_toolkits(cuda, errors)
@@ -186,7 +188,8 @@ def explain_list(
         errors.append(UsageError("--read takes one CUDA version at a time"))
     found = plan.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     plan.raise_problems(errors, ())
-    return explain(text, found, spelling=spelling, toolkit=rows[0] if rows else None)
+    reading = explain(text, found, spelling=spelling, toolkit=rows[0] if rows else None)
+    return plan.Plan(jobs=(), unserved=(), reading=reading)
 
 
 # The reverse of a plan: a list that somebody else wrote, word by word, and what it covers.

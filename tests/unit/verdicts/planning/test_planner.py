@@ -15,7 +15,7 @@ from cuwheel.verdicts.planning import planner
 from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
-    from cuwheel.verdicts.planning.planner import Plan
+    from cuwheel.verdicts.planning.plan import Plan
 
 NEWEST = toolkits.newest_toolkit().version
 

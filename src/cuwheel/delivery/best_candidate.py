@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
@@ -204,7 +204,8 @@ def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:
 class Search(Struct, frozen=True, kw_only=True):
     """For what, where and with what means something is looked for: resolved once, for any number of packages.
 
-    `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together.
+    `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together. `has_facts`:
+    whether an index has facts files, as far as that was found out.
     """
 
     request: FindRequest
@@ -213,6 +214,7 @@ class Search(Struct, frozen=True, kw_only=True):
     places: Places
     budget: Budget
     probed: Callable[[], tuple[Machine, ...]]
+    has_facts: dict[str, bool] = field(default_factory=dict)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -315,6 +317,7 @@ class _Look:
     def __init__(self, judge: Judge, search: Search) -> None:
         self.stopped: Stopped | None = None
         self._judge, self._session, self._budget = judge, search.session, search.budget
+        self._has_facts = search.has_facts
         self._everything = search.request.all_releases
         self._catalogues = catalogue.open_catalogues(search.request.catalogues, search.session)
 
@@ -331,12 +334,12 @@ class _Look:
     def _with_facts(self, undecided: Sequence[Ruling]) -> Iterator[Ruling]:
         """A few releases at a time: an index may have thousands, and the newest that runs is enough."""
         read: dict[str, Contents | None] = {}
-        indexes = dict.fromkeys(each.candidate.index for each in undecided)
-        told = {index for index in indexes if _has_facts(index, undecided, self._session, read)}
+        for index in {each.candidate.index for each in undecided} - self._has_facts.keys():
+            self._has_facts[index] = _has_facts(index, undecided, self._session, read)
 
         def look(ruling: Ruling) -> None:
             if ruling.candidate.file not in read:
-                ask = ruling.candidate.index in told
+                ask = self._has_facts[ruling.candidate.index]
                 read[ruling.candidate.file] = _facts(ruling, self._session, self._catalogues, ask=ask)
 
         rest = undecided[:_MOST_FACTS]

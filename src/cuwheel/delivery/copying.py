@@ -37,12 +37,9 @@ def copy_index(root: Path, place: str) -> tuple[Change, ...]:
 
 def ranked(root: Path) -> list[Path]:
     """Every file of an index, relative, in the order in which readers may see them."""
-    found = [
-        each.relative_to(root)
-        for each in sorted(root.rglob("*"))
-        if each.is_file() and index_folder.PRIVATE not in each.relative_to(root).parts and not _is_scratch(each, root)
-    ]
-    return sorted(found, key=_rank)
+    found = [each.relative_to(root) for each in sorted(root.rglob("*")) if each.is_file()]
+    served = [each for each in found if not any(part.startswith(".") for part in each.parts)]  # not what is private
+    return sorted(served, key=_rank)
 
 
 def _rank(path: Path) -> int:
@@ -51,10 +48,6 @@ def _rank(path: Path) -> int:
         return 0
     place = path.parts.index(SIMPLE) if SIMPLE in path.parts else -1
     return 1 if place >= 0 and len(path.parts) - place > 2 else 2  # noqa: PLR2004 - simple/NAME/index.html
-
-
-def _is_scratch(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _into_folder(root: Path, to: Path) -> Iterator[Change]:

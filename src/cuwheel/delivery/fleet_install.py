@@ -47,15 +47,11 @@ def write_or_download(request: InstallRequest) -> Install:
     parts = tuple(each for _, each in found if each)
     if len(parts) < len(found) or request.dry_run:
         return answer
-    lock = InstallLock(wanted=_wanted(request), parts=parts)
+    lock = InstallLock(wanted=(request.wanted or str(request.requirements),), parts=parts)
     folder = request.output or Path()
     done = download(lock, request.download, request.find_links) if request.download else ()
     written = lock_files.write_locks(folder, lock, request.lock_as or ("pylock",))
     return replace(answer, lock=str(folder), locks=tuple(map(str, written)), downloaded=done, written=True)
-
-
-def _wanted(request: InstallRequest) -> tuple[str, ...]:
-    return (request.wanted,) if request.wanted else (str(request.requirements),)
 
 
 def resolve_fleet(

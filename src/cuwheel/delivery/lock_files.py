@@ -334,7 +334,10 @@ def _problems(lock: InstallLock) -> Iterator[str]:
 def part_for(lock: InstallLock, machines: Sequence[Machine]) -> LockPart:
     """That of these machines, which are the GPUs of one; an error says how near the others are."""
     fitting = [[part for part in lock.parts if not list(_differences(part, each))] for each in machines]
-    common = [part for part in fitting[0] if all(any(_is_same(part, other) for other in each) for each in fitting[1:])]
+    hashes = [[{file.sha256 for file in part.files} for part in each] for each in fitting]
+    common = [
+        part for part, own in zip(fitting[0], hashes[0], strict=True) if all(own in others for others in hashes[1:])
+    ]
     if common:
         return max(common, key=lambda part: (versions.key(part.driver or "0"), versions.key(part.glibc or "0")))
     lines = []
@@ -345,10 +348,6 @@ def part_for(lock: InstallLock, machines: Sequence[Machine]) -> LockPart:
         f"the lock has no part for this machine ({'; '.join(lines[:6])})",
         hint="add it to the fleet file and lock again: cuwheel install NAME --lock fleet.toml",
     )
-
-
-def _is_same(part: LockPart, other: LockPart) -> bool:
-    return {each.sha256 for each in part.files} == {each.sha256 for each in other.files}
 
 
 def _differences(part: LockPart, machine: Machine) -> Iterator[str]:

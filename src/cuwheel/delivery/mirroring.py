@@ -145,7 +145,10 @@ def publish_mirror(request: PublishRequest) -> Publish:
             path, made[each.key], notes = _brought(each, scratch, request)
             brought.append(path)
             findings += notes
-        replaced = _replaced(record, made)
+        # Cut from the same originals for another fleet, or not cut then.
+        originals = {each.original for each in made.values()}
+        replaced = {each.file for each in record.values() if each.original in originals}
+        replaced -= {each.file for each in made.values()}
         done = _published(request, brought, record, made, replaced)
     if not done.succeeded:
         return replace(done, mirror=Mirror(parts=parts), findings=(*done.findings, *_merged(findings)))
@@ -254,13 +257,6 @@ def _slimmed(path: Path, version: str, wanted: _Wanted, folder: Path) -> tuple[s
         return version, path, "it would hardly be smaller", []
     log.info("%s: %s, was %s", path.name, size(done.wheel.bytes_after), size(done.wheel.bytes_before))
     return cut, Path(done.output), "", notes
-
-
-def _replaced(record: dict[str, MirroredFile], made: dict[str, MirroredFile]) -> set[str]:
-    """Files that were cut from the same originals for another fleet, or that were not cut then."""
-    taken = {each.file for each in made.values()}
-    originals = {each.original for each in made.values()}
-    return {each.file for each in record.values() if each.original in originals} - taken
 
 
 def _published(

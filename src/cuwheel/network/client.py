@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.network import addresses, settings
 from cuwheel.network.addresses import Login
@@ -159,11 +161,24 @@ class NotThereError(StatusError):
     """The server knows no such thing."""
 
 
+class Page(Struct, frozen=True):
+    """`url`: where it came from in the end, after redirects: its links are relative to that. `kind`: its media type."""
+
+    url: str
+    kind: str
+    body: bytes
+    validators: dict[str, str] = {}
+
+
 class Session:
-    """Connections that stay open from one request to the next, from any thread; the settings are read once."""
+    """Connections that stay open from one request to the next, from any thread; the settings are read once.
+
+    `pages`: of indexes, by what was asked for: within one command each is asked for once.
+    """
 
     def __init__(self) -> None:
         self.settings = settings.read_settings()
+        self.pages: dict[str, Page] = {}
         self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
         self._lock = threading.Lock()
 

@@ -13,6 +13,7 @@ import msgspec
 
 from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses, client
+from cuwheel.network.client import Page
 from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
@@ -225,24 +226,18 @@ _NOT_MODIFIED = 304
 _VALIDATORS = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
 
 
-class Page(msgspec.Struct, frozen=True):
-    """`url`: where it came from in the end, after redirects: its links are relative to that. `kind`: its media type."""
-
-    url: str
-    kind: str
-    body: bytes
-    validators: dict[str, str] = {}
-
-
 def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> Page:
     """Raises `client.NotThereError` where the server has none."""
-    place = files.cache_folder() / "pages" / files.sha256_of(f"{accept}\n{addresses.plain(url)}".encode())
+    key = files.sha256_of(f"{accept}\n{addresses.plain(url)}".encode())
+    if key in session.pages:
+        return session.pages[key]
+    place = files.cache_folder() / "pages" / key
     kept = _kept(place, limit)
     known = kept.validators if kept else {}
     headers = {"Accept": accept, **{asked: known[header] for header, asked in _VALIDATORS if header in known}}
     with client.request("GET", url, headers, session=session) as response:
         if kept and response.status_code == _NOT_MODIFIED:
-            return kept
+            return session.pages.setdefault(key, kept)
         page = Page(
             url=addresses.plain(str(response.url)),
             kind=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
@@ -256,7 +251,7 @@ def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> 
             files.write(place, codec.pack(page))
         except (OSError, CuwheelError) as error:
             log.debug("%s is not kept: %s", page.url, error)
-    return page
+    return session.pages.setdefault(key, page)
 
 
 def _kept(place: Path, limit: int) -> Page | None:

@@ -1,10 +1,11 @@
 """`find` on the public index: ten popular packages on five machines, against answers that were written down before.
 
-Each question is asked by a process of its own with an empty cache: with the catalogue that ships, and without any.
+Each question is asked by a process of its own with an empty cache: with the catalogue that ships, or without any.
 Beside it runs `pip install --dry-run --no-deps` of the same name, which asks the same index for the same page.
 
     .venv/bin/python benchmarks/find_index.py              the tables of docs/why/find-on-the-index.md; needs the index
     .venv/bin/python benchmarks/find_index.py --only torch
+    .venv/bin/python benchmarks/find_index.py --without    no catalogue: wheels are read, up to the budget
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -29,7 +31,7 @@ BIN = Path(sys.executable).parent
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--without", action="store_true", help="ask without the catalogue, too")
+    parser.add_argument("--without", action="store_true", help="ask without the catalogue")
     words = parser.parse_args()
     table = codec.parse_toml((HERE / "find_index_expected.toml").read_bytes())
     rows = []
@@ -38,43 +40,43 @@ def main() -> int:
             continue
         pip_s = _pip(package)
         for (machine, options), expected in zip(table["machines"].items(), wanted, strict=True):
-            for catalogue in ([], ["--catalogue", "none"])[: 2 if words.without else 1]:
-                row = {"package": package, "machine": machine, "expected": expected, "pip_s": pip_s}
-                row |= {"catalogue": not catalogue, **_find(package, [*options, *catalogue])}
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-    for with_it in (True, False):
-        some = [each for each in rows if each["catalogue"] is with_it]
-        if some:
-            _summary("with the catalogue" if with_it else "without it", some)
+            row = {"package": package, "machine": machine, "expected": expected, "pip_s": pip_s[0], "pip_cpu": pip_s[1]}
+            row |= _find(package, [*options, *(["--catalogue", "none"] if words.without else [])])
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    _summary("without the catalogue" if words.without else "with the catalogue", rows)
     return 0
 
 
 def _summary(title: str, rows: list[dict[str, Any]]) -> None:
     right = sum(each["answer"] == each["expected"] for each in rows)
     read = [each["bytes"] / 1e6 for each in rows]
-    times = [each["s"] / each["pip_s"] for each in rows]
-    print(
-        f"{title}: {right} of {len(rows)} as expected; MB read: median {statistics.median(read):.1f}, "
-        f"most {max(read):.1f}; time against pip: median {statistics.median(times):.1f}, most {max(times):.1f}"
-    )
+    print(f"{title}: {right} of {len(rows)} as expected; MB read: {_middle_and_most(read)}")
+    for name, own, its in (("time", "s", "pip_s"), ("processor time", "cpu", "pip_cpu")):
+        ratios = [each[own] / each[its] for each in rows]
+        print(f"{name} against pip's: {_middle_and_most(ratios)}; at most twice in {sum(each <= 2 for each in ratios)}")
+
+
+def _middle_and_most(numbers: list[float]) -> str:
+    return f"median {statistics.median(numbers):.1f}, most {max(numbers):.1f}"
 
 
 def _find(package: str, options: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _processor()
         done = subprocess.run(
             [str(BIN / "cuwheel"), "find", package, *options, "--json", "-q"],
             env={**os.environ, "XDG_CACHE_HOME": cache},
             capture_output=True,
             check=False,
         )
-        took = time.perf_counter() - began
+        took, cpu = time.perf_counter() - began, round(_processor() - before, 2)
     if not done.stdout:
         return {
             "answer": f"error {done.returncode}",
             "bytes": 0,
             "s": round(took, 2),
+            "cpu": cpu,
             "why": done.stderr.decode()[-200:],
         }
     found = json.loads(done.stdout)
@@ -86,14 +88,21 @@ def _find(package: str, options: list[str]) -> dict[str, Any]:
         "version": chosen["version"] if chosen else "",
         "bytes": found["downloaded"],
         "s": round(took, 2),
+        "cpu": cpu,
         "judged": f"{found['judged']} of {found['releases']}",
         "stopped": found["stopped"],
     }
 
 
-def _pip(package: str) -> float:
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _pip(package: str) -> tuple[float, float]:
+    """Seconds of the clock and of the processor."""
     with tempfile.TemporaryDirectory() as cache:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _processor()
         subprocess.run(
             [
                 sys.executable,
@@ -111,7 +120,7 @@ def _pip(package: str) -> float:
             capture_output=True,
             check=False,
         )
-        return round(time.perf_counter() - began, 2)
+        return round(time.perf_counter() - began, 2), round(_processor() - before, 2)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
 TAG = "py3-none-manylinux_2_28_x86_64"
 NATIVE = "plain-130.so"  # 8.0, 9.0 and PTX for 9.0
+BLACKWELL = "family-130.so"  # none of it for 9.0
 
 
 def _wheel(folder: Path, version: str, padding: int = 0) -> Path:
@@ -185,7 +186,25 @@ def test_ctrl_c_gives_what_is_known(tmp_path: Path) -> None:
     assert "1 of 2 releases judged; the newest that runs among them is 2.0 (interrupted)" in " ".join(out.split())
 
 
-def test_the_catalogue_can_be_left_out(tmp_path: Path) -> None:
+def test_within_one_command_a_page_is_asked_for_once_and_missing_facts_too(tmp_path: Path) -> None:
+    """Where the torch that comes along does not run, both packages are looked for again and again."""
+    dist = tmp_path / "dist"
+    made = [
+        wheel(dist, "demo", f"{number}.0", library=NATIVE, requires=f"torch=={number}.0", tag=TAG) for number in (1, 2)
+    ]
+    made += [
+        wheel(dist, "torch", f"{number}.0", library=name, tag=TAG) for number, name in ((1, NATIVE), (2, BLACKWELL))
+    ]
+    behaviour = Behaviour.of(*made)
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"], catalogues=["none"])
+    assert _chosen(answer) == "1.0"
+    pages = [path for _, path, _ in behaviour.asked if path.startswith("/simple/") and path != "/simple/"]
+    assert sorted(pages) == ["/simple/demo/", "/simple/torch/"]
+    assert sum(path.endswith(".cuwheel.json") for _, path, _ in behaviour.asked) <= 3
+
+
+def test_the_catalogue_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = _wheel(tmp_path / "dist", "1.0")
     behaviour = Behaviour.of(made)
     facts = tmp_path / "facts"
@@ -194,9 +213,10 @@ def test_the_catalogue_can_be_left_out(tmp_path: Path) -> None:
         api.catalogue(["demo"], to=facts, **place)
         known = _find(catalogues=[str(facts)], **place)
         (tmp_path / "cuwheel-cache").rename(tmp_path / "gone")
-        without = _find(catalogues=["none"], **place)
+        words = ["find", "demo", "--on", "h100", "--os", "linux", "--cpu", "x86_64", "--python", "3.11"]
+        assert main([*words, "--index", f"{url}/simple", "--catalogue", "none", "--json"]) == 0
     assert known.candidates[0].known_from in ("cache", "catalogue")
-    assert without.candidates[0].known_from == "wheel"
+    assert json.loads(capsys.readouterr().out)["candidates"][0]["known_from"] == "wheel"
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ PLACES = group(
         "--catalogue PLACE",
         "a folder or URL that cuwheel catalogue wrote, asked before wheels are read, beside the one in cuwheel; "
         "'none' to ask none; repeatable",
-        places.place,
+        places.catalogue,
         field="catalogues",
         many=True,
     ),

@@ -35,7 +35,7 @@ def upload_address(text: str) -> str:
 
 
 def catalogue_place(text: str) -> str:
-    return text if text in ("shipped", "none") else places.place(text)
+    return text if text == "shipped" else places.catalogue(text)
 
 
 def published_file(text: str) -> str:

@@ -161,6 +161,11 @@ def place(text: str) -> str:
     return text
 
 
+def catalogue(text: str) -> str:
+    """As `place`, or none at all."""
+    return text if text == "none" else place(text)
+
+
 def copy_place(text: str) -> str:
     """A folder to copy into, or HOST:FOLDER for rsync."""
     if "://" in text or not text.strip():

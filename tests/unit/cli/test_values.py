@@ -145,7 +145,12 @@ WRONG |= {"file_or_folder": ("FILE/x", "nowhere")}
 WRONG |= {"lock_file": ("FOLDER", "FILE/x"), "new_file_or_folder": ("FILE/x",)}
 WRONG |= {"machines_or_all": WRONG["machines"], "machine_codes": ("sm_75,banana", ",", "h100", "9.0", "12.8")}
 WRONG |= {"architectures": (*WRONG["machine_codes"], "lto_90", "compute_999")}
-WRONG |= {"file_name": WRONG["file"], "packages": WRONG["environment"], "catalogue_place": WRONG["place"]}
+WRONG |= {
+    "file_name": WRONG["file"],
+    "packages": WRONG["environment"],
+    "catalogue_place": WRONG["place"],
+    "catalogue": WRONG["place"],
+}
 # Of these kinds, nonsense that happens to be a name or a text that they take.
 TAKES = {
     "new_file": ("banana", "-1", "9" * 30, "a\nb", "ü", "\udcff\udcfe", "1e999"),

@@ -68,11 +68,11 @@ def test_a_catalogue_that_cannot_be_read_changes_nothing(tmp_path: Path, content
 
 def test_names_in_a_catalogue_are_text(tmp_path: Path, held: str) -> None:
     path = tmp_path / "catalogue" / "catalogue.json"
-    whole = path.read_text()
+    whole, made = path.read_text(), wheel(tmp_path / "dist")
     path.write_text(whole.replace('"2.0"', f'"{EVIL}"'))
-    cuwheel.publish(wheel(tmp_path / "dist"), to=tmp_path / "index", catalogue=held)
+    cuwheel.publish(made, to=tmp_path / "index", catalogue=held)
     assert EVIL not in (tmp_path / "index" / "catalogue.html").read_text()
     for name in (EVIL, "../bar"):  # of a package: it becomes a path
         path.write_text(whole.replace('"bar"', json.dumps(name)))
         with pytest.raises(MalformedError, match="is not a catalogue"):
-            cuwheel.publish(wheel(tmp_path / "dist"), to=tmp_path / "index", catalogue=held)
+            cuwheel.publish(made, to=tmp_path / "index", catalogue=held)

@@ -124,16 +124,13 @@ def make_job(
     chosen = workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
     inputs = workspace.VariableInputs(
-        table=context.table,
+        context=context,
         plan=plan,
         toolchain=toolchain,
         share=system.compile_share(len(archs), jobs=context.request.jobs, at_once=context.request.at_once),
         folder=folder,
         python=python,
         caller=caller,
-        epoch=context.tree.epoch,
-        backend=context.project.backend,
-        build_dir=context.project.build_dir,
         path=context.images.get(toolchain.identity, workspace.system_path(links)),
     )
     values = workspace.placeholders(inputs)

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.building import tables
-from cuwheel.building.tables import Table
-from cuwheel.building.values import Built
+from cuwheel.building.values import BuildContext, Built
 from cuwheel.errors import UnreadableError
 from cuwheel.facts import spellings
 from cuwheel.machine.system import Share
@@ -85,26 +84,23 @@ _FIXED = {
 class VariableInputs(Struct, frozen=True, kw_only=True):
     """All that the variables of a job follow from."""
 
-    table: Table
+    context: BuildContext
     plan: PlanJob
     toolchain: Toolchain
     share: Share
     folder: Path  # the job's
     python: str
     caller: Mapping[str, str]
-    epoch: int
-    backend: str = "other"
     path: tuple[str, ...] = SYSTEM_PATH  # of the system, or of a container's image
-    build_dir: bool = False  # the project leaves the place of its build folder to scikit-build-core
 
 
 def job_settings(inputs: VariableInputs) -> tuple[Setting, ...]:
     """The variables of a job by name, each once."""
-    merged = _base(inputs) | _architectures(inputs.plan, inputs.backend)
-    if inputs.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
+    merged = _base(inputs) | _architectures(inputs.plan, inputs.context.project.backend)
+    if inputs.context.project.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
         merged["SKBUILD_BUILD_DIR"] = str(inputs.folder / "work")
     values = placeholders(inputs)
-    for name, text in inputs.table.environment.items():
+    for name, text in inputs.context.table.environment.items():
         value = tables.fill_placeholders(text, values)
         # A person adds to CMake's arguments; the last of two definitions wins there.
         merged[name] = f"{merged[name]} {value}" if name == "CMAKE_ARGS" and merged.get(name) else value
@@ -115,7 +111,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
     folder, toolchain = inputs.folder, inputs.toolchain
     kept = {}
     for name, value in inputs.caller.items():
-        asked = matches_any(name, inputs.table.pass_through)
+        asked = matches_any(name, inputs.context.table.pass_through)
         usual = matches_any(name, _PASSED)
         if asked or (usual and not matches_any(name, _NEVER)):
             kept[name] = value
@@ -124,7 +120,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
         home = inputs.caller.get("HOME")
         places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
         made = {name: str(place) for name, place in places.items() if place.exists()} | made
-    made.setdefault("SOURCE_DATE_EPOCH", str(inputs.epoch))
+    made.setdefault("SOURCE_DATE_EPOCH", str(inputs.context.tree.epoch))
     made |= {
         MARK: str(folder),
         **system_calls.home_variables(folder / "home", folder / "tmp"),
@@ -199,7 +195,7 @@ def placeholders(inputs: VariableInputs) -> dict[str, str | None]:
         "nvcc": toolchain_settings.nvcc_of(toolchain.toolkit),
         "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
         "python": inputs.python,
-        "source": str(inputs.folder / "src" / inputs.table.subdirectory),
+        "source": str(inputs.folder / "src" / inputs.context.table.subdirectory),
         "jobs": str(inputs.share.jobs),
     }
 

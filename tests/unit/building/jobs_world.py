@@ -47,16 +47,22 @@ def toolchain(*, root: str = "/store/kit", prefix: tuple[str, ...] = (), compone
     return Toolchain(toolkit=kit, host_compiler=compiler, settings=settings_for(kit, compiler))
 
 
-def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: Any) -> workspace.VariableInputs:
+def given(
+    folder: Path,
+    *,
+    caller: Mapping[str, str] | None = None,
+    table: Table | None = None,
+    backend: str = "other",
+    **changes: Any,
+) -> workspace.VariableInputs:
     values: dict[str, Any] = {
-        "table": Table(),
+        "context": context(folder, table, backend=backend),
         "plan": plan(),
         "toolchain": toolchain(),
         "share": Share(jobs=2, threads=1, why="a test"),
         "folder": folder,
         "python": "3.11",
         "caller": caller or {},
-        "epoch": 1000000000,
     }
     return workspace.VariableInputs(**(values | changes))
 

@@ -154,6 +154,12 @@ def parts() -> list[Part]:
         *(_truth(number) for number in range(1, _SHARES + 1)),
         *(_trace(number) for number in (1, 2)),
         Part(name="graft", words=[str(HERE / "grafted.py"), "{out}"], counts=of_graft, needs=("nvcc",)),
+        Part(
+            name="graft-compile",
+            words=["-m", "tests.gpu.compiled_ahead", str(BROUGHT / "compiled-ahead"), "{out}"],
+            counts=of_graft,
+            brought=(str(BROUGHT / "compiled-ahead"),),
+        ),
         *(_slim(framework) for framework in ("torch", "jax", "cupy")),
         Part(
             name="slim-used",
@@ -218,7 +224,7 @@ def prepare(python: str) -> None:
     """Each thing once; what cannot be had is said, and its part is skipped there."""
     from cuwheel.support import process
     from tests.fixtures import cache
-    from tests.gpu import generate, old_runtimes
+    from tests.gpu import compiled_ahead, generate, old_runtimes
 
     BROUGHT.mkdir(parents=True, exist_ok=True)
 
@@ -238,6 +244,7 @@ def prepare(python: str) -> None:
         shutil.rmtree(runtimes)
 
     things = {f"python-{python}": packages, "set": truth, "programs": old_runtimes.make, "bitsandbytes": _bitsandbytes}
+    things["compiled-ahead"] = compiled_ahead.make
     for name, make in things.items():
         _make(name, make)
     (BROUGHT / "commit.txt").write_text(long.commit())

@@ -17,7 +17,7 @@ from cuwheel.cli import main
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import codec
 from cuwheel.toolchains import assembler
-from tests.fixtures import cache
+from tests.fixtures import cache, manifest
 from tests.integration import build_world
 from tests.integration.test_graft import library as compiled_library
 from tests.integration.test_graft import lint, load
@@ -135,6 +135,62 @@ def test_nvcc_makes_the_same(tmp_path: Path) -> None:
 def test_ptx_for_one_gpu_alone(tmp_path: Path) -> None:
     _, out = compiled("ptx-specific", tmp_path, "sm_90")
     assert codes(out) == [["compute_80", "sm_90a", "compute_90a"]] * 2
+
+
+def test_relocatable_ptx_is_linked_as_nvlink_does(tmp_path: Path) -> None:
+    """Into the container that a device link made: neither compiled nor linked at load any more."""
+    from cuwheel.changes.graft.subject import _sections
+
+    made, out = compiled("ptx-rdc", tmp_path, "sm_90")
+    assert [(each.before, each.after) for each in made.reached] == [("jit", "native")]
+    (linked,) = [each for each in entries(out) if each.arch == "sm_90" and each.linked]
+    assert linked.compression == "zstd"
+    objects = []
+    for index, each in enumerate(one for one in entries(out) if one.kind == "ptx" and one.arch == "compute_80"):
+        by_hand(payload(out, each), "sm_90", ["--compile-only"], tmp_path / f"hand-{index}")
+        objects.append(tmp_path / f"hand-{index}" / "code.cubin")
+    nvlink = Path(assembler.assembler_of("13.4").program).with_name("nvlink")
+    subprocess.run([nvlink, "-m64", "--arch=sm_90", *objects, "-o", tmp_path / "linked.cubin"], check=True)
+    theirs = (tmp_path / "linked.cubin").read_bytes()
+    assert _sections("ours", payload(out, linked)) == _sections("nvlink's", theirs)
+    load(out)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "before"),
+    [
+        ("lto-130.so", "sm_120", "fails"),
+        ("rdc-130.so", "sm_120", "jit"),
+        ("windows-130.dll", "sm_120", "jit"),
+        ("program-130", "sm_100", "jit"),
+    ],
+)
+def test_kinds_of_files(name: str, arch: str, before: str, tmp_path: Path) -> None:
+    """LTO-IR, which no driver loads; relocatable code; a DLL; a program."""
+    base = manifest.HERE / "bin" / name
+    made = cuwheel.graft(base, compile=[arch], output=tmp_path / name)
+    assert [(each.before, each.after) for each in made.reached] == [(before, "native")]
+    assert [each.rule for each in made.findings] == []
+    kept = [(each.kind, each.arch, each.bytes) for each in entries(tmp_path / name) if each.arch != arch]
+    assert kept == [(each.kind, each.arch, each.bytes) for each in entries(base)]
+
+
+def test_a_file_of_ptx_becomes_a_fat_binary(tmp_path: Path) -> None:
+    (ptx, *_) = [each for each in entries(compiled_library("ptx")) if each.kind == "ptx"]
+    text = payload(compiled_library("ptx"), ptx)
+    (tmp_path / "kernels.ptx").write_bytes(text)
+    made = cuwheel.graft(tmp_path / "kernels.ptx", compile=["sm_90", "sm_100"], output=tmp_path / "out")
+    out = tmp_path / "out" / "kernels.fatbin"
+    assert made.outputs == (str(out),)
+    assert [(each.before, each.after) for each in made.reached] == [("jit", "native")] * 2
+    assert [str(each.arch) for each in entries(out)] == ["sm_90", "sm_100", "compute_80"]
+    assert payload(out, entries(out)[0]) == by_hand(text, "sm_90", [], tmp_path / "hand")
+    assert payload(out, entries(out)[-1]).rstrip(b"\0") == text.rstrip(b"\0")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "kernels.ptx").write_bytes(text)
+    (told,) = cuwheel.graft(package, compile=["sm_90"], dry_run=True).findings
+    assert "kernels.ptx stays as before" in told.message
 
 
 def test_222_is_cured(tmp_path: Path) -> None:

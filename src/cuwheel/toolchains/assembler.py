@@ -1,4 +1,6 @@
-"""ptxas, which makes machine code of PTX: which release fits, and that one, found here or fetched by itself."""
+"""ptxas of a release, which makes machine code of PTX, found here or fetched by itself; and nvJitLink, which links
+relocatable machine code and LTO-IR. Which release fits: verdicts/ahead_of_time.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
+from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import log, process
@@ -17,17 +19,15 @@ from cuwheel.toolchains.provide import platform_here
 from cuwheel.toolchains.store import open_store
 from cuwheel.toolchains.toolchain import Recipe, Wanted
 from cuwheel.toolchains.workplace import Surroundings, Workplace
-from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import capability_in_toolkit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import Installed
 
-_PART = "ptxas"
+_PART, _LINKER = "ptxas", "nvjitlink"
 _VERSION_S = 60.0
 _FOLDERS = ("bin", "bin/x86_64")  # the second on Windows
 
@@ -38,46 +38,6 @@ class Assembler(Struct, frozen=True, kw_only=True):
     cuda: str
     version: str
     program: str
-
-
-def release_for(
-    isa: str, device: Capability, suffix: str = "", driver: str | None = None, only: str | None = None
-) -> Toolkit:
-    """The release whose ptxas compiles PTX of this ISA for a device. `driver`: the CUDA that its driver came for.
-
-    `only`: this release and no other.
-
-    Drivers load machine code of their own major and of older ones. So without a driver it is the newest of the major
-    that wrote the PTX or, where that does not know the device, of the next that does: every driver for such a GPU is at
-    least of that one. With a driver it is the driver's own release, whose compiler would have been the driver's; for
-    PTX that is too new for it, the first of its major that knows the PTX. Raises UnavailableError with the reason.
-    """
-    since = tables().toolchains.index.ptxas_since
-    rows = [row for row in toolkits.all_toolkits() if versions.at_least(row.version, only or since)]
-    rows = rows[:1] if only else rows
-    knowing = [row for row in rows if any(_is_for(arch, row, device, suffix) for arch in row.archs)]
-    if not knowing:
-        which = f"the ptxas of CUDA {only} does not compile" if only else "no known ptxas compiles"
-        raise UnavailableError(f"{which} for {device}{suffix}")
-    fitting = [row for row in knowing if versions.at_least(row.ptx_isa, isa)]
-    if not fitting:
-        raise UnavailableError(
-            f"the last CUDA that compiles for {device}{suffix} is {knowing[-1].version}, and PTX ISA {isa} is of CUDA "
-            f"{drivers.cuda_of_isa(isa) or 'a later release'}"
-        )
-    if driver is None:
-        return [row for row in fitting if row.major == fitting[0].major][-1]
-    loaded = [row for row in fitting if row.major <= versions.major(driver)]
-    if not loaded:
-        raise UnavailableError(
-            f"PTX ISA {isa} needs the ptxas of CUDA {fitting[0].version}, and a driver for CUDA {driver} does not load "
-            "what that makes"
-        )
-    return next((row for row in reversed(loaded) if versions.at_least(driver, row.version)), loaded[0])
-
-
-def _is_for(arch: Arch, toolkit: Toolkit, device: Capability, suffix: str) -> bool:
-    return arch.capability == capability_in_toolkit(toolkit, device) and arch.suffix == suffix
 
 
 def assembler_of(cuda: str) -> Assembler:
@@ -101,17 +61,48 @@ def assembler_of(cuda: str) -> Assembler:
         return Assembler(cuda=row.version, version=_version(program), program=program)
     index = tables().toolchains.index
     package = index.compiler if toolkits.nvcc_on_index(row.version) else index.before.format(major=row.major)
+    made = _part(store, row, wanted.platform, _PART, package, _program)
+    return Assembler(cuda=row.version, version=made.version, program=_program(made.root) or "")
+
+
+def has_linker(row: Toolkit) -> bool:
+    """Whether there is an nvJitLink of the release."""
+    return versions.at_least(row.version, tables().toolchains.index.linker_since)
+
+
+def linker_of(cuda: str) -> Assembler:
+    """nvJitLink of a release, fetched from the index: `program` is the library."""
+    store, row, index = open_store(), toolkits.find_toolkit(cuda), tables().toolchains.index
+    known = [each for each in store.all() if each.cuda == row.version and each.components == (_LINKER,)]
+    if known:
+        store.touch(known[-1])
+        return Assembler(cuda=cuda, version=known[-1].version, program=_library(known[-1].root) or "")
+    system, cpu = platform_here(Surroundings.here(store))
+    package = index.linker if toolkits.nvcc_on_index(row.version) else index.linker_before.format(major=row.major)
+    made = _part(store, row, f"{system}-{cpu}", _LINKER, package, _library)
+    return Assembler(cuda=cuda, version=made.version, program=_library(made.root) or "")
+
+
+def _part(
+    store: Store,
+    row: Toolkit,
+    platform: str,
+    name: str,
+    package: str,
+    find: Callable[[Path], str | None],
+) -> Installed:
+    """One package of the index, in a folder of the store. `find`: what is wanted of it."""
     found = archives.resolve_wheels((f"{package}=={row.version}.*",), dependencies=False)
     recipe = Recipe(
         provider="index",
         cuda=row.version,
         release=found[0].version,
-        platform=wanted.platform,
-        components=(_PART,),
+        platform=platform,
+        components=(name,),
         archives=archives.in_order(found),
         found_via=f"the index has {package} {found[0].version}",
     )
-    log.info("ptxas of CUDA %s from the index: %s", row.version, recipe.found_via)
+    log.info("%s of CUDA %s from the index: %s", name, row.version, recipe.found_via)
 
     def fill(scratch: Path, final: Path) -> Installed:
         root = scratch.resolve() / "root"
@@ -120,13 +111,17 @@ def assembler_of(cuda: str) -> Assembler:
         for archive, path in zip(recipe.archives, archives.obtain_archives(recipe.archives, supply), strict=True):
             archives.unpack(archive, path, root)
         workplace.let_run(root)
-        if not (made := _program(root)):
-            raise MalformedError(package, "it has no ptxas")
+        if not (made := find(root)):
+            raise MalformedError(package, f"it has no {name}")
         place = Workplace(scratch=scratch, final=final, supply=supply)
-        return place.note(recipe, root=final / "root", version=_version(made))
+        version = _version(made) if name == _PART else found[0].version
+        return place.note(recipe, root=final / "root", version=version)
 
-    made = store.make(recipe, fill)
-    return Assembler(cuda=row.version, version=made.version, program=_program(made.root) or "")
+    return store.make(recipe, fill)
+
+
+def _library(root: str | Path) -> str | None:
+    return next(map(str, sorted(Path(root).glob("lib/libnvJitLink.so.*"))), None)
 
 
 def _program(root: str | Path) -> str | None:

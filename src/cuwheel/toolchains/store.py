@@ -44,12 +44,7 @@ class Store:
     def all(self) -> tuple[Installed, ...]:
         """What is complete, still there and readable, by version and provider. Folders without the marker are not."""
         found = (_read(path.parent) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
-        programs = ("nvcc", "ptxas")  # the second alone, where nothing but PTX was to be compiled
-        usable = [
-            each
-            for each in found
-            if each and (each.prefix or any(os.access(Path(each.root, "bin", name), os.R_OK) for name in programs))
-        ]
+        usable = [each for each in found if each and (each.prefix or _is_there(each))]
         return tuple(sorted(usable, key=lambda each: ([int(part) for part in each.cuda.split(".")], each.provider)))
 
     def find(self, identity: str) -> Installed | None:
@@ -140,6 +135,12 @@ class Store:
             yield
         finally:
             os.close(handle)
+
+
+def _is_there(installed: Installed) -> bool:
+    """A part of a toolkit, as compiling PTX needs, has no nvcc."""
+    root = Path(installed.root)
+    return os.access(root / "bin" / "nvcc", os.R_OK) or ("nvcc" not in installed.components and root.is_dir())
 
 
 def open_store(folder: Path | None = None) -> Store:

@@ -366,6 +366,18 @@ def test_the_wait_for_the_driver_is_estimated_from_the_ptx_that_it_compiles(held
     assert f"({words} of its PTX; each part is compiled when it is first used)" in finding.message
 
 
+def test_what_the_driver_compiles_or_refuses_can_be_compiled_ahead_where_a_ptxas_can() -> None:
+    assert "or without its source: cuwheel graft " in _message("ptx-newer-than-driver")
+    assert "--compile sm_90 -o OUT" in _message("ptx-newer-than-driver")
+    assert "ahead of time, in about as long: cuwheel graft " in _message("compiled-by-driver")
+    (told,) = (
+        each
+        for each in _judge(library("compute_60@9.0"), capability="7.0").findings
+        if each.rule in ("compiled-by-driver", "ptx-newer-than-driver")
+    )
+    assert "cuwheel graft" not in told.fix.replace("`cuwheel graft --compile`", "")
+
+
 def test_the_guess_says_that_it_is_one() -> None:
     (finding,) = _judge(library(*["sm_90"] * 20, *["sm_100"] * 5)).findings
     assert finding.rule == "chooses-kernels-itself"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -23,7 +24,7 @@ from cuwheel.changes.binaries.payloads import compressed
 from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.libraries import Entry
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UsageError
-from cuwheel.facts import gpus
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
@@ -33,11 +34,13 @@ from cuwheel.support.wording import file_name
 from cuwheel.toolchains import assembler
 from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts import drivers
+from cuwheel.verdicts.ahead_of_time import release_for
 from cuwheel.verdicts.choice import Device, capability_in_toolkit, choose, loadable_code
+from cuwheel.verdicts.modules import device_linked
 from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from cuwheel.device_code.libraries import Library
@@ -87,18 +90,37 @@ def aims_of(words: Sequence[str | Path | Machine], env: Path | None = None) -> t
     return tuple(found)
 
 
+class Object(Struct, frozen=True, kw_only=True):
+    """A relocatable object of a device link: machine code, LTO-IR, or PTX with the options to compile it with."""
+
+    entry: Entry
+    options: tuple[str, ...] = ()
+
+
 class Compilation(Struct, frozen=True, kw_only=True):
-    """A piece of PTX, and what is to be made of it. `cuda`: the release whose ptxas makes it."""
+    """A piece of PTX, and what is to be made of it for which container. `cuda`: the release whose ptxas makes it.
+
+    `objects`: what nvJitLink of that release links to one piece; `ptx` is then the first that is no machine code.
+    """
 
     library: str
+    container: int
     ptx: Entry
     arch: Arch
     cuda: str
-    options: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    objects: tuple[Object, ...] = ()
 
     @property
-    def container(self) -> int:
-        return self.ptx.container or 0
+    def like(self) -> Entry:
+        """How it is stored, and what it is for: a link is of no single source file."""
+        return replace(self.ptx, identifier="") if self.objects else self.ptx
+
+    @property
+    def bytes(self) -> int:
+        """What there is to compile."""
+        every = [each.entry for each in self.objects] or [self.ptx]
+        return sum(each.real_bytes for each in every if each.kind != "cubin")
 
 
 class Compiled(Struct, frozen=True, kw_only=True):
@@ -129,18 +151,22 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
     `cuda`: by the ptxas of this release and no other.
     """
     members: dict[int, list[Entry]] = {}
+    bare = library.format == "ptx"  # a file of text, which becomes a container
     for entry in library.entries:
-        if entry.container is not None:
-            members.setdefault(entry.container, []).append(entry)
-    named = registered_containers(library)
+        if entry.container is not None or bare:
+            members.setdefault(entry.container or 0, []).append(entry)
+    named = frozenset(members) if bare else registered_containers(library)
     wanted: dict[tuple[int, Arch], Compilation] = {}
     left: dict[tuple[str, str], list[int]] = {}
     for aim in aims:
         device = Device(capability=aim.capability)  # of any driver: one that is too old for the PTX takes it, and fails
-        links = reach_of(library).by_code(device).basis == "relocatable"
+        link = _link(library, members, named, aim, cuda)
+        links = link is None and reach_of(library).by_code(device).basis == "relocatable"
+        if link:
+            wanted[link.container, link.arch] = link
         for number, entries in members.items():
             ptx = _compiled_by_driver(entries, device)
-            if ptx is None or not (ptx.linked or links):  # objects that nobody links
+            if ptx is None or not (ptx.linked or links):  # objects that nobody links, or that were linked just now
                 continue
             if number not in named:
                 words = "nothing that the CUDA runtime registers refers to the container: the library finds it itself"
@@ -179,23 +205,90 @@ def _compilation(library: str, ptx: Entry, aim: Aim, cuda: str | None) -> Compil
     # PTX with `a` compiles for that alone; other PTX, a family's too, for the plain architecture.
     suffix: Suffix = "a" if ptx.arch.suffix == "a" else aim.suffix
     isa = ptx.ptx_isa or "1.0"
-    row = assembler.release_for(isa, aim.capability, suffix, aim.driver, only=cuda)
-    options = _options(library, ptx)
-    if not ptx.linked and not {_COMPILE_ONLY, "-c"}.intersection(options):
-        options = (_COMPILE_ONLY, *options)
+    row = release_for(isa, aim.capability, suffix, aim.driver, only=cuda)
     return Compilation(
         library=library,
+        container=ptx.container or 0,
         ptx=ptx,
         arch=Arch(capability_in_toolkit(row, aim.capability), suffix),
         cuda=row.version,
-        options=options,
+        options=_options(library, ptx),
     )
+
+
+# A device link: what its objects come to, in the container that it made for other architectures.
+
+
+def _link(
+    library: Library, members: Mapping[int, Sequence[Entry]], named: Collection[int], aim: Aim, cuda: str | None
+) -> Compilation | None:
+    """None where machine code is linked for the GPU already, where there is nothing to link, or some of it is missing.
+
+    Then the objects are compiled by themselves, if the driver would link them.
+    """
+    linked = device_linked(library) & frozenset(named)
+    objects = [entries for entries in members.values() if not all(each.linked for each in entries)]
+    if len(linked) != 1 or not objects:
+        return None
+    (container,) = linked
+    device = Device(capability=aim.capability)
+    there = [code for entry in members.get(container, ()) if (code := loadable_code(entry))]
+    if choose(there, device).how in ("native", "compatible"):
+        return None
+    try:
+        found = [_object(library.path, entries, device) for entries in objects]
+    except MalformedError:
+        return None
+    parts = [each for each in found if each]
+    source = next((each.entry for each in parts if each.entry.kind != "cubin"), None)
+    if source is None or len(parts) < len(found) or any(each.entry.arch.suffix for each in parts):
+        return None
+    optimising = {each.options for each in parts if each.entry.kind == "lto-ir"}
+    if len(optimising) > 1:  # one link has one set of them
+        return None
+    isas = [each.entry.ptx_isa for each in parts if each.entry.ptx_isa]
+    isas += [toolkits.find_release(each).ptx_isa for each in library.toolkits if source.kind == "lto-ir"]
+    try:
+        row = release_for(max(isas, key=versions.key, default="1.0"), aim.capability, "", aim.driver, cuda)
+    except UnavailableError:
+        return None
+    if not assembler.has_linker(row):
+        return None
+    return Compilation(
+        library=library.path,
+        container=container,
+        ptx=source,
+        arch=Arch(capability_in_toolkit(row, aim.capability)),
+        cuda=row.version,
+        options=next(iter(optimising), ()),
+        objects=tuple(parts),
+    )
+
+
+def _object(library: str, entries: Sequence[Entry], device: Device) -> Object | None:
+    """Of one container: its machine code for that very GPU, else the PTX that the driver would take, else LTO-IR."""
+    for entry in entries:
+        if entry.kind == "cubin" and entry.arch == Arch(device.capability):
+            return Object(entry=entry)
+    if ptx := _compiled_by_driver([each for each in entries if each.kind == "ptx"], device):
+        return Object(entry=ptx, options=_options(library, ptx))
+    fitting = [each for each in entries if each.kind == "lto-ir" and each.arch.capability <= device.capability]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda each: each.arch.capability)
+    words = best.options.split()
+    if unknown := [each for each in words if not _LTO_OPTION.fullmatch(each)]:
+        raise MalformedError(library, f"its LTO-IR carries the option {unknown[0]!r}, which is not known")
+    return Object(entry=best, options=("-lto", *(each.replace("_", "-").replace("-fmad", "-fma") for each in words)))
 
 
 # The options that an entry carries. They are a stranger's words for a program: none may name a file, or another target.
 
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z-]*?)(?:=?(\d[\w,]*)|=([\w,]+))?", re.ASCII)
 _VALUE = re.compile(r"[\w,]+", re.ASCII)
+_LTO_OPTION = re.compile(
+    r"-(?:ftz|prec_div|prec_sqrt|fmad)=[01]"
+)  # as nvcc writes them; nvJitLink's have other spellings
 
 
 def _options(library: str, ptx: Entry) -> tuple[str, ...]:
@@ -216,6 +309,8 @@ def _options(library: str, ptx: Entry) -> tuple[str, ...]:
         if name not in known.dropped:
             long = "--" if word.startswith("--") else "-"
             found.append(f"{long}{name}" if value is None else f"{long}{name}={value}")
+    if not ptx.linked and not {_COMPILE_ONLY, "-c"}.intersection(found):
+        found.insert(0, _COMPILE_ONLY)
     return tuple(found)
 
 
@@ -223,9 +318,11 @@ def _options(library: str, ptx: Entry) -> tuple[str, ...]:
 
 
 def compile_all(
-    wanted: Sequence[Compilation], read: Callable[[Compilation], bytes], folder: Path
+    wanted: Sequence[Compilation], read: Callable[[str, Entry], bytes], folder: Path
 ) -> tuple[list[Compiled], list[Finding]]:
-    """Whatever was made before is taken from the cache. `read`: the PTX of each. `folder`: for scratch files.
+    """Whatever was made before is taken from the cache. `folder`: for scratch files.
+
+    `read`: what an entry of a library holds; of LTO-IR, which only NVIDIA's tools unpack, a fat binary with that entry.
 
     What ptxas refuses is a finding, and the rest goes on. The cache stays as it is while the caller holds
     `cache_in_use`.
@@ -236,14 +333,12 @@ def compile_all(
     made: dict[Compilation, Compiled] = {}
     failed: list[Finding] = []
     lock = threading.Lock()
-    order = sorted(
-        wanted, key=lambda each: -each.ptx.real_bytes
-    )  # or one core would be left with the largest at the end
-    with log.progress("compiling PTX", sum(each.ptx.real_bytes for each in wanted)) as progress:
+    order = sorted(wanted, key=lambda each: -each.bytes)  # or one core would be left with the largest at the end
+    with log.progress("compiling PTX", sum(each.bytes for each in wanted)) as progress:
 
         def work(what: Compilation) -> None:
             try:
-                done: Compiled | Finding = _compile(what, read(what), tools[what.cuda], folder)
+                done: Compiled | Finding = _compile(what, read, tools[what.cuda], folder)
             except ToolError as error:
                 done = _refused(what, tools[what.cuda], error)
             with lock:
@@ -251,7 +346,7 @@ def compile_all(
                     made[what] = done
                 else:
                     failed.append(done)
-                progress.advance(what.ptx.real_bytes)
+                progress.advance(what.bytes)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             futures = [pool.submit(work, each) for each in order]
@@ -279,43 +374,103 @@ def cache_in_use() -> AbstractContextManager[None]:
     return open_store().locked(_FOLDER, shared=True)
 
 
-def _compile(what: Compilation, data: bytes, tool: Assembler, folder: Path) -> Compiled:
-    text = data.rstrip(b"\0")
-    key = files.sha256_of(codec.encode([files.sha256_of(text), str(what.arch), what.options, tool.version]))
+def _compile(what: Compilation, read: Callable[[str, Entry], bytes], tool: Assembler, folder: Path) -> Compiled:
+    if not what.objects:
+        text = read(what.library, what.ptx).rstrip(b"\0")
+        place, kept = _assembled(what.library, text, what.arch, what.options, tool, folder)
+        return Compiled(what=what, place=str(place), ptxas=tool.version, kept=kept)
+    parts: list[tuple[str, bytes]] = []
+    for each in what.objects:
+        data = read(what.library, each.entry)
+        if each.entry.kind == "ptx":
+            made, _ = _assembled(what.library, data.rstrip(b"\0"), what.arch, each.options, tool, folder)
+            data = _read_kept(made)
+        parts.append(("fatbin" if each.entry.kind == "lto-ir" else "cubin", data))
+    parts = _without_runtime(what.library, parts)
+    linker = assembler.linker_of(what.cuda)
+    known = [str(what.arch), what.options, linker.version, *(files.sha256_of(data) for _, data in parts)]
+
+    def make(scratch: Path) -> bytes:
+        inputs = []
+        for number, (kind, data) in enumerate(parts):
+            (scratch / f"{number}.{kind}").write_bytes(data)
+            inputs.append(f"{number}.{kind}")
+        options = [f"-arch={what.arch}", *what.options]
+        call = Path(__file__).with_name("device_link_call.py")
+        words = [sys.executable, "-I", str(call), linker.program, _CUBIN, *options, *inputs]
+        process.run(words, timeout=_SECONDS, cwd=scratch)
+        code = (scratch / _CUBIN).read_bytes()
+        wanted = {each.name for kind, data in parts if kind == "cubin" for each in _kernels_of(what.library, data)}
+        _must_be(what.library, code, what.arch, wanted, linked=True)
+        return code
+
+    place, kept = _from_cache(known, make, folder)
+    return Compiled(what=what, place=str(place), ptxas=tool.version, kept=kept)
+
+
+def _assembled(
+    library: str, text: bytes, arch: Arch, options: tuple[str, ...], tool: Assembler, folder: Path
+) -> tuple[Path, bool]:
+    """PTX compiled: where it is kept, and whether it was before."""
+
+    def make(scratch: Path) -> bytes:
+        (scratch / _PTX).write_bytes(text)
+        process.run(
+            [tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], timeout=_SECONDS, cwd=scratch
+        )
+        code = (scratch / _CUBIN).read_bytes()
+        kernels = {each.name for each in cubin.ptx_kernels(text)}
+        _must_be(library, code, arch, kernels, linked=not {_COMPILE_ONLY, "-c"}.intersection(options))
+        return code
+
+    return _from_cache([files.sha256_of(text), str(arch), options, tool.version], make, folder)
+
+
+def _from_cache(known: Sequence[object], make: Callable[[Path], bytes], folder: Path) -> tuple[Path, bool]:
+    """`known`: all that decides what is made."""
+    key = files.sha256_of(codec.encode(known))
     place = files.cache_folder() / _FOLDER / key[:2] / f"{key}.zst"
-    done = Compiled(what=what, place=str(place), ptxas=tool.version, kept=True)
     with suppress(OSError, MalformedError):
         _read_kept(place)
         os.utime(place)  # `cuwheel cache` removes what was not used for long
-        return done
+        return place, True
     with tempfile.TemporaryDirectory(prefix="ptx-", dir=folder) as name:
-        scratch = Path(name)
-        (scratch / _PTX).write_bytes(text)
-        words = [tool.program, f"-arch={what.arch}", "-m64", *what.options, _PTX, "-o", _CUBIN]
-        process.run(words, timeout=_SECONDS, cwd=scratch)
-        code = (scratch / _CUBIN).read_bytes()
-    _must_be_of(code, text, what)
+        made = _with_checksum(make(Path(name)))
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        files.write(place, _with_checksum(code))
+        files.write(place, made)
     except OSError as error:  # a cache that is full, or others'
         log.debug("%s", error)
         place = folder / place.name
-        files.write(place, _with_checksum(code))
-    return replace(done, place=str(place), kept=False)
+        files.write(place, made)
+    return place, False
 
 
-def _must_be_of(code: bytes, text: bytes, what: Compilation) -> None:
-    """Machine code for that architecture with the kernels of the PTX, relocatable where that was asked for."""
-    found = cubin.read_cubin(what.library, code)
-    kernels = {each.name for each in found.kernels()}
-    expected = {each.name for each in cubin.ptx_kernels(text)}
-    relocatable = not what.ptx.linked
-    if found.arch.capability != what.arch.capability or kernels != expected or found.linked == relocatable:
-        raise MalformedError(
-            what.library,
-            f"what ptxas made of the {what.ptx.arch} of container {what.container} is not what was asked for",
-        )
+def _without_runtime(library: str, parts: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Without objects of libcudadevrt that no other needs: nvlink takes those of an archive only where they are."""
+    if any(kind != "cubin" for kind, _ in parts):  # what LTO-IR needs only NVIDIA's tools know
+        return parts
+    symbols = [cubin.read_cubin(library, data).symbols() for _, data in parts]
+    needed = {name for each in symbols if not each.of_runtime for name in each.wanted}
+    return [
+        part
+        for part, each in zip(parts, symbols, strict=True)
+        if not each.of_runtime or needed.intersection(each.functions)
+    ]
+
+
+def _kernels_of(library: str, code: bytes) -> Iterable[cubin.Kernel]:
+    """But for those of the device runtime, which nobody launches."""
+    found = cubin.read_cubin(library, code)
+    return () if found.symbols().of_runtime else found.kernels()
+
+
+def _must_be(library: str, code: bytes, arch: Arch, kernels: set[str], *, linked: bool) -> None:
+    """Machine code for that architecture with these kernels, relocatable where that was asked for."""
+    found = cubin.read_cubin(library, code)
+    lost = kernels - {each.name for each in found.kernels()}
+    if found.arch.capability != arch.capability or lost or found.linked != linked:
+        raise MalformedError(library, f"what was made of its PTX is not {arch} with the same kernels")
 
 
 def _with_checksum(code: bytes) -> bytes:
@@ -339,13 +494,14 @@ _ENTRY_VERSION = 0x0101
 _CUBIN_MAJOR = 1
 _COMPAT, _CAPSULES = ".nv.compat", ".nv.merc."
 _ALIGNMENT = 8
+PLAIN_FLAGS = 0x1 | 0x10  # 64-bit, Linux
 _KEPT_FLAGS = 0x1 | fatbin.FLAG_DEBUG | 0x10 | 0x40  # 64-bit, debug; Linux, Windows
 _SUFFIXES: Mapping[str, int] = {"": 0, "a": fatbin.FLAG_SPECIFIC, "f": fatbin.FLAG_FAMILY}
 _COMPRESSIONS = {"none": 0, "lz4": fatbin.FLAG_LZ4, "zstd": fatbin.FLAG_ZSTD}
 
 
 def entry_of(code: bytes, arch: Arch, like: Entry) -> bytes:
-    """Header and payload. Compressed as the PTX is that it was made of: whoever loads that one can read it."""
+    """Header and payload. Compressed as `like` is, which it was made of: whoever loads that one can read it."""
     found = cubin.read_cubin("", code)
     flags = like.flags & _KEPT_FLAGS | _SUFFIXES[arch.suffix]
     payload, wanted = code, like.compression
@@ -378,6 +534,17 @@ def entry_of(code: bytes, arch: Arch, like: Entry) -> bytes:
         len(code) if wanted != "none" else 0,
     )
     return header + extra + stored
+
+
+def text_entry(text: bytes, ptx: Entry) -> bytes:
+    """PTX as an entry, stored raw. The block of options must be there, and may be empty."""
+    stored = _padded(text.rstrip(b"\0") + b"\0")
+    major, minor = map(int, (ptx.ptx_isa or "1.0").split("."))
+    at = fatbin.ENTRY.size
+    options = struct.pack("<II", at + 8, 0) + bytes(8)
+    number, flags = ptx.arch.capability.number, PLAIN_FLAGS | _SUFFIXES[ptx.arch.suffix]
+    fields = (fatbin.KIND_PTX, _ENTRY_VERSION, at + len(options), len(stored), 0, at, minor, major, number)
+    return fatbin.ENTRY.pack(*fields, 0, 0, flags, 0, 0) + options + stored
 
 
 def _attributes(found: cubin.Cubin) -> bytes:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cuwheel.changes import in_place
 from cuwheel.changes.binaries import compiling, rewrite
-from cuwheel.changes.binaries.changeable import why_untouchable
+from cuwheel.changes.binaries.changeable import Reason, why_untouchable
 from cuwheel.changes.binaries.compiling import Aim, Compilation, Compiled
 from cuwheel.changes.graft.answer import (
     GRAFT_NOTE,
@@ -35,7 +35,7 @@ from cuwheel.changes.graft.writing import labelled, must_be_intact, write_librar
 from cuwheel.changes.slim.answer import TOOL
 from cuwheel.changes.slim.decide import licence_findings
 from cuwheel.device_code import fatbin
-from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.libraries import Entry, Library
 from cuwheel.device_code.library import read_library
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.device_code.target import downloaded_if_pinned
@@ -46,7 +46,7 @@ from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import Device
-from cuwheel.verdicts.predict import reach_of
+from cuwheel.verdicts.predict import GOOD, reach_of
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 # What is left of PTX as it is stored, once it is machine code that is stored the same way: catboost's for sm_90.
 _SHARE_OF_PTX = 0.3
+_BARE = "make a fat binary of it, and let the package open that: cuwheel graft FILE.ptx --compile GPUS -o FILE.fatbin"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> tuple[float, float] | None:
         """What compiling takes of one core, at least and at most."""
-        held = sum(each.ptx.real_bytes for each in self.wanted)
+        held = sum(each.bytes for each in self.wanted)
         return gpus.seconds_to_compile(held) if held else None
 
     @property
@@ -152,25 +153,31 @@ def compile_ahead(request: GraftRequest) -> Graft:
         raise UnreadableError(base, "no such file or folder", hint="cuwheel graft WHEEL --compile sm_90 -o OUT")
     if request.output is None and not request.dry_run:
         raise UsageError("a single file is not changed in place", hint="choose where the result goes: -o FOLDER")
-    return _wheel(base, request, aims) if base.suffix == ".whl" else _library(base, request, aims)
+    if base.suffix == ".whl":
+        return _wheel(base, request, aims)
+    found = survey(base, detail="entries").libraries[0]
+    return (_text if found.format == "ptx" else _library)(base, replace(found, path=str(base)), request, aims)
 
 
-def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim, ...]) -> Plan:
-    """Pure, from surveys with every entry."""
+def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim, ...], *, alone: bool = False) -> Plan:
+    """Pure, from surveys with every entry. `alone`: a file by itself, not one of a package."""
     cuda = next(iter(request.cuda or ()), None)
     wanted: list[Compilation] = []
     left: list[Finding] = []
     growing = []
-    left += _without_ptx(libraries, aims)
     for library in libraries:
         found = compiling.wishes(library, aims, cuda)
-        if found.wanted and (reason := why_untouchable(library, drop_signature=request.drop_signature)):
+        reason = why_untouchable(library, drop_signature=request.drop_signature) if found.wanted else None
+        if reason and library.format == "ptx":
+            reason = None if alone else Reason("bare-ptx", "whoever opens this file of PTX expects text", _BARE)
+        if reason:
             words = f"{file_name(library.path)} stays as before: {reason.words}"
             left.append(finding("compile-unsupported", words, fix=reason.fix))
             continue
         left += found.left
         wanted += found.wanted
         growing += [library] if found.wanted else []
+    left += _without_ptx([each for each in libraries if each not in growing], aims)
     return Plan(request=request, aims=aims, libraries=tuple(growing), wanted=tuple(wanted), left=tuple(left))
 
 
@@ -209,6 +216,8 @@ class Making(Struct, kw_only=True):
             if now.containers.jit and now.basis != "relocatable" and not left:
                 words = f"the driver would still compile {now.containers.jit} containers for {aim.name}"
                 raise MalformedError(before.path, words)
+            if now.outcome in ("fails", "partial") and was.outcome in GOOD:
+                raise MalformedError(before.path, f"it would no longer run on {aim.name}")
             self.reached.append(Reached(library=before.path, machine=aim.name, before=was.outcome, after=now.outcome))
 
 
@@ -231,14 +240,15 @@ def _made(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator
             )
             for each in plan.libraries
         }
-        done, failed = compiling.compile_all(plan.wanted, lambda what: subjects[what.library].payload(what.ptx), folder)
+        done, failed = compiling.compile_all(plan.wanted, lambda name, entry: _content(subjects[name], entry), folder)
         findings = [*plan.left, *failed]
         decisions = []
-        for number, (name, subject) in enumerate(subjects.items()):
+        for number, library in enumerate(plan.libraries):
+            name, subject = library.path, subjects[library.path]
             own = [each for each in done if each.what.library == name]
             try:
                 if own:
-                    decisions.append(stack.enter_context(_decision(subject, own, folder / f"{number}.fatbin")))
+                    decisions.append(stack.enter_context(_decision(subject, own, library, folder / f"{number}.fatbin")))
             except MalformedError as error:
                 words = f"{file_name(name)} stays as before: {error.problem}"
                 findings.append(finding("compile-unsupported", words))
@@ -252,31 +262,37 @@ def _made(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator
         )
 
 
+def _content(subject: Subject, entry: Entry) -> bytes:
+    if entry.kind == "lto-ir":
+        return fatbin.container_of(subject.buffer.read(entry.offset, entry.header_size + entry.bytes))
+    return subject.payload(entry)
+
+
 @contextmanager
-def _decision(subject: Subject, made: Sequence[Compiled], place: Path) -> Iterator[Decision]:
-    """The machine code of one library as a fat binary of its own, put before the PTX that each was made of."""
+def _decision(subject: Subject, made: Sequence[Compiled], library: Library, place: Path) -> Iterator[Decision]:
+    """The machine code of one library as a fat binary of its own: put before its PTX; of a link, behind the others."""
+    numbers = {each.offset: number for number, each in enumerate(subject.walk.containers)}
     by_container: dict[int, list[Compiled]] = {}
     for each in made:
-        by_container.setdefault(each.what.ptx.offset, []).append(each)
+        by_container.setdefault(numbers[library.containers[each.what.container].offset], []).append(each)
     with place.open("wb") as file:
         for same in by_container.values():
-            entries = b"".join(compiling.entry_of(each.cubin(), each.what.arch, each.what.ptx) for each in same)
+            entries = b"".join(compiling.entry_of(each.cubin(), each.what.arch, each.what.like) for each in same)
             file.write(fatbin.container_of(entries))
     with CodeFile(FileBuffer(place), subject.name) as donor:
         walk = fatbin.Walk(donor.buffer)
         walk.section("", 0, donor.buffer.size, linked=True)
         entries_of = iter(walk.entries())
-        new = {
-            offset: [Held(donor, raw, next(entries_of)) for raw in container.entries]
-            for offset, container in zip(by_container, walk.containers, strict=True)
-        }
-        containers = {
-            number: tuple(one for each in held for one in (*new.get(each.raw.offset, ()), each))
-            for number, held in enumerate(subject.held)
-            if any(each.raw.offset in new for each in held)
-        }
-        added = tuple(each for held in new.values() for each in held)
-        decided = Decision(subject, containers, added, None, (), refused=False)
+        added: list[Held] = []
+        containers: dict[int, tuple[Held, ...]] = {}
+        for (number, same), container in zip(by_container.items(), walk.containers, strict=True):
+            held = list(subject.held[number])
+            for each, raw in zip(same, container.entries, strict=True):
+                added.append(Held(donor, raw, next(entries_of)))
+                at = next((at for at, one in enumerate(held) if one.raw.offset == each.what.ptx.offset), len(held))
+                held.insert(at, added[-1])
+            containers[number] = tuple(held)
+        decided = Decision(subject, containers, tuple(added), None, (), refused=False)
         rewrite.draft_grown(subject.buffer, decided.contents, None, drop_signature=subject.drop_signature)
         yield decided
 
@@ -284,14 +300,13 @@ def _decision(subject: Subject, made: Sequence[Compiled], place: Path) -> Iterat
 # A library, a wheel.
 
 
-def _library(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+def _library(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
     if request.version:
         raise UsageError("--version is for wheels")
     target = files.output_of(base, request.output or Path())
     if request.output and target.exists() and target.samefile(base):
         raise UsageError(f"{target} is the input", hint="choose another place with -o")
-    found = survey(base, detail="entries")
-    plan = plan_of([replace(found.libraries[0], path=str(base))], request, aims)
+    plan = plan_of([library], request, aims)
     if not plan.wanted or request.dry_run:
         return plan.answer(base, outputs=[target] if plan.wanted else [])
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -307,6 +322,44 @@ def _library(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
         shutil.copymode(base, folder / "library")
         system_calls.rename_over(folder / "library", target)
         return plan.answer(base, made, libraries=(decision.library(size),), outputs=[target], written=True)
+
+
+def _text(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    """A fat binary beside a file of PTX: what loads the one (cuModuleLoad) loads the other, with the PTX in it too."""
+    target = files.output_of(base.with_suffix(".fatbin"), request.output or Path())
+    (ptx,) = library.entries
+    ptx = replace(ptx, flags=compiling.PLAIN_FLAGS)
+    plan = plan_of([replace(library, entries=(ptx,))], request, aims, alone=True)
+    if not plan.wanted or request.dry_run:
+        return plan.answer(base, outputs=[target] if plan.wanted else [])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with files.errors_of(target, f"{target} was not written"), files.scratch_beside(target.parent) as folder:
+        text = base.read_bytes()
+        done, failed = compiling.compile_all(plan.wanted, lambda _, __: text, folder)
+        made = Making(plan=plan, decisions=[], compiled=done, findings=(*plan.left, *failed), reached=[])
+        if not done:
+            return plan.answer(base, made)
+        entries = [compiling.entry_of(each.cubin(), each.what.arch, ptx) for each in done]
+        sizes = [
+            AddedCode(kind="cubin", arch=each.what.arch, count=1, bytes=len(entry))
+            for each, entry in zip(done, entries, strict=True)
+        ]
+        place = folder / "made"
+        place.write_bytes(fatbin.container_of(b"".join((*entries, compiling.text_entry(text, ptx)))))
+        after = _surveyed(place)
+        for aim in aims:
+            was, now = (reach_of(each).by_code(aim.device).outcome for each in (library, after))
+            made.reached.append(Reached(library=str(base), machine=aim.name, before=was, after=now))
+        system_calls.rename_over(place, target)
+    row = GraftedLibrary(
+        path=str(base),
+        bytes_before=library.size,
+        bytes_after=target.stat().st_size,
+        containers=1,
+        added=tuple(sizes),
+        proof=None,
+    )
+    return replace(plan.answer(base, made, libraries=(row,), outputs=[target], written=True), refused=False)
 
 
 def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:

@@ -39,6 +39,9 @@ class ToolkitOnIndex(Struct, frozen=True, kw_only=True):
     since: str
     before: str
     ptxas_since: str
+    linker: str
+    linker_before: str
+    linker_since: str
     source: tuple[str, ...]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import UnavailableError
 from cuwheel.facts import gpus, packages, versions
+from cuwheel.facts.arch import Arch
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few, file_name, rough_seconds, size
 from cuwheel.verdicts import drivers
+from cuwheel.verdicts.ahead_of_time import release_for
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import (
     INVALID_PTX,
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import DeviceCode
-    from cuwheel.facts.arch import Arch
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.choice import CudaError
     from cuwheel.verdicts.predict import Taken
@@ -153,7 +155,7 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
     on = drivers.system_of(case.library, case.machine)
     driver = drivers.once_updated(case.library, case.machine)
     known = drivers.ptx_isa(driver, on)
-    newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
+    newest = _newest_isa(case)
     cuda = drivers.cuda_of_isa(newest) or "a later"
     yield finding(
         "ptx-newer-than-driver",
@@ -164,8 +166,25 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),
-        fix=_driver_or_code(case, cuda),
+        fix=f"{_driver_or_code(case, cuda)}{_ahead(case, newest, ', or without its source: ')}",
     )
+
+
+def _newest_isa(case: LibraryCase) -> str:
+    return max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
+
+
+def _ahead(case: LibraryCase, isa: str, before: str) -> str:
+    """The command that makes machine code of its PTX, where a ptxas can."""
+    device = case.machine.capability
+    driver = drivers.cuda_of_driver(case.machine, drivers.system_of(case.library, case.machine))
+    try:
+        if device is None or case.library.signed or case.code.by_linker:
+            return ""
+        release_for(isa, device, driver=driver)
+    except UnavailableError:
+        return ""
+    return f"{before}cuwheel graft {file_name(case.library.path)} --compile {Arch(device)} -o OUT"
 
 
 def jit_switched_off(case: LibraryCase) -> Iterator[Finding]:
@@ -198,6 +217,7 @@ def compiled_by_driver(case: LibraryCase) -> Iterator[Finding]:
             evidence=(
                 f"{code.containers.jit} of {case.prediction.containers.total} containers have no machine code for it",
             ),
+            fix=_ahead(case, _newest_isa(case), "none needed; to compile it ahead of time, in about as long: ") or None,
         )
 
 

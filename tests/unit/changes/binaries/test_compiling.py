@@ -12,6 +12,7 @@ from cuwheel.changes.binaries import compiling
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
+from cuwheel.toolchains import assembler
 from tests.unit.changes.binaries.engine import read
 
 if TYPE_CHECKING:
@@ -53,13 +54,24 @@ def test_ptx_for_one_gpu_keeps_its_suffix_and_a_familys_does_not(name: str, arch
     assert (found.ptx.arch, found.arch) == (source, made)
 
 
-def test_objects_are_compiled_where_nothing_linked_fits() -> None:
-    """rdc-130.so has a linked container for some GPUs; for others the driver links the objects."""
-    linked = wishes("rdc-130.so", "sm_90")
-    assert linked.wanted == ()
-    later = wishes("rdc-130.so", "sm_120").wanted
-    assert later
-    assert all("--compile-only" in each.options and not each.ptx.linked for each in later)
+def test_objects_are_linked_where_nothing_linked_fits() -> None:
+    """rdc-130.so has a linked container for some GPUs; for others the driver would link the objects."""
+    assert wishes("rdc-130.so", "sm_90").wanted == ()
+    (link,) = wishes("rdc-130.so", "sm_120").wanted
+    assert [(each.entry.kind, each.options) for each in link.objects] == [("ptx", ("--compile-only",))] * 2
+    assert link.container not in {each.entry.container for each in link.objects}
+    (link,) = wishes("lto-130.so", "sm_120").wanted
+    assert {each.entry.kind for each in link.objects} == {"lto-ir"}
+    assert link.options == ("-lto", "-ftz=0", "-prec-div=1", "-prec-sqrt=1", "-fma=1")
+
+
+def test_objects_without_a_linker_are_compiled_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvJitLink is there since CUDA 12; before, the driver links what was compiled."""
+    monkeypatch.setattr(assembler, "has_linker", lambda _: False)
+    found = wishes("rdc-130.so", "sm_120").wanted
+    assert [(each.container, each.objects, each.options) for each in found] == [
+        (number, (), ("--compile-only",)) for number in (0, 1)
+    ]
 
 
 def test_a_driver_that_is_known_decides_who_compiles() -> None:

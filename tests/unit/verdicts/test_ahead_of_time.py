@@ -7,7 +7,7 @@ import pytest
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
-from cuwheel.toolchains.assembler import release_for
+from cuwheel.verdicts.ahead_of_time import release_for
 
 NEWEST_12, NEWEST_13 = toolkits.newest_toolkit(12).version, toolkits.newest_toolkit(13).version
 

@@ -1,0 +1,55 @@
+"""Machine code made of PTX before the driver has to: by which release of ptxas, if any can. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolkits, versions
+from cuwheel.facts.tables import tables
+from cuwheel.verdicts import drivers
+from cuwheel.verdicts.choice import capability_in_toolkit
+
+if TYPE_CHECKING:
+    from cuwheel.facts.arch import Arch, Capability
+    from cuwheel.facts.rows.toolkits import Toolkit
+
+
+def release_for(
+    isa: str, device: Capability, suffix: str = "", driver: str | None = None, only: str | None = None
+) -> Toolkit:
+    """The release whose ptxas compiles PTX of this ISA for a device. `driver`: the CUDA that its driver came for.
+
+    `only`: this release and no other.
+
+    Drivers load machine code of their own major and of older ones. So without a driver it is the newest of the major
+    that wrote the PTX or, where that does not know the device, of the next that does: every driver for such a GPU is at
+    least of that one. With a driver it is the driver's own release, whose compiler would have been the driver's; for
+    PTX that is too new for it, the first of its major that knows the PTX. Raises UnavailableError with the reason.
+    """
+    since = tables().toolchains.index.ptxas_since
+    rows = [row for row in toolkits.all_toolkits() if versions.at_least(row.version, only or since)]
+    rows = rows[:1] if only else rows
+    knowing = [row for row in rows if any(_is_for(arch, row, device, suffix) for arch in row.archs)]
+    if not knowing:
+        which = f"the ptxas of CUDA {only} does not compile" if only else "no known ptxas compiles"
+        raise UnavailableError(f"{which} for {device}{suffix}")
+    fitting = [row for row in knowing if versions.at_least(row.ptx_isa, isa)]
+    if not fitting:
+        raise UnavailableError(
+            f"the last CUDA that compiles for {device}{suffix} is {knowing[-1].version}, and PTX ISA {isa} is of CUDA "
+            f"{drivers.cuda_of_isa(isa) or 'a later release'}"
+        )
+    if driver is None:
+        return [row for row in fitting if row.major == fitting[0].major][-1]
+    loaded = [row for row in fitting if row.major <= versions.major(driver)]
+    if not loaded:
+        raise UnavailableError(
+            f"PTX ISA {isa} needs the ptxas of CUDA {fitting[0].version}, and a driver for CUDA {driver} does not load "
+            "what that makes"
+        )
+    return next((row for row in reversed(loaded) if versions.at_least(driver, row.version)), loaded[0])
+
+
+def _is_for(arch: Arch, toolkit: Toolkit, device: Capability, suffix: str) -> bool:
+    return arch.capability == capability_in_toolkit(toolkit, device) and arch.suffix == suffix

@@ -22,7 +22,7 @@ from cuwheel.support import codec, log, wording
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
@@ -69,20 +69,13 @@ def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
     """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
     above = _merged(found.keys, found.overrides)
     merged = _merged(below, above)
-    for name, joined in (("requires", _requirements), ("components", _joined)):
-        if both := joined(below.get(name, ()), above.get(name, ())):
-            merged[name] = both
+    merged["components"] = list(dict.fromkeys((*above.get("components", ()), *below.get("components", ()))))
+    # A requirement that names the same package takes the place of the recipe's.
+    own = above.get("requires", ())
+    named = {canonicalize_name(checked(each).name) for each in own}
+    rest = (each for each in below.get("requires", ()) if canonicalize_name(checked(each).name) not in named)
+    merged["requires"] = [*own, *rest]
     return codec.convert(merged, Table)
-
-
-def _joined(below: Sequence[str], above: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys((*above, *below)))
-
-
-def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
-    """One that names the same package takes the recipe's place."""
-    named = {canonicalize_name(checked(each).name) for each in above}
-    return [*above, *(each for each in below if canonicalize_name(checked(each).name) not in named)]
 
 
 def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:

@@ -66,7 +66,9 @@ def execute_job(
     `build`: how it is built where it must be, as `build_job` does it.
     """
     with workspace.hold_folder(job.folder):
-        job = replace(job, key=_key_with_lock(job, requirements))
+        if requirements.locked is not None:  # another lock may give another wheel
+            inputs = [job.key, sorted(each.sha256 for each in requirements.locked)]
+            job = replace(job, key=files.sha256_of(codec.encode(inputs)))
         earlier = None if context.request.rebuild else workspace.earlier_result(job.folder, job.key)
         if earlier and (earlier.requirements or not requirements.kept):
             log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
@@ -88,13 +90,6 @@ def build_job(job: DecidedJob, context: BuildContext, requirements: PackageSourc
         return _Work(job, context, requirements).run()
     finally:  # ninja starts compilers in groups of their own, and those survive it
         workspace.end_leftovers(job.folder)
-
-
-def _key_with_lock(job: DecidedJob, requirements: PackageSource) -> str:
-    """With the files of a lock, where one says what is installed: another lock may give another wheel."""
-    if requirements.locked is None:
-        return job.key
-    return files.sha256_of(codec.encode([job.key, sorted(each.sha256 for each in requirements.locked)]))
 
 
 class _Phases:

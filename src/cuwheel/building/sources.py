@@ -451,7 +451,10 @@ _LEGACY = "setuptools.build_meta:__legacy__"
 
 def read_project(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
     """`asked`: the backend that the configuration names."""
-    data = _toml(folder / "pyproject.toml")
+    try:
+        data = codec.parse_toml(_read_head(folder / "pyproject.toml").encode())
+    except msgspec.DecodeError as error:
+        raise MalformedError(folder / "pyproject.toml", f"is not valid TOML: {error}") from error
     system, project = _table(data, "build-system"), _table(data, "project")
     top = {name for name in files if "/" not in name}
     if not top & {"pyproject.toml", "setup.py"}:
@@ -460,7 +463,7 @@ def read_project(folder: Path, files: Sequence[str], asked: str = "auto") -> Pro
             "is not a Python project: it has neither pyproject.toml nor setup.py",
             hint="name the folder that has them: cuwheel build FOLDER",
         )
-    build_backend = str(system.get("build-backend") or _LEGACY)
+    build_backend, requires = str(system.get("build-backend") or _LEGACY), system.get("requires")
     written = dict(metadata.fields(_read_head(folder / "PKG-INFO")))  # by whoever packed it, where it is a release
     backend, evidence = _backend(folder, top, files, build_backend) if asked == "auto" else (asked, "configuration")
     return Project(
@@ -471,27 +474,15 @@ def read_project(folder: Path, files: Sequence[str], asked: str = "auto") -> Pro
         version=_text(project, "version") or written.get("version", ""),
         requires_python=_text(project, "requires-python") or written.get("requires-python", ""),
         backend=backend,
-        requires=tuple(each for each in _list(system, "requires") if isinstance(each, str)),
+        requires=tuple(each for each in requires if isinstance(each, str)) if isinstance(requires, list) else (),
         build_dir=backend == "scikit-build-core" and "build-dir" not in _table(_table(data, "tool"), "scikit-build"),
         evidence=evidence,
     )
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return codec.parse_toml(_read_head(path).encode())
-    except msgspec.DecodeError as error:
-        raise MalformedError(path, f"is not valid TOML: {error}") from error
-
-
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _list(table: dict[str, Any], name: str) -> list[Any]:
-    value = table.get(name)
-    return value if isinstance(value, list) else []
 
 
 def _text(table: dict[str, Any], name: str) -> str:

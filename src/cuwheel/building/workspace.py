@@ -137,7 +137,8 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
         name: toolchain.root for part, names in _PARTS.items() if part in toolchain.toolkit.components for name in names
     }
     if compiler := toolchain.host_compiler:
-        made |= dict(_compilers(compiler))
+        made["CXX"] = compiler.path
+        made |= {"CC": beside} if (beside := c_compiler(compiler.path)) else {}
     made = toolchain_settings.apply_settings(toolchain.settings, made)
     made["PATH"] = f"{venvs.interpreter(folder / 'venv').parent}{os.pathsep}{made['PATH']}"
     return made
@@ -151,12 +152,6 @@ def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
 def passed_names(names: Iterable[str]) -> frozenset[str]:
     """Those of them that say how to reach the network and the indexes."""
     return frozenset(name for name in names if name != "SOURCE_DATE_EPOCH" and matches_any(name, _PASSED))
-
-
-def _compilers(compiler: HostCompiler) -> Iterator[tuple[str, str]]:
-    yield "CXX", compiler.path
-    if beside := c_compiler(compiler.path):
-        yield "CC", beside
 
 
 def c_compiler(cxx: str) -> str:

@@ -222,18 +222,17 @@ _CALLS, _PHASES = 1, 2  # the viewers' "processes": calls, and nvcc's inner prog
 
 
 def save_trace(record: Record, path: Path) -> None:
-    events = [*_names(), *_events(record)]
+    names = [
+        {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
+        for number, name in ((_CALLS, "compiler calls"), (_PHASES, "inside nvcc"))
+    ]
+    events = [*names, *_events(record)]
     _save_json(path, {"displayTimeUnit": "ms", "otherData": {"command": list(record.command)}, "traceEvents": events})
 
 
 def save_compile_commands(record: Record, path: Path) -> None:
     """Writes compile_commands.json as CMake does: clangd and other tools read how each file is compiled."""
     _save_json(path, list(_compile_commands(record)))
-
-
-def _names() -> Iterator[dict[str, Any]]:
-    for number, name in ((_CALLS, "compiler calls"), (_PHASES, "inside nvcc")):
-        yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
 
 
 def _events(record: Record) -> Iterator[dict[str, Any]]:

@@ -96,6 +96,21 @@ def test_gate_says_what_is_wrong_where_people_look(tmp_path: Path, workspace: Pa
     }
 
 
+@pytest.mark.slow
+def test_gate_without_files_shows_nothing_of_an_earlier_one(tmp_path: Path, workspace: Path) -> None:
+    report = workspace / "cuwheel-report"
+    report.mkdir()
+    (report / "summary.md").write_text("of another run")
+    (report / "annotations.txt").write_text("::error::of another run\n")
+    (report / "kept.txt").touch()
+    ended, ran, _ = _play(tmp_path, use="gate", on="h100")
+    assert (ended, ran[-1].status, ran[-1].summary) == ("failure", 4, ""), _told(ran)
+    assert "dist/*.whl: no such file" in ran[-1].output
+    assert "another run" not in ran[-1].output
+    (work,) = (tmp_path / "work").glob("use-*")
+    assert (work / "cuwheel-report" / "kept.txt").exists()
+
+
 def test_a_use_that_there_is_not(tmp_path: Path, workspace: Path) -> None:
     workspace.joinpath("x").touch()
     ended, ran, _ = _play(tmp_path, use="gates")

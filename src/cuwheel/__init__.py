@@ -152,7 +152,6 @@ if TYPE_CHECKING:
         VerifyRequest,
     )
     from cuwheel.report.cache import Cache
-    from cuwheel.report.check import Check
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
@@ -169,7 +168,7 @@ if TYPE_CHECKING:
     )
     from cuwheel.tracing.traced import Traced
     from cuwheel.verdicts.planning.plan import Plan
-    from cuwheel.verdicts.verdict import Verdict
+    from cuwheel.verdicts.verdict import Check, Verdict
 
 __all__ = [
     "AmbiguousNameError",

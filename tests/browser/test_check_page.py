@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.report import html
-from cuwheel.report.check import Check, targets_of
 from cuwheel.verdicts.matrix import judge
+from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

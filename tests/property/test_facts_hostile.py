@@ -18,9 +18,9 @@ from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
-from cuwheel.report.check import Check, targets_of
 from cuwheel.report.inspect import answer_of
 from cuwheel.verdicts import matrix
+from cuwheel.verdicts.verdict import Check, targets_of
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 from tests.property.test_proof_hostile import ANY, places

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cuwheel.device_code.kernels import Kernels
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.report.check import Check
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.report.toolkits import Toolkits
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Plan
+    from cuwheel.verdicts.verdict import Check
 
 
 def doctor(
@@ -132,8 +132,8 @@ def check(
     """
     from cuwheel.facts.arch import Arch
     from cuwheel.machine import fleet
-    from cuwheel.report.check import Check, targets_of
     from cuwheel.verdicts import matrix
+    from cuwheel.verdicts.verdict import Check, targets_of
 
     env = environment_folder(env)
     machines = fleet.machines_asked_for(on, refine, env=env)

@@ -1,15 +1,12 @@
-"""`cuwheel check`: the answer and its document."""
+"""`cuwheel check`: the document of its answer."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.errors import EXIT_UNKNOWN
-from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import (
     Column,
     Document,
@@ -27,15 +24,14 @@ from cuwheel.report.document import (
 from cuwheel.support import quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block, Look
     from cuwheel.verdicts.predict import Outcome
-    from cuwheel.verdicts.verdict import LibraryVerdict
+    from cuwheel.verdicts.verdict import Check, LibraryVerdict, Verdict
 
 _NAMES = 4
 _ROWS = 40  # machines in the table; where there are more, those alike are one row
@@ -65,69 +61,6 @@ _MEANINGS = (
     ("fails", "does not run"),
     ("unknown", "the device code or the GPU is not known"),
 )
-
-
-class Target(Struct, frozen=True, kw_only=True):
-    """`target` is what was asked for, `name` what it says it is, `archs` what its device code is for.
-
-    `findings`: about the file itself, on any machine: larger than it may be, for other architectures than it should.
-    """
-
-    target: str
-    name: str
-    size: int = 0
-    archs: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-
-
-def targets_of(surveys: Sequence[Survey], findings: Sequence[tuple[Finding, ...]] = ()) -> tuple[Target, ...]:
-    """Each by what it says it is; where several say the same, with the platform. `findings`: about each of them."""
-    names = [_name(each) for each in surveys]
-    return tuple(
-        Target(
-            target=each.target,
-            name=f"{name} {_platform(each)}" if names.count(name) > 1 else name,
-            size=each.size,
-            archs=tuple(sorted({row.arch for library in each.libraries for row in library.device_code})),
-            findings=own,
-        )
-        for each, name, own in zip(surveys, names, findings or [()] * len(names), strict=True)
-    )
-
-
-def _name(survey: Survey) -> str:
-    distribution = survey.distribution
-    return f"{distribution.name} {distribution.version}" if distribution else file_name(survey.target)
-
-
-def _platform(survey: Survey) -> str:
-    distribution = survey.distribution
-    return distribution.tags[0].rpartition("-")[2] if distribution and distribution.tags else survey.target
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """A verdict for every target on every machine, target by target."""
-
-    schema: Literal["cuwheel.check/1"] = "cuwheel.check/1"
-    targets: tuple[Target, ...]
-    machines: tuple[Machine, ...]
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def succeeded(self) -> bool:
-        """False where anything fails anywhere, or a file is not what it should be."""
-        wrong = any(each.severity == "error" for target in self.targets for each in target.findings)
-        return not wrong and all(verdict.outcome != "fails" for verdict in self.verdicts)
-
-    @property
-    def exit_status(self) -> int | None:
-        """One of its own where nothing fails and something is not known; without CUDA code there is nothing to know."""
-        undecided = any(each.outcome == "unknown" and not has_no_code(each) for each in self.verdicts)
-        return EXIT_UNKNOWN if self.succeeded and undecided else None
-
-
-def has_no_code(verdict: Verdict) -> bool:
-    return any(each.rule == "no-device-code" for each in verdict.findings)
 
 
 def document(answer: Check, *, verbose: bool) -> Document:
@@ -186,7 +119,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
 
 def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
     """No CUDA code, or no GPU to ask about: one sentence, and what to do."""
-    if all(map(has_no_code, answer.verdicts)) and answer.succeeded:
+    if all(each.has_no_code for each in answer.verdicts) and answer.succeeded:
         return (Heading(f"{name}: no CUDA code, nothing to check"),)
     if answer.succeeded and all(
         any(each.rule == "gpu-not-known" for each in verdict.findings) for verdict in answer.verdicts

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 
 from cuwheel.report import markdown
 from cuwheel.report.answer import document_of, shown
-from cuwheel.report.check import has_no_code
 from cuwheel.report.document import Column, Document, Table
 from cuwheel.support import codec, files, wording
 from cuwheel.support.finding import SEVERITIES, find_rule
@@ -20,9 +19,8 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.report.check import Check, Target
     from cuwheel.support.finding import Finding
-    from cuwheel.verdicts.verdict import Verdict
+    from cuwheel.verdicts.verdict import Check, Target, Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _ANNOTATED = ("error", "warning")  # notes are in the summary
@@ -125,7 +123,7 @@ def _result(verdict: Verdict) -> tuple[str, str]:
         error = verdict.predicted_error
         return "failure", f"fails: error {error.code} ({error.name})" if error else "fails"
     if verdict.outcome == "unknown":
-        return ("skipped", "no CUDA code") if has_no_code(verdict) else ("error", "nobody can tell whether it runs")
+        return ("skipped", "no CUDA code") if verdict.has_no_code else ("error", "nobody can tell whether it runs")
     return "", ""
 
 

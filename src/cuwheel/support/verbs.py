@@ -57,7 +57,7 @@ _ROWS = (
         "predict whether it runs on a machine; if not, which error and why",
         "TARGET --on …",
         ("reading.check",),
-        ("check.Check",),
+        ("verdicts.verdict.Check",),
     ),
     Verb(
         "plan",

@@ -1,13 +1,15 @@
-"""The verdict on a target and a machine: values, named as the JSON names them, how they add up, and merged findings."""
+"""The answer of `cuwheel check`, its verdicts on targets and machines, how they add up, and merged findings."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.errors import EXIT_UNKNOWN
+from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import CudaError
@@ -16,7 +18,7 @@ from cuwheel.verdicts.predict import GOOD, Containers, Outcome, Taken
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import PythonLoad
+    from cuwheel.device_code.libraries import PythonLoad, Survey
     from cuwheel.verdicts.loading import Loading
 
 
@@ -57,6 +59,69 @@ class Verdict(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
     libraries: tuple[LibraryVerdict, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def has_no_code(self) -> bool:
+        return any(each.rule == "no-device-code" for each in self.findings)
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """`target` is what was asked for, `name` what it says it is, `archs` what its device code is for.
+
+    `findings`: about the file itself, on any machine: larger than it may be, for other architectures than it should.
+    """
+
+    target: str
+    name: str
+    size: int = 0
+    archs: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def targets_of(surveys: Sequence[Survey], findings: Sequence[tuple[Finding, ...]] = ()) -> tuple[Target, ...]:
+    """Each by what it says it is; where several say the same, with the platform. `findings`: about each of them."""
+    names = [_name(each) for each in surveys]
+    return tuple(
+        Target(
+            target=each.target,
+            name=f"{name} {_platform(each)}" if names.count(name) > 1 else name,
+            size=each.size,
+            archs=tuple(sorted({row.arch for library in each.libraries for row in library.device_code})),
+            findings=own,
+        )
+        for each, name, own in zip(surveys, names, findings or [()] * len(names), strict=True)
+    )
+
+
+def _name(survey: Survey) -> str:
+    distribution = survey.distribution
+    return f"{distribution.name} {distribution.version}" if distribution else file_name(survey.target)
+
+
+def _platform(survey: Survey) -> str:
+    distribution = survey.distribution
+    return distribution.tags[0].rpartition("-")[2] if distribution and distribution.tags else survey.target
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """A verdict for every target on every machine, target by target."""
+
+    schema: Literal["cuwheel.check/1"] = "cuwheel.check/1"
+    targets: tuple[Target, ...]
+    machines: tuple[Machine, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """False where anything fails anywhere, or a file is not what it should be."""
+        wrong = any(each.severity == "error" for target in self.targets for each in target.findings)
+        return not wrong and all(verdict.outcome != "fails" for verdict in self.verdicts)
+
+    @property
+    def exit_status(self) -> int | None:
+        """One of its own where nothing fails and something is not known; without CUDA code there is nothing to know."""
+        undecided = any(each.outcome == "unknown" and not each.has_no_code for each in self.verdicts)
+        return EXIT_UNKNOWN if self.succeeded and undecided else None
 
 
 def combined_outcome(libraries: Iterable[LibraryVerdict]) -> Outcome:

@@ -13,12 +13,12 @@ from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
-from cuwheel.report.check import Check, targets_of
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
 from cuwheel.verdicts.matrix import judge_all
+from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey

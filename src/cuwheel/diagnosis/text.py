@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-HALF = 16 * 1024 * 1024  # of a log too long to search whole: its beginning, and as much of its end
+HALF = 8 * 1024 * 1024  # of a log too long to search whole: its beginning, and as much of its end
 _CHUNK = 4 * 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
 _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap

@@ -204,6 +204,18 @@ def test_within_one_command_a_page_is_asked_for_once_and_missing_facts_too(tmp_p
     assert sum(path.endswith(".cuwheel.json") for _, path, _ in behaviour.asked) <= 3
 
 
+def test_a_torch_too_large_to_be_looked_into_is_said(tmp_path: Path) -> None:
+    large = {"torch/libpadding.so": b"\x7fELF" + os.urandom(1_000_000)}
+    made = [
+        wheel(tmp_path / "dist", "demo", "1.0", library=NATIVE, requires="torch", tag=TAG),
+        wheel(tmp_path / "dist", "torch", "1.0", library=NATIVE, members=large, tag=TAG),
+    ]
+    with serving(Behaviour.of(*made)) as url:
+        answer = _find(indexes=[f"{url}/simple"], catalogues=["none"], budget=600_000)
+    assert (_chosen(answer), answer.stopped) == ("1.0", "budget")
+    assert "the torch that it brings along was not looked into" in " ".join(answer.candidates[0].conditions)
+
+
 def test_the_catalogue_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = _wheel(tmp_path / "dist", "1.0")
     behaviour = Behaviour.of(made)

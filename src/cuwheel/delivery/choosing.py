@@ -362,7 +362,7 @@ def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierS
     if chosen.is_made:
         return found.answer
     if chosen.found.stopped:  # nobody knows that it does not run: no older release is better for that
-        return _torch_not_judged(found)
+        return replace(_torch_not_judged(found), stopped=chosen.found.stopped)
     made, *others = with_required_torch(search, as_install, (start,), (_TORCH,))
     if not others:
         return found.answer

@@ -41,7 +41,8 @@ CHECK = Command(
   cuwheel check torch --env .venv --on gpu07.json   (from doctor --save)
   cuwheel check dist/*.whl --on fleet.toml --max-size 100MB --report report
 
-exit status: 0 it runs, 1 it fails on one of the machines, 15 nobody can tell""",
+exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
+15 nobody can tell""",
     (
         Option(
             "TARGET...", "a wheel or its facts file, a library or folder; an installed distribution; or name==version"

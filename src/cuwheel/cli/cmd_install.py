@@ -78,6 +78,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
                 places.file,
             ),
             Option("--slim", "cut device code that this GPU never loads, on the way in"),
+            Option("--compile", "compile PTX on the way in, where this GPU's driver would have to"),
             more=True,
         ),
         group(

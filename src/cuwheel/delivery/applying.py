@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.delivery import choosing, pin_files
-from cuwheel.delivery.install_answer import Slimmed
+from cuwheel.delivery.install_answer import CompiledWheel, Slimmed
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
 from cuwheel.network.settings import settings_for_uv
@@ -89,6 +89,9 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
             if contradicted:
                 findings = (*answer.findings, *contradicted)
                 return replace(answer, findings=findings, problem=contradicted[0].message)
+            if plan.compile_for:
+                releases, made_code, found = compile_releases(releases, plan.compile_for, scratch)
+                answer = replace(answer, compiled=made_code, findings=(*answer.findings, *found))
             if plan.slim_for:
                 releases, slimmed, found = slim_releases(releases, plan.slim_for, scratch)
                 answer = replace(answer, slimmed=slimmed, findings=(*answer.findings, *found))
@@ -134,7 +137,35 @@ def _read_first(plan: InstallPlan, prefix: Path, scratch: Path) -> tuple[tuple[R
     return tuple(here), tuple(findings)
 
 
-# Wheels on their way into an environment, without the device code that its GPUs never load.
+# Wheels on their way into an environment: with machine code where its GPUs' driver would have to compile, and without
+# the device code that they never load.
+
+
+def compile_releases(
+    releases: Sequence[Release], machines: Sequence[Machine], scratch: Path
+) -> tuple[tuple[Release, ...], tuple[CompiledWheel, ...], tuple[Finding, ...]]:
+    """The same releases, those that got machine code as files of this machine; as with `slim_releases`."""
+    from cuwheel.changes.graft.compiled import compile_ahead  # noqa: PLC0415 - few installs ask for it
+    from cuwheel.changes.graft.request import GraftRequest  # noqa: PLC0415
+
+    made: list[Release] = []
+    compiled: list[CompiledWheel] = []
+    findings: list[Finding] = []
+    for release in releases:
+        path = on_disk(release, scratch)
+        with WheelFile(path) as wheel:
+            version = wheel.distribution.version
+        names = [each.name for each in machines]
+        asked = GraftRequest(path, compile=names, output=scratch / "compiled", version=version)
+        done = compile_ahead(asked, machines)
+        findings += [each for each in done.findings if each.severity != "note" or each.rule == _LICENCE]
+        if not done.written:
+            made.append(replace(release, url=path.as_uri()))
+            continue
+        new = Path(done.outputs[0])
+        made.append(replace(release, url=new.absolute().as_uri(), file=new.name, sha256=None, size=new.stat().st_size))
+        compiled.append(CompiledWheel(file=release.file, pieces=len(done.compiled)))
+    return tuple(made), tuple(compiled), tuple(dict.fromkeys(findings))
 
 
 def slim_releases(

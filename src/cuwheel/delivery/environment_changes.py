@@ -48,8 +48,9 @@ _MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 class InstallPlan(Struct, frozen=True, kw_only=True):
     """What would be done, and `answer`: what is shown of it. `names`: the packages that were asked for.
 
-    `settings`: what has to be set, and `pinned` the files that are to say so. `slim_for`: GPUs whose code alone stays.
-    `network`: how files are reached, as pip and uv are configured.
+    `settings`: what has to be set, and `pinned` the files that are to say so. `slim_for`: GPUs whose code alone
+    stays. `compile_for`: GPUs for which PTX is compiled. `network`: how files are reached, as pip and uv are
+    configured.
     """
 
     answer: Install
@@ -61,6 +62,7 @@ class InstallPlan(Struct, frozen=True, kw_only=True):
     settings: PackageSettings = PackageSettings()
     pinned: tuple[Pinned, ...] = ()
     slim_for: tuple[Machine, ...] = ()
+    compile_for: tuple[Machine, ...] = ()
 
 
 def installed_versions(prefix: Path) -> dict[str, str]:

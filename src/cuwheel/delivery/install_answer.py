@@ -79,6 +79,13 @@ class Slimmed(Struct, frozen=True, kw_only=True):
     bytes_after: int
 
 
+class CompiledWheel(Struct, frozen=True, kw_only=True):
+    """`pieces`: of machine code that were made of its PTX."""
+
+    file: str
+    pieces: int
+
+
 class EditablePlan(Struct, frozen=True, kw_only=True):
     """`commands`: what is run, for a shell, with the variables that matter."""
 
@@ -108,8 +115,8 @@ class Install(Struct, frozen=True, kw_only=True):
     be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
     `parts`: of a lock, by kind of machine; `lock`: the folder that it was written to, and `locks` the files in it.
     `downloaded`: files of it.
-    `slimmed`: wheels from which `--slim` cut what these GPUs never load. `editable`: the project's folder that
-    `build --editable` installs, and how.
+    `slimmed`: wheels from which `--slim` cut what these GPUs never load; `compiled`: those that `--compile` gave
+    machine code. `editable`: the project's folder that `build --editable` installs, and how.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
@@ -123,6 +130,7 @@ class Install(Struct, frozen=True, kw_only=True):
     pins: dict[str, str]
     pinned: tuple[str, ...]
     slimmed: tuple[Slimmed, ...]
+    compiled: tuple[CompiledWheel, ...]
     editable: EditablePlan | None
     fallback: Fallback | None
     dry_run: bool
@@ -170,6 +178,7 @@ def initial_answer(
         "pins": {},
         "pinned": (),
         "slimmed": (),
+        "compiled": (),
         "editable": None,
         "fallback": next((each.fallback for each in packages if each.fallback), None),
         "dry_run": False,

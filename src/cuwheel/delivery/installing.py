@@ -185,9 +185,10 @@ def _if_allowed(
     changes = tuple(replace(each, index=origins.get(each.name, "")) for each in changing)
     allowed = {*plan.names, *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
-    if request.slim and (unknown := [each.name for each in plan.machines if each.capability is None]):
+    changed = [f"--{name}" for name, asked in (("slim", request.slim), ("compile", request.compile)) if asked]
+    if changed and (unknown := [each.name for each in plan.machines if each.capability is None]):
         raise UsageError(
-            f"--slim needs a GPU, and that of {', '.join(unknown)} is not known", hint="name it: --on h100"
+            f"{changed[0]} needs a GPU, and that of {', '.join(unknown)} is not known", hint="name it: --on h100"
         )
     pin_places = tuple(map(pin_files.parse_place, request.pin))
     pinned = pin_files.pending_settings(pin_places, place.prefix, plan.settings.variables) if pin_places else ()
@@ -214,4 +215,10 @@ def _if_allowed(
             return replace(answer, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return answer
-    return replace(plan, answer=answer, pinned=pinned, slim_for=plan.machines if request.slim else ())
+    return replace(
+        plan,
+        answer=answer,
+        pinned=pinned,
+        slim_for=plan.machines if request.slim else (),
+        compile_for=plan.machines if request.compile else (),
+    )

@@ -206,7 +206,8 @@ class InstallRequest(FindRequest):
     the lock into this folder, in place of installing. `allow`: installed packages that may be replaced by another
     version, beside the one that is asked for. `dry_run`: only what would change. `pin`: where settings that it needs
     are written: `activate`, `env-file=PATH`, `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that
-    these GPUs never load. `signers`: every file must be in an index that one of them signed.
+    these GPUs never load. `compile`: with machine code where their driver would have to compile PTX. `signers`:
+    every file must be in an index that one of them signed.
 
     Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes beyond the versions in
     `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
@@ -223,6 +224,7 @@ class InstallRequest(FindRequest):
     dry_run: bool = False
     pin: Sequence[str] = ()
     slim: bool = False
+    compile: bool = False
     signers: Path | None = None
     no_older: bool = False
     any_version: bool = False

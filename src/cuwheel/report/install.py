@@ -41,6 +41,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.editable:
         blocks.append(Facts(tuple(_editable(answer.editable))))
     blocks += _changes(answer)
+    for made in answer.compiled:
+        blocks.append(Facts((Row("compiled", f"{made.pieces} pieces of PTX", origin=made.file),)))
     for each in answer.slimmed:
         sizes = f"{size(each.bytes_before)} to {size(each.bytes_after)}"
         blocks.append(Facts((Row("slimmed", sizes, origin=each.file),)))

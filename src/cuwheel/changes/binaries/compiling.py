@@ -51,7 +51,7 @@ _SECONDS = 3600.0  # for one piece of PTX: the largest seen take minutes
 _PTX, _CUBIN = "code.ptx", "code.cubin"  # the same names wherever it is compiled: ptxas writes down how it was called
 _FOLDER = "machine-code"
 _COMPILE_ONLY = "--compile-only"
-_DEBUG_LIMIT = 3  # lines of ptxas that a finding shows
+_SHOWN = 3  # lines of ptxas in a finding
 
 
 class Aim(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,10 @@ def aims_of(words: Sequence[str | Path | Machine], env: Path | None = None) -> t
                 ptx_isa=drivers.ptx_isa(machine, on),
             )
         )
-    return tuple(found)
+    # What is made for a GPU must load on all of these machines that have it: the oldest driver decides.
+    known = [(each.capability, each.driver) for each in found if each.driver]
+    oldest = dict(sorted(known, key=lambda each: versions.key(each[1]), reverse=True))
+    return tuple(replace(each, driver=oldest.get(each.capability)) for each in found)
 
 
 class Object(Struct, frozen=True, kw_only=True):
@@ -286,9 +289,8 @@ def _object(library: str, entries: Sequence[Entry], device: Device) -> Object | 
 
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z-]*?)(?:=?(\d[\w,]*)|=([\w,]+))?", re.ASCII)
 _VALUE = re.compile(r"[\w,]+", re.ASCII)
-_LTO_OPTION = re.compile(
-    r"-(?:ftz|prec_div|prec_sqrt|fmad)=[01]"
-)  # as nvcc writes them; nvJitLink's have other spellings
+# As nvcc writes them; nvJitLink's are spelt otherwise.
+_LTO_OPTION = re.compile(r"-(?:ftz|prec_div|prec_sqrt|fmad)=[01]")
 
 
 def _options(library: str, ptx: Entry) -> tuple[str, ...]:
@@ -365,7 +367,7 @@ def _refused(what: Compilation, tool: Assembler, error: ToolError) -> Finding:
         "compile-failed",
         f"{file_name(what.library)}: container {what.container} stays as before: ptxas {tool.version} does not make "
         f"{what.arch} of its {what.ptx.arch}",
-        evidence=tuple(lines[:_DEBUG_LIMIT]),
+        evidence=tuple(lines[:_SHOWN]),
     )
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.graft.answer import Graft
     from cuwheel.changes.in_place import Layout
+    from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.record import Digest
 
 # What is left of PTX as it is stored, once it is machine code that is stored the same way: catboost's for sm_90.
@@ -140,9 +141,9 @@ def _row(what: Compilation, ptxas: str, *, kept: bool = False) -> CompiledCode:
     )
 
 
-def compile_ahead(request: GraftRequest) -> Graft:
-    """`graft --compile` from its request to its answer."""
-    aims = compiling.aims_of(request.compile, request.env)
+def compile_ahead(request: GraftRequest, machines: Sequence[Machine] = ()) -> Graft:
+    """`graft --compile` from its request to its answer. `machines`: what `compile` names, where that is known."""
+    aims = compiling.aims_of(machines or request.compile, request.env)
     if request.env:
         only = [str(each) for each in (request.base, *request.named) if str(each)]
         return _in_place(in_place.layout_of_environment(request.env), request, aims, only)

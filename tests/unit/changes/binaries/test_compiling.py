@@ -84,6 +84,14 @@ def test_a_driver_that_is_known_decides_who_compiles() -> None:
     assert [each.cuda for each in compiling.wishes(newer, [aim]).wanted] == ["13.4"]
 
 
+def test_the_oldest_driver_of_machines_with_the_same_gpu_decides() -> None:
+    new, old, other = (
+        Machine(name=driver, capability=Capability.parse(gpu), driver=driver, os="linux")
+        for driver, gpu in (("580.65.06", "9.0"), ("570.26", "9.0"), ("595.45.04", "12.0"))
+    )
+    assert [each.driver for each in compiling.aims_of([new, old, other])] == ["12.8", "12.8", "13.2"]
+
+
 def test_what_no_ptxas_can_do_is_told() -> None:
     library = read(BIN / "ptx-130.so")
     old = Machine(name="old", capability=Capability.parse("9.0"), driver="535.54.03", os="linux")

@@ -152,7 +152,6 @@ if TYPE_CHECKING:
         VerifyRequest,
     )
     from cuwheel.report.cache import Cache
-    from cuwheel.report.doctor import Doctor
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
@@ -167,6 +166,7 @@ if TYPE_CHECKING:
         ToolchainRequest,
     )
     from cuwheel.tracing.traced import Traced
+    from cuwheel.verdicts.examination import Doctor
     from cuwheel.verdicts.planning.plan import Plan
     from cuwheel.verdicts.verdict import Check, Verdict
 

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec.structs import replace
+
 from cuwheel.device_code.target import downloaded_if_pinned, survey_target
 from cuwheel.support.request_fields import environment_folder
 
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
     from cuwheel.device_code.kernels import Kernels
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.report.doctor import Doctor
     from cuwheel.report.explain import Explain
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.toolkits import Toolkits
     from cuwheel.support.finding import Finding
+    from cuwheel.verdicts.examination import Doctor
     from cuwheel.verdicts.planning.plan import Plan
     from cuwheel.verdicts.verdict import Check
 
@@ -32,15 +34,12 @@ def doctor(
 ) -> Doctor:
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
     from cuwheel.machine import profile
-    from cuwheel.report.doctor import Doctor
-    from cuwheel.support.finding import gravest_first
     from cuwheel.verdicts import examination, prerequisites
 
     wanted = prerequisites.parse_needs(needs)
     saved = profile.profile_from(on)
     found = examination.examine_profile(saved) if saved else examination.examine_this_machine(environment_folder(env))
-    met = prerequisites.examine(wanted, found.machine)
-    return Doctor(machine=found.machine, findings=gravest_first(found.findings), needs=met)
+    return replace(found, needs=prerequisites.examine(wanted, found.machine))
 
 
 def gpus(*names: str) -> Gpus:

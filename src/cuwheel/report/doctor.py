@@ -1,34 +1,18 @@
-"""`cuwheel doctor`: the answer and its document."""
+"""`cuwheel doctor`: the document of its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Row
 from cuwheel.support import wording
-from cuwheel.support.finding import Finding
-from cuwheel.verdicts.prerequisites import NeedResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.machine.profile import Fact, VisualStudio
+    from cuwheel.machine.profile import Fact, MachineProfile, VisualStudio
     from cuwheel.report.document import Block
-
-
-class Doctor(Struct, frozen=True, kw_only=True):
-    schema: Literal["cuwheel.doctor/1"] = "cuwheel.doctor/1"
-    machine: MachineProfile
-    findings: tuple[Finding, ...]
-    needs: tuple[NeedResult, ...] = ()
-
-    @property
-    def succeeded(self) -> bool:
-        """No error was found, and every need is met. Warnings and notes do not stop anybody's work."""
-        return all(need.met for need in self.needs) and all(each.severity != "error" for each in self.findings)
+    from cuwheel.verdicts.examination import Doctor
 
 
 def document(answer: Doctor, *, verbose: bool) -> Document:

@@ -29,7 +29,7 @@ _ROWS = (
         "describe this machine, what is wrong with it and how to fix it",
         "",
         ("reading.doctor",),
-        ("doctor.Doctor",),
+        ("verdicts.examination.Doctor",),
     ),
     Verb(
         "inspect",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.support.wording import a_few, first_few
 from cuwheel.verdicts import machine_rules, matrix
+from cuwheel.verdicts.prerequisites import NeedResult
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import distributions, installed_files
 
@@ -41,26 +42,33 @@ _SAME_IN_MACHINE_RULES = {
 _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", metadata.CUT_RULE})  # the mark is told once for all
 
 
-class Examination(Struct, frozen=True, kw_only=True):
-    """A machine, and everything that the rules find wrong with it."""
+class Doctor(Struct, frozen=True, kw_only=True):
+    """A machine, everything that the rules find wrong with it, and which needs it meets."""
 
+    schema: Literal["cuwheel.doctor/1"] = "cuwheel.doctor/1"
     machine: MachineProfile
     findings: tuple[Finding, ...]
+    needs: tuple[NeedResult, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """No error was found, and every need is met. Warnings and notes do not stop anybody's work."""
+        return all(need.met for need in self.needs) and all(each.severity != "error" for each in self.findings)
 
 
-def examine_profile(machine: MachineProfile) -> Examination:
+def examine_profile(machine: MachineProfile) -> Doctor:
     """Another machine, by its profile alone: its files cannot be looked at."""
-    return Examination(machine=machine, findings=machine_rules.examine(machine))
+    return Doctor(machine=machine, findings=machine_rules.examine(machine))
 
 
-def examine_this_machine(env: Path | None) -> Examination:
+def examine_this_machine(env: Path | None) -> Doctor:
     """This machine, and the packages of the Python environment `env`."""
     with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
         packages = beside.submit(installed_with_device_code, env)
         machine = probe.probe(env)
     found = machine_rules.examine(machine)
     of_packages = examine_installed(machine, packages.result(), found)
-    return Examination(machine=machine, findings=(*found, *cut_packages(env), *of_packages))
+    return Doctor(machine=machine, findings=gravest_first((*found, *cut_packages(env), *of_packages)))
 
 
 # The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages.

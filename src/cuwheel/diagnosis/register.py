@@ -62,7 +62,8 @@ _TELLS = re.compile(
     r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|hit)\b[^.\n]{0,40}"
     r"\b(?:error|problem|issue|warning|exception)\b|报错|错误"
     r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
-    r"|\berror (?:says|saying|message|is|was|when)\b|\bit (?:shows?|says|said|tells)\b|\b(?:gives?|gave) me\b"
+    r"|\berror (?:says|saying|message|is|was|when|occurs|occurred|shows?)\b|\bit (?:shows?|says|said|tells)\b"
+    r"|\b(?:gives?|gave) me\b"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
 _GUESSES = re.compile(

@@ -15,8 +15,7 @@ from msgspec import Struct
 from cuwheel.support import codec
 
 TABLE = Path(__file__).with_name("speakers.toml")
-PERSON = "person"
-Kind: TypeAlias = Literal["command", "diagnostic", "status", "version", "environment", "listing", "chatter"]
+Kind: TypeAlias = Literal["command", "diagnostic", "status", "environment", "listing", "chatter"]
 _LONGEST = 4000  # letters of a line that tell who speaks
 
 # What stands before a command: a shell's prompt; then a step's number, folders that are entered, variables, caches.
@@ -78,30 +77,25 @@ def _rules() -> tuple[tuple[str, Kind, re.Pattern[str]], ...]:
 
 
 def _either(row: Speaker) -> str:
-    begins = "|".join(row.begins)
-    return "|".join(
-        filter(
-            None, (rf"\s*(?:E +)?(?:{begins})" if begins else "", *(rf".{{0,600}}?(?:{each})" for each in row.holds))
-        )
-    )
+    begins = [rf"\s*(?:E +)?(?:{each})" for each in row.begins]
+    return "|".join((*begins, *(rf".{{0,600}}?(?:{each})" for each in row.holds)))
 
 
 def names() -> frozenset[str]:
     """All speakers that are known."""
-    return frozenset({PERSON, *(name for name, _, _ in _rules())})
+    return frozenset(name for name, _, _ in _rules())
 
 
 @lru_cache(maxsize=4096)
 def event(line: str) -> Event:
     """Of one line, without the prefixes of builders."""
-    line = line[:_LONGEST]
     if _LISTING.match(line):
         return Event(speaker="", kind="listing", command=(0, len(line)))
-    found = command_in(line)
+    found = command_in(line)  # of the whole: commands are the longest lines there are
     if found and not found[0]:
         return Event(speaker="", kind="command", command=found)
     for name, kind, pattern in _rules():
-        if pattern.match(line):
+        if pattern.match(line, 0, _LONGEST):
             return Event(speaker=name, kind=kind, command=found)
     return Event(speaker="", kind="chatter", command=found)
 
@@ -131,7 +125,6 @@ def begins_message(line: str) -> bool:
 
 def spoken(line: str) -> str:
     """As long as it was, with blanks for what is a command or a list of files."""
-    found = event(line).command
-    return (
-        line if found is None else f"{line[: found[0]]}{' ' * (min(found[1], len(line)) - found[0])}{line[found[1] :]}"
-    )
+    if (found := event(line).command) is None:
+        return line
+    return line[: found[0]] + " " * (found[1] - found[0]) + line[found[1] :]

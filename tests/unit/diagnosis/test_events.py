@@ -62,6 +62,11 @@ def test_commands_and_lists_of_files_say_nothing(line: str) -> None:
     assert len(events.spoken(line)) == len(line)
 
 
+def test_the_end_of_a_long_command_says_nothing_either() -> None:
+    line = "nvcc " + "-I/include " * 2000 + "-allow-unsupported-compiler sm_89 is not supported by nvcc"
+    assert events.spoken(line).strip() == ""
+
+
 SENTENCES = (
     "gcc versions later than 12 are not supported! use -allow-unsupported-compiler",
     "nvcc fatal   : Unknown option '--expt-foo'",

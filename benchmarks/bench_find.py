@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROUNDS = 5
 RELEASES = 50
 LIBRARY = ROOT / "tests/fixtures/bin/plain-130.so"
-MACHINE = ("--on", "h100", "--os", "linux", "--cpu", "x86_64", "--glibc", "2.36", "--driver", "580.65.06")
+MACHINE = ("--on", "h100", "--set", "os=linux,cpu=x86_64,glibc=2.36", "--driver", "580.65.06")
 
 
 class _Quiet(SimpleHTTPRequestHandler):

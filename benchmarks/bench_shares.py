@@ -8,6 +8,7 @@ FOLDER: a source such as bitsandbytes'. Without one, the smallest example. Ratio
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,8 @@ def built(source: Path, store: Path, machines: str, *words: str) -> float:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run(
-            [*command, "--toolkit-cache", str(store), "-o", out, "--quiet", *words],
+            [*command, "-o", out, "--quiet", *words],
+            env={**os.environ, "CUWHEEL_CACHE": str(store)},
             capture_output=True,
             text=True,
             check=False,

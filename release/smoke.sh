@@ -10,7 +10,7 @@ cp "$library" "$place/libplain.so"
 cuwheel --version
 cuwheel explain "$place/error.log" --on h100
 cuwheel inspect "$place/libplain.so"
-cuwheel check "$place/libplain.so" --on h100 --os linux --cpu x86_64
+cuwheel check "$place/libplain.so" --on h100 --set os=linux,cpu=x86_64
 cuwheel slim "$place/libplain.so" --for h100 -o "$place/slim.so"
 cuwheel plan --for h100,l40
 cuwheel lookup gpu h100

@@ -171,8 +171,8 @@ async function marked(text, found) {
 function machineWords(profile) {
   const machines = [value("machine-gpu"), profile].filter((each) => each !== "");
   const words = machines.flatMap((each) => ["--on", each]);
-  for (const [option, id] of [["--driver", "machine-driver"], ["--torch-cuda", "machine-torch"], ["--os", "machine-system"]]) {
-    if (words.length && value(id)) words.push(option, value(id));
+  for (const [option, id] of [["--driver", "machine-driver"], ["--torch-cuda", "machine-torch"], ["--set", "machine-system"]]) {
+    if (words.length && value(id)) words.push(option, option === "--set" ? `os=${value(id)}` : value(id));
   }
   return words;
 }

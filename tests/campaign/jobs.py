@@ -107,8 +107,8 @@ def _served_mirror(folder: Path) -> None:
 
 
 def _install(folder: Path, *words: str, place: str | None = None) -> Sequence[str]:
-    options = ("--provider", "redist", "--redist-url", place or str(folder / "site"), "--cache", str(folder / "cache"))
-    return ("toolchain", "install", "13.0.2", *options, "--no-host-compiler", *words, "--quiet", "--json")
+    options = ("--provider", f"redist={place or folder / 'site'}", "--cache", str(folder / "cache"))
+    return ("toolchain", "install", "13.0.2", *options, "--host-compiler", "none", *words, "--quiet", "--json")
 
 
 def _project(folder: Path) -> None:
@@ -485,7 +485,7 @@ JOBS = (
         puts_back=False,  # what is whole stays, for the next try
         prepare=_mirror,
         command=lambda folder: (
-            *("toolchain", "fetch", "13.0.2", "--provider", "redist", "--redist-url", str(folder / "site")),
+            *("toolchain", "fetch", "13.0.2", "--provider", f"redist={folder / 'site'}"),
             *("--cache", str(folder / "cache"), "--to", str(folder / "kit"), "--quiet", "--json"),
         ),
         private=_STORE,
@@ -506,7 +506,7 @@ JOBS = (
         puts_back=False,  # what is whole stays, for the next try
         prepare=_project,
         command=lambda folder: (
-            *("build", str(folder / "source"), "--provider", "redist", "--redist-url", str(folder / "site")),
+            *("build", str(folder / "source"), "--provider", f"redist={folder / 'site'}"),
             *("--lock", str(folder / "cuwheel.lock"), "-o", str(folder / "dist"), "--offline", "--quiet", "--json"),
         ),
         varies=("dist/build.",),

@@ -26,7 +26,7 @@ def test_a_road_of_each_verb(wheel: Path, tmp_path: Path) -> None:
         (0, "--version"),
         (0, "explain", "error.log", "--on", "h100"),
         (0, "inspect", "libplain.so"),
-        (0, "check", "libplain.so", "--on", "h100", "--os", "linux", "--cpu", "x86_64"),
+        (0, "check", "libplain.so", "--on", "h100", "--set", "os=linux,cpu=x86_64"),
         (0, "slim", "libplain.so", "--for", "h100", "-o", "slim.so"),
         (0, "plan", "--for", "h100"),
         (0, "record", "-o", "record", "--", "cmd", "/c", "exit 0"),  # with the programs that ship

@@ -114,7 +114,8 @@ def test_two_environments(place: Path) -> None:
 
 
 def test_worse_than_the_earlier_run_ends_with_1(place: Path) -> None:
-    answer(bench(place, "--at-once", "1,2", "--with", "SECONDS=0.01", "--save", "before.json", "work.py:call"))
+    before = bench(place, "--at-once", "1,2", "--with", "SECONDS=0.01", "work.py:call")
+    (place / "before.json").write_text(before.stdout)
     worse = answer(
         bench(place, "--at-once", "1,2", "--with", "SECONDS=0.03", "--earlier", "before.json", "work.py:call"), 1
     )

@@ -80,7 +80,7 @@ def calls(here: World) -> list[list[str]]:
 
 
 def build(here: World, source: Path, *words: str) -> Any:
-    return here.build(source, "--image", "registry.example/manylinux_2_28_x86_64", *words, provider="container")
+    return here.build(source, *words, provider="container=registry.example/manylinux_2_28_x86_64")
 
 
 def test_everything_of_the_build_runs_inside(here: World) -> None:

@@ -157,12 +157,12 @@ def test_killed_in_the_middle_of_a_download(empty: World) -> None:
     mirror = cache.made(f"redist-{shared.name[-12:]}", lambda folder: site.write_site(folder, "13.0.2", parts))
     stopping = site.Behaviour(cut=1_000_000, stall=60)
     with site.serving(mirror, stopping) as url:
-        child = empty.start("build", source, "--provider", "redist", "--redist-url", url, "--output", empty.out)
+        child = empty.start("build", source, "--provider", f"redist={url}", "--output", empty.out)
         world.kill_when(child, iter(stopping.reached.is_set, None))
     assert list((empty.store / "toolchains").glob("*/cuwheel-toolchain.json")) == []
     willing = site.Behaviour()
     with site.serving(mirror, willing) as url:
-        told = empty.build(source, "--redist-url", url, provider="redist")
+        told = empty.build(source, provider=f"redist={url}")
     assert told.status == 0, told.all
     assert len(world.wheels(empty.out)) == 1
     assert any(wanted.startswith("bytes=") for _, wanted in willing.asked), "what had come was fetched again"
@@ -308,7 +308,7 @@ def test_a_wrong_hash(empty: World) -> None:
     data[len(data) // 2] ^= 0xFF
     archive.write_bytes(data)
     source = projects.bare(empty.folder / "source")
-    told = empty.build(source, "--redist-url", mirror, provider="redist")
+    told = empty.build(source, provider=f"redist={mirror}")
     assert told.status in (5, 9), told.all
     assert hashlib.sha256(data).hexdigest()[:8] in told.stderr or "sha256" in told.stderr
     assert list((empty.store / "toolchains").glob("*")) == []

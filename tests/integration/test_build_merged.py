@@ -27,8 +27,8 @@ def test_two_majors_in_one_wheel(tmp_path: Path) -> None:
     for digits, fixture in LIBRARIES.items():
         shutil.copy(manifest.HERE / "bin" / fixture, source / f"kernel{digits}.so")
     here = world.World(folder=tmp_path)
-    words = ("--cuda", "12.4,13.0", "--set", "merge=true", "--redist-url", site, "--offline")
-    told = here.build(source, *words, provider="redist")
+    words = ("--cuda", "12.4,13.0", "--set", "merge=true", "--offline")
+    told = here.build(source, *words, provider=f"redist={site}")
     assert told.status == 0, told.all
     (merged,) = told.document["merged"]
     assert [each["cuda"] for each in told.document["jobs"]] == ["12.4", "13.0"]

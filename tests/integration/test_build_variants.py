@@ -31,10 +31,8 @@ def built(folder: Path, *words: str) -> tuple[world.World, dict[str, Any]]:
         "--set",
         "variants=true",
         *words,
-        "--redist-url",
-        site,
         "--offline",
-        provider="redist",
+        provider=f"redist={site}",
     )
     assert told.status == 0, told.all
     return here, told.document

@@ -152,7 +152,7 @@ def test_every_gpu_of_the_machine_counts(wheels: list[Path]) -> None:
 
 def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["find", "demo>=2", "--find-links", str(wheels[0].parent), "--no-index", "--on", "gtx 1080 ti"]
-    options = ["--python", "3.11", "--os", "linux", "--cpu", "x86_64"]
+    options = ["--python", "3.11", "--set", "os=linux,cpu=x86_64"]
     assert main([*words, *options]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("No release of demo runs on gtx 1080 ti")
@@ -258,7 +258,9 @@ def test_fifty_releases_fit_a_screen(tmp_path: Path, capsys: pytest.CaptureFixtu
     for minor in range(50):
         _wheel(tmp_path / "dist", f"1.{minor}", NATIVE if minor < 10 else None, "py3-none-win_amd64")
     assert (
-        main(["find", "demo", "--find-links", str(tmp_path / "dist"), "--no-index", "--on", "h100", "--os", "linux"])
+        main(
+            ["find", "demo", "--find-links", str(tmp_path / "dist"), "--no-index", "--on", "h100", "--set", "os=linux"]
+        )
         == 1
     )
     shown = capsys.readouterr().out

@@ -105,7 +105,7 @@ def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.Captu
     behaviour = Behaviour.of(*made, small)
     with serving(behaviour) as url:
         options = ["--index", f"{url}/simple", "--on", "h100", "--driver", "580.65.06", "--python", "3.11"]
-        words = ["find", "demo", *options, "--os", "linux", "--cpu", "x86_64", "--budget", "2MB"]
+        words = ["find", "demo", *options, "--set", "os=linux,cpu=x86_64", "--budget", "2MB"]
         anew = ["demo>7.5", *words[2:]]
         assert main([*words, "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
@@ -170,7 +170,7 @@ def test_ctrl_c_gives_what_is_known(tmp_path: Path) -> None:
 
     with serving(behaviour) as url:
         words = [sys.executable, "-m", "cuwheel", "find", "demo", "--index", f"{url}/simple", "--on", "h100"]
-        words += ["--driver", "580.65.06", "--python", "3.11", "--os", "linux", "--cpu", "x86_64"]
+        words += ["--driver", "580.65.06", "--python", "3.11", "--set", "os=linux,cpu=x86_64"]
         before = subprocess.run([*words[:4], "demo<3", *words[5:]], capture_output=True, text=True, check=True)
         assert "demo 2.0 runs" in before.stdout
         behaviour.files = Stuck(behaviour.files)

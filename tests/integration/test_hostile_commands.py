@@ -51,7 +51,7 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
         "verify": ["verify", wheel, "--static"],
         "pack": ["verify", wheel, "--pack", f"{out}.pyz"],
         "plan": ["plan", "--for", "h100", "--like", wheel],
-        "explain": ["explain", os.devnull, "--wheel", wheel, "--gpu", "h100"],
+        "explain": ["explain", os.devnull, "--wheel", wheel, "--on", "h100"],
         "publish": ["publish", wheel, "--to", f"{out}-index"],
         "find": ["find", "pkg", "--on", "h100", "--no-index", "--find-links", folder],
         "catalogue": ["catalogue", "add", "pkg", "--to", f"{out}-facts", "--index", f"{folder}/simple"],

@@ -61,11 +61,11 @@ def test_an_older_release_that_runs(empty: Path, dist: Path) -> None:
     assert (taken.fallback, taken.packages[0].version) == ("older version", "1.0")
     assert taken.packages[0].why.startswith("2.0: it has no code for the GeForce GTX 1080 Ti")
     assert _install("subject", empty, dist, on=["h100"]).fallback is None
-    none = _install("subject", empty, dist, no_older=True)
+    none = _install("subject", empty, dist, fallback=["source", "cpu"])
     assert not none.succeeded
     assert none.fallback is None
     assert [each.reason for each in none.packages[0].passed] == [
-        "switched off: --no-older",
+        "not among --fallback",
         "there is no source distribution",
         "no wheel without device code was found, and no package for the CPU is known",
     ]
@@ -77,10 +77,10 @@ def test_versions_that_nobody_asked_for_are_named_and_taken_only_if_allowed(empt
     wheel(dist, "subject", "1.0", library=ONLY_AMPERE)
     refused = _install("subject<3", empty, dist)
     assert not refused.succeeded
-    assert refused.packages[0].passed[0].reason == "3.0 runs, but it is not <3: --any-version takes it"
-    taken = _install("subject<3", empty, dist, any_version=True)
+    assert refused.packages[0].passed[0].reason == "3.0 runs, but it is not <3: --fallback any-version takes it"
+    taken = _install("subject<3", empty, dist, fallback=["any-version"])
     assert (taken.fallback, taken.packages[0].version) == ("newer version", "3.0")
-    older = _install("subject==2.0", empty, dist, any_version=True, on=["h100"])
+    older = _install("subject==2.0", empty, dist, fallback=["any-version"], on=["h100"])
     assert (older.fallback, older.packages[0].version) == (None, "2.0")
 
 
@@ -91,7 +91,7 @@ def test_a_wheel_without_device_code_is_for_the_cpu(empty: Path, dist: Path, ver
     taken = _install("subject", empty, dist)
     assert (taken.fallback, taken.packages[0].version) == ("cpu build", version)
     assert [each.way for each in taken.packages[0].passed] == ["another version", "source build"]
-    assert not _install("subject", empty, dist, no_cpu=True).succeeded
+    assert not _install("subject", empty, dist, fallback=["older", "source"]).succeeded
     assert _install("subject", empty, dist, on=["h100"]).packages[0].version == "2.0"
 
 
@@ -124,9 +124,9 @@ def test_a_build_is_announced_before_it_is_done(empty: Path, dist: Path, monkeyp
     assert (plan.archs, plan.cuda, plan.source) == (("sm_120",), "13.0", "setuptools_nvcc-1.0.tar.gz")
     assert [(each.name, each.to) for each in told.changes] == [("setuptools-nvcc", "1.0")]
     assert state(empty) == before
-    off = _install("setuptools-nvcc", empty, dist, on=["12.0"], refine=refine, wheel_only=True)
+    off = _install("setuptools-nvcc", empty, dist, on=["12.0"], refine=refine, fallback=["older", "cpu"])
     assert not off.succeeded
-    assert off.packages[0].passed[1].reason == "switched off: --wheel-only"
+    assert off.packages[0].passed[1].reason == "not among --fallback"
 
 
 def test_what_cannot_be_built_says_why(empty: Path, dist: Path) -> None:

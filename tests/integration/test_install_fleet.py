@@ -104,7 +104,7 @@ def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys:
 
 
 def test_a_machine_that_is_not_served_leaves_no_lock(index: Path, tmp_path: Path) -> None:
-    told = api.install("subject>=2", lock=tmp_path / "fleet.toml", indexes=[str(index)], no_cpu=True)
+    told = api.install("subject>=2", lock=tmp_path / "fleet.toml", indexes=[str(index)], fallback=["older"])
     assert not told.succeeded
     assert told.lock is None
     assert not list(tmp_path.glob("pylock.*"))

@@ -121,7 +121,17 @@ def test_an_example_for_each_of_three_machines(
         ("v100", "580.65.06", None, "unknown"),
     ):
         profile = _profile(tmp_path / f"{gpu}.json", gpu, driver)
-        place = ["--index", str(tmp_path / "index"), "--env", str(env), "--on", str(profile), "--wheel-only", "--json"]
+        place = [
+            "--index",
+            str(tmp_path / "index"),
+            "--env",
+            str(env),
+            "--on",
+            str(profile),
+            "--fallback",
+            "older,cpu",
+            "--json",
+        ]
         status = main(["install", "scikit-kernel", *place])
         (package,) = json.loads(capsys.readouterr().out)["packages"]
         assert (package["version"], package["outcome"], status) == (taken, outcome, 0 if taken else 1), package

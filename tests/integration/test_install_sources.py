@@ -79,7 +79,7 @@ def _refused(world: World, env: Path, wanted: str, **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("wanted", "option"),
     [
-        *(("outer", option) for option in ("", "dry_run", "wheel_only", "no_index", "signers")),
+        *(("outer", option) for option in ("", "dry_run", "fallback", "no_index", "signers")),
         *((wanted, "dry_run") for wanted in ("direct", "local", "further")),
     ],
 )
@@ -87,6 +87,8 @@ def test_what_a_wheel_requires_by_an_address_is_refused(
     world: World, env: Path, tmp_path: Path, wanted: str, option: str
 ) -> None:
     fields: dict[str, Any] = {option: True} if option else {}
+    if option == "fallback":
+        fields["fallback"] = ["older", "cpu"]
     if option == "no_index":
         fields |= {"indexes": (), "find_links": [str(world.wheels)]}
     if option == "signers":

@@ -58,7 +58,7 @@ def install(place: str | Path, **options: Any) -> Path:
 
 
 def command(url: str, *options: str) -> list[str]:
-    words = ["toolchain", "install", "13.0", "--provider", "redist", "--redist-url", url, *options]
+    words = ["toolchain", "install", "13.0", "--provider", f"redist={url}", *options]
     return [sys.executable, "-m", "cuwheel", *words]
 
 
@@ -116,7 +116,7 @@ def test_killed_while_unpacking(mirror: Path, cache: Path) -> None:
         "import os, signal\nfrom cuwheel.toolchains import workplace\n"
         "workplace.nvcc_version = lambda _nvcc: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from cuwheel.cli import main\n"
-        f"main(['toolchain', 'install', '13.0', '--provider', 'redist', '--redist-url', {str(mirror)!r}])\n"
+        f"main(['toolchain', 'install', '13.0', '--provider', {f'redist={mirror}'!r}])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, timeout=600)
     assert done.returncode == -signal.SIGKILL

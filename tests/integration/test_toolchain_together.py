@@ -101,11 +101,10 @@ def test_a_password_is_in_no_file_and_no_answer(mirror: str, tmp_path: Path, mon
         "install",
         "13.0.2",
         "--provider",
-        "redist",
-        "--redist-url",
+        f"redist={mirror}",
     ]
-    options = ["--cache", str(tmp_path / "cache"), "--lock", "--json", "-v", "--no-host-compiler"]
-    done = subprocess.run([*command, mirror, *options], capture_output=True, text=True, timeout=600, check=False)
+    options = ["--cache", str(tmp_path / "cache"), "--lock", "--json", "-v", "--host-compiler", "none"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["toolkits"]
     assert "p4ss" not in done.stdout + done.stderr

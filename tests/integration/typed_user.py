@@ -59,7 +59,7 @@ assert_type(portable.wheels[0].output, str | None)
 
 assert_type(cuwheel.graft("a.whl", ["b.whl"], output=Path("out"), force=True), cuwheel.Graft)
 assert_type(cuwheel.graft(cuwheel.GraftRequest("a.whl", split=True, output=Path("parts"))).outputs, tuple[str, ...])
-smaller = assert_type(cuwheel.slim("a.whl", machines=["h100"], output=Path("slim"), level=9), cuwheel.Slim)
+smaller = assert_type(cuwheel.slim("a.whl", machines=["h100"], output=Path("slim")), cuwheel.Slim)
 assert_type(smaller.total.bytes_after, int)
 assert_type(
     cuwheel.slim(cuwheel.SlimRequest(["a.so", Path("b.so")], machines=["h100"], output=Path("slim"))), cuwheel.Slim
@@ -98,9 +98,11 @@ assert_type(cuwheel.find(cuwheel.FindRequest("torch", indexes=["https://wheels.e
 put = assert_type(cuwheel.install("foo", env=Path(".venv"), allow=["torch"], dry_run=True), cuwheel.Install)
 assert_type(put.changes[0].to, str | None)
 assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
-settled = cuwheel.install("foo", pin=["activate", "env-file=.env"], slim=True, signers=Path("signers"), no_cpu=True)
+settled = cuwheel.install(
+    "foo", pin=["activate", "env-file=.env"], slim=True, signers=Path("signers"), fallback=["older"]
+)
 assert_type(settled.pins, dict[str, str])
-cuwheel.install(requirements=Path("requirements.txt"), gpus=[0], wheel_only=True, any_version=True)
+cuwheel.install(requirements=Path("requirements.txt"), fallback=["any-version", "cpu"])
 cuwheel.install(
     "foo", lock=Path("fleet.toml"), output=Path("locks"), lock_as=["pylock", "requirements"], download=Path("files")
 )

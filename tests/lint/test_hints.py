@@ -91,4 +91,4 @@ def test_the_check_itself_can_fail() -> None:
     assert list(strangers("hint: cuwheel build --no-such-option; cuwheel inspect --json")) == [
         "cuwheel build --no-such-option"
     ]
-    assert list(strangers("cuwheel toolchain install 13.0 --toolkit-cache /x")) == ["cuwheel toolchain --toolkit-cache"]
+    assert list(strangers("cuwheel toolchain install 13.0 --apt-source /x")) == ["cuwheel toolchain --apt-source"]

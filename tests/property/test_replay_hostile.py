@@ -96,7 +96,7 @@ def test_any_record_is_answered(events: list[dict[str, object]], environ: dict[s
             ["replay", f"{folder}", "--list", "--json"], ["replay", f"{folder}:1", "--print"],
             ["replay", f"{folder}:1"], ["replay", f"{folder}:1", "--json", "--scratch"],
             ["replay", f"{folder}:1", "--here", "--json"],
-            ["replay", f"{folder}:1", "--diff", ":2", "--no-runs"], ["replay", f"{folder}:1", "--diff"],
+            ["replay", f"{folder}:1", "--diff", ":2", "--max-runs", "0"], ["replay", f"{folder}:1", "--diff"],
             ["replay", f"{folder}:1", "--print", "--shell", "cmd"], ["explain", str(folder)],
             ["explain", str(folder), "--report", str(folder / "x.md"), "--json"],
         ):  # fmt: skip

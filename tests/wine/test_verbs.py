@@ -106,7 +106,7 @@ def test_kernels_and_compare(library: str, place: Path) -> None:
 
 def test_check_knows_the_floors_of_windows(library: str) -> None:
     assert answer("check", library, *HERE)["verdicts"][0]["outcome"] == "jit"
-    old = answer("check", library, "--on", "RTX 4090", "--driver", "577.00", "--os", "windows", status=1)
+    old = answer("check", library, "--on", "RTX 4090", "--driver", "577.00", "--set", "os=windows", status=1)
     assert old["verdicts"][0]["predicted_error"]["code"] == 35
 
 

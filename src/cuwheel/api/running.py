@@ -138,18 +138,17 @@ def replay_diff(
     other: str | Path | None = None,
     *,
     directory: Path | None = None,
-    runs: bool = True,
     most: int = 60,
     timeout: float | None = None,
 ) -> Replay:
     """What differs between a recorded call and the caller's environment, or another call, and which of it matters.
 
-    `runs`: runs the call, writing nothing where the build did, until the smallest change is found that makes the
-    difference: at most `most` times, each at most `timeout` seconds (ten times the recorded time, at least a minute).
+    It runs the call, writing nothing where the build did, until the smallest change is found that makes the difference:
+    at most `most` times (0: never), each at most `timeout` seconds (ten times the recorded time, at least a minute).
     """
     from cuwheel.building.recording import replays
 
-    return replays.compare_environments(call, other, directory=directory, runs=runs, most=most, timeout=timeout)
+    return replays.compare_environments(call, other, directory=directory, most=most, timeout=timeout)
 
 
 def trace(

@@ -252,7 +252,7 @@ def _inner_python(job: DecidedJob, shell: Shell) -> str:
     image = job.toolchain.prefix[-1]
     raise UnavailableError(
         f"the image {image} has no Python {job.python}; looked at {', '.join(names)}",
-        hint="use an image that has it, such as a manylinux image: --image IMAGE",
+        hint="use an image that has it, such as a manylinux image: --provider container=IMAGE",
     )
 
 

@@ -10,9 +10,10 @@ from cuwheel.cli.common import (
     LOCK,
     LOCKED,
     PROVIDERS,
-    TOOLKIT_PLACES,
+    PROVIDERS_GONE,
     TWO_LOCKS,
     cluster,
+    toolkit_sources,
 )
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
@@ -35,7 +36,8 @@ def _build(args: Namespace) -> Answer:
     from cuwheel.building.request import BuildRequest
 
     said = request_of(BuildRequest, args).settings
-    request = request_of(BuildRequest, args, settings={**config.settings_of(args.set), **said})
+    settings = {**config.settings_of(args.set), **said}
+    request = request_of(BuildRequest, args, settings=settings, **toolkit_sources(args))
     return api.build_editable(request, args.env) if args.editable else api.build(request)
 
 
@@ -92,7 +94,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
                 default=None,
             ),
             Option("--no-shares", "compile all architectures at once", field="shares", gives=False, default=None),
-            Option("--rebuild", "build everything, also what has not changed"),
+            Option("--rebuild", "build everything, also what has not changed (which is reused otherwise)"),
             Option("--keep", "keep the sources and the environment of each job"),
             more=True,
         ),
@@ -117,14 +119,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
             COMPONENTS._replace(field="settings.components"),
             PROVIDERS,
             Option("--host-compiler PROGRAM", "use only this compiler", places.program),
-            Option(
-                "--toolkit-cache FOLDER",
-                "where to keep toolkits and builds (or CUWHEEL_CACHE)",
-                places.new_folder,
-                field="cache",
-            ),
             Option("--from PLACE", "a folder filled by toolchain fetch", places.place, field="fetched"),
-            *TOOLKIT_PLACES,
             Option("--offline", "do not use the network, only earlier downloads"),
             LOCK,
             LOCKED,
@@ -135,7 +130,9 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
     conflicts=(TWO_LOCKS,),
     refuse=_refuse,
     gone={
-        "--resume": "no option for it, what has not changed is always reused",
+        **PROVIDERS_GONE,
+        "--resume": "the same command again: what has not changed is reused",
+        "--toolkit-cache": "CUWHEEL_CACHE=FOLDER before the command",
         "--no-recipe": "--set recipe=false",
         "--subdirectory": "--set subdirectory=DIR",
         "--force-archs": "--set force-archs=true",

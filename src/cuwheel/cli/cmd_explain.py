@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.list:
         return
-    if args.on and args.here:
-        yield UsageError("--on and --here cannot be used together")
-    if args.wheel and not (args.gpu or args.on or args.here):
+    if args.wheel and not args.on:
         yield UsageError("--wheel needs a machine to check for", hint="add --on h100, --on PROFILE or --on this")
     if args.log is None and sys.stdin.isatty():
         yield UsageError("no log was given", hint="cuwheel explain build.log, or pipe one into it")
@@ -32,8 +30,8 @@ def _explain(args: Namespace) -> Answer:
     if args.list:
         return api.causes()
     source = sys.stdin.buffer if args.log in (None, "-") else Path(args.log)
-    machine = [each for each in (*args.on, args.gpu) if each and each != "this"]
-    answer = api.explain(source, on=machine, here=args.here or "this" in args.on, wheel=args.wheel)
+    machine = [each for each in args.on if each != "this"]
+    answer = api.explain(source, on=machine, here="this" in args.on, wheel=args.wheel)
     if args.report:
         from cuwheel.report import investigation
 
@@ -67,13 +65,8 @@ exit status: 0 a cause was found, 1 none is known""",
             ),
             Option("--wheel WHEEL", "a wheel that might help: check whether it would run", values.binary),
         ),
-        group(
-            "older spellings",
-            Option("--here", "--on this"),
-            Option("--gpu NAME", "--on NAME", values.gpu),
-            more=True,
-        ),
     ),
     _explain,
     refuse=_refuse,
+    gone={"--here": "--on this", "--gpu": "--on NAME"},
 )

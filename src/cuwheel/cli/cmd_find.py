@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, INDEX, ON, REFINEMENT, REFINEMENT_CONFLICTS, refinement
-from cuwheel.cli.options import Command, Conflict, Option, group, request_of
+from cuwheel.cli.common import HTML, INDEX, ON, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.options import Command, Option, group, request_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 # `install` looks for the same, in the same places.
 NAME = Option("NAME", "a package, perhaps with versions: 'torch>=2.5'", values.package, field="wanted")
 MACHINES = (ON, Option("--env FOLDER", "the Python environment to find it for", places.environment))
-GPU = Option(
-    "--gpu NUMBER",
-    "only this GPU of this machine, as nvidia-smi numbers them; repeatable",
-    values.index,
-    field="gpus",
-    many=True,
-)
-DETAILS = REFINEMENT._replace(rows=(GPU, *REFINEMENT.rows))
 PLACES = group(
     "where to look",
     Option(
@@ -38,16 +30,13 @@ PLACES = group(
         field="catalogues",
         many=True,
     ),
-    Option("--all", "judge every release, not only until one runs", field="all_releases"),
     Option("--no-index", "use no index that is configured: only --find-links, with find also --index"),
     Option("--pre", "also consider pre-releases"),
     Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
 )
-CONFLICTS = (
-    *REFINEMENT_CONFLICTS,
-    Conflict(("--gpu", "--on"), "--gpu chooses GPUs of this machine: it cannot be used with --on"),
-)
+GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
+_ALL = Option("--all", "judge every release, not only until one runs", field="all_releases")
 
 
 def _find(args: Namespace) -> Answer:
@@ -70,7 +59,7 @@ the libraries are read, the newest release first, until one runs or --budget is
 spent; Ctrl-C ends that with what is known so far. Nothing of them is kept.
 
 exit status: 0 there is one that runs, 1 there is none""",
-    (NAME, *MACHINES, INDEX, PLACES, HTML, DETAILS),
+    (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), HTML, REFINEMENT),
     _find,
-    conflicts=CONFLICTS,
+    gone=GONE,
 )

@@ -21,11 +21,6 @@ _TARGET = Option(
 _WHERE = (Option("--env FOLDER", "the Python environment to look in", places.packages), PLATFORM)
 
 
-_NO_KERNELS = Option(
-    "--no-kernels", "do not compare kernels (faster for large libraries)", field="with_kernels", gives=False
-)
-
-
 def _inspect(args: Namespace) -> Answer:
     from cuwheel import api
 
@@ -33,7 +28,7 @@ def _inspect(args: Namespace) -> Answer:
     if args.kernels is not None:
         return api.kernels(args.target, args.kernels or None, **where)
     if args.against is not None:
-        return api.compare(args.target, args.against, kernels=args.with_kernels, **where)
+        return api.compare(args.target, args.against, **where)
     return api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
 
 
@@ -66,7 +61,6 @@ exit status: 0 everything was read, 1 something is damaged""",
                 gives="",
             ),
             Option("--against OTHER", "compare with this one: what an architecture, or a change, costs in bytes"),
-            _NO_KERNELS._replace(of=("--against",)),
         ),
     ),
     _inspect,
@@ -101,7 +95,7 @@ exit status: 0 found, 1 no kernel has that name""",
 def _compare(args: Namespace) -> Answer:
     from cuwheel import api
 
-    return api.compare(args.before, args.after, env=args.env, platform=args.platform, kernels=args.with_kernels)
+    return api.compare(args.before, args.after, env=args.env, platform=args.platform)
 
 
 COMPARE = Command(
@@ -113,7 +107,6 @@ COMPARE = Command(
         Option("A", "a wheel, library, folder, distribution or name==version", field="before"),
         Option("B", "what to compare it with", field="after"),
         *_WHERE,
-        _NO_KERNELS,
         HTML,
     ),
     _compare,

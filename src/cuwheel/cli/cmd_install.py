@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.cmd_find import CONFLICTS, DETAILS, MACHINES, NAME, PLACES
-from cuwheel.cli.common import HTML, INDEX, refinement
+from cuwheel.cli.cmd_find import GONE, MACHINES, NAME, PLACES
+from cuwheel.cli.common import HTML, INDEX, REFINEMENT, refinement
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -49,7 +49,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         INDEX,
         PLACES,
         HTML,
-        DETAILS,
+        REFINEMENT,
         Option(
             "-r --requirement FILE",
             "what a requirements file lists, judged together",
@@ -83,12 +83,13 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         ),
         group(
             "where no wheel of the newest release runs",
-            Option("--no-older", "do not take an older release"),
-            Option("--any-version", "also take versions other than those asked for"),
-            Option("--wheel-only", "build nothing"),
-            Option("--no-cpu", "do not take a build for the CPU"),
-            about="An older release is taken, else one is built from source for this machine,\n"
-            "else a build for the CPU.",
+            Option(
+                "--fallback WHAT",
+                "older, source (built for this machine), cpu, any-version (beyond those asked for), or none; default: "
+                "older,source,cpu",
+                values.fallbacks,
+                default=None,
+            ),
             more=True,
         ),
         group(
@@ -120,6 +121,14 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         ),
     ),
     _install,
-    conflicts=(*CONFLICTS, Conflict(("--no-index", "--index"))),
+    conflicts=(Conflict(("--no-index", "--index")),),
+    gone={
+        **GONE,
+        "--all": "cuwheel find --all",
+        "--no-older": "--fallback source,cpu",
+        "--any-version": "--fallback any-version,older,source,cpu",
+        "--wheel-only": "--fallback older,cpu",
+        "--no-cpu": "--fallback older,source",
+    },
     refuse=_refuse,
 )

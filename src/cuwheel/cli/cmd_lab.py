@@ -163,15 +163,10 @@ def _refuse_bench(args: Namespace) -> Iterator[UsageError]:
 def _bench(args: Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.proving.request import BenchRequest
-    from cuwheel.report.answer import to_json
-    from cuwheel.support import files
 
     if args.function:
         places.file_of(args.function[0].rpartition(":")[0] or args.function[0], _BENCH_HINT)
-    answer = api.bench(request_of(BenchRequest, args, what=args.function[0] if args.function else args.command))
-    if args.save:
-        files.write(args.save, to_json(answer))
-    return answer
+    return api.bench(request_of(BenchRequest, args, what=args.function[0] if args.function else args.command))
 
 
 BENCH = Command(
@@ -181,7 +176,8 @@ BENCH = Command(
   cuwheel bench --env .venv --against .venv-slim work.py:call
   cuwheel bench --with DTYPE=int8 --against DTYPE=float16 work.py:call
   cuwheel bench --against dist/own-1.0-….whl --env .venv work.py:call
-  cuwheel bench --save now.json --earlier before.json work.py:call
+  cuwheel bench --json work.py:call > before.json     to compare with later
+  cuwheel bench --earlier before.json work.py:call
   cuwheel bench --by processes -- ./solver --size 1000
 
 The function is called without arguments; what its file does when it is
@@ -194,7 +190,6 @@ more than noise""",
         Option("[FILE:NAME...]", "a function of a Python file; or -- and a command", field="function"),
         Option("-- COMMAND ...", "the command to measure"),
         HTML,
-        Option("--save FILE", "also write the answer as JSON", places.new_file),
         group(
             "the load",
             Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", values.counts),
@@ -228,4 +223,5 @@ more than noise""",
     _bench,
     refuse=_refuse_bench,
     usage="cuwheel bench [options] FILE:NAME | -- COMMAND ...",
+    gone={"--save": "--json > FILE"},
 )

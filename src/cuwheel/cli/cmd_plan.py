@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import values
-from cuwheel.cli.common import CUDA_VERSIONS, FOR, PLAN_OPTIONS, REFINEMENT, REFINEMENT_CONFLICTS, refinement
+from cuwheel.cli.common import CUDA_VERSIONS, FOR, PLAN_OPTIONS, REFINEMENT, REFINEMENT_GONE, refinement
 from cuwheel.cli.options import Command, Group, Option, flat, group
 from cuwheel.errors import UsageError
 from cuwheel.facts import spellings
@@ -77,7 +77,7 @@ PLAN = Command(
   cuwheel plan --for fleet.toml                and the fewest CUDA versions
   cuwheel plan --for fleet.toml --cuda 12.8,13.0 --future
   cuwheel plan --for all --cuda 13.0 --native  every GPU that 13.0 can target
-  cuwheel plan --for a6000 --driver-cuda 12.2 --torch-cuda 12.4
+  cuwheel plan --for a6000 --driver 12.2 --torch-cuda 12.4
   cuwheel plan --for h100 --like old.whl       with the size to expect
   cuwheel plan --read "8.0;9.0+PTX" --on orin  explain an existing list
   cuwheel plan --read "75;80;90" --as bitsandbytes
@@ -85,6 +85,6 @@ PLAN = Command(
 exit status: 0 every machine is served, 1 some machine is not""",
     _OPTIONS,
     _plan,
-    conflicts=REFINEMENT_CONFLICTS,
+    gone=REFINEMENT_GONE,
     refuse=_refuse,
 )

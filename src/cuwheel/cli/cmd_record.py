@@ -135,8 +135,7 @@ _CALL = Option(
 )
 _DIRECTORY = Option("--directory DIR", "run it in this folder, not in the recorded one", places.folder)
 _SEARCH = (
-    Option("--no-runs", "only compare, run nothing", field="runs", gives=False),
-    Option("--max-runs N", f"at most this many runs (default: {_RUNS})", values.count),
+    Option("--max-runs N", f"at most this many runs, 0 to compare alone (default: {_RUNS})", values.index),
     Option("--timeout S", "time limit for one run, in seconds", values.seconds),
 )
 
@@ -153,8 +152,7 @@ def _diff(args: Namespace) -> Answer:
         args.record,
         args.diff or None,
         directory=args.directory,
-        runs=args.runs,
-        most=args.max_runs or _RUNS,
+        most=_RUNS if args.max_runs is None else args.max_runs,
         timeout=args.timeout,
     )
 
@@ -218,6 +216,7 @@ exit status: the call's own; with --diff 0 if the cause was found""",
     _replay,
     ways=("--list", "--print", "--diff", "running it"),
     refuse=_refuse_replay,
+    gone={"--no-runs": "--max-runs 0"},
 )
 
 RECORD_DIFF = Command(
@@ -233,5 +232,6 @@ exit status: 0 if the cause was found""",
         *_SEARCH,
     ),
     _diff,
+    gone={"--no-runs": "--max-runs 0"},
     line="find what makes a recorded call fail only there: variables, options, files",
 )

@@ -98,11 +98,6 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
         group(
             "wheels",
             Option("--version VERSION", "version of the new wheel, instead of adding +slim", values.version),
-            Option(
-                "--level N",
-                "recompress every file at this level, 0 to 9; default: only changed files, at 6",
-                values.level,
-            ),
             PLATFORM,
             more=True,
         ),
@@ -110,4 +105,5 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
     ),
     _slim,
     refuse=_refuse,
+    gone={"--level": "--recompress"},
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import COMPONENTS, LOCK, LOCKED, PROVIDERS, TOOLKIT_PLACES, TWO_LOCKS
-from cuwheel.cli.options import Command, Conflict, Option, group, request_of
+from cuwheel.cli.common import COMPONENTS, LOCK, LOCKED, PROVIDERS, PROVIDERS_GONE, TWO_LOCKS, toolkit_sources
+from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ _GET = ("install", "fetch")
 _VERSION = "the CUDA version: 13.0, 12.4.1, cu128"
 
 
+def compiler(text: str) -> str:
+    """A program; `none` is told apart from what was not said."""
+    return "" if text == "none" else str(places.program(text))
+
+
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.action == "remove" and args.all == bool(args.version) and not (args.downloads and not args.all):
         yield UsageError("remove needs a version or --all")
@@ -45,13 +50,12 @@ def _toolchain(args: Namespace) -> Answer:
         return api.toolchain_remove(
             args.version,
             components=args.components,
-            providers=args.providers,
+            **toolkit_sources(args),
             every=args.all,
             downloads=args.downloads,
             cache=args.cache,
         )
-    compiler = "" if args.no_host_compiler else args.host_compiler
-    request = request_of(ToolchainRequest, args, host_compiler=compiler)
+    request = request_of(ToolchainRequest, args, **toolkit_sources(args))
     if args.action == "fetch":
         return api.toolchain_fetch(request, to=args.to)
     acts = {"install": api.toolchain, "env": api.toolchain_env, "verify": api.toolchain_verify}
@@ -81,21 +85,13 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
         PROVIDERS._replace(of=_CHOOSE),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
         Option("--upgrade", "look for a newer patch release than the installed one", of=_GET),
-        group(
-            "host compiler",
-            Option(
-                "--host-compiler PROGRAM",
-                "use this host compiler and no other",
-                places.program,
-                of=("install", "env", "verify"),
-            ),
-            Option("--no-host-compiler", "install even if no host compiler fits", of=("install", "env")),
+        Option(
+            "--host-compiler PROGRAM",
+            "use this host compiler and no other; 'none': install even if none fits",
+            compiler,
+            of=("install", "env", "verify"),
         ),
-        group(
-            "places",
-            Option("--cache FOLDER", "where to keep toolkits (or CUWHEEL_CACHE)", places.new_folder),
-            *(place._replace(of=_GET) for place in TOOLKIT_PLACES),
-        ),
+        Option("--cache FOLDER", "where to keep toolkits (or CUWHEEL_CACHE)", places.new_folder),
         group(
             "offline and reproducible installs",
             Option("--offline", "do not use the network, only installed or downloaded files", of=_GET),
@@ -120,8 +116,9 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
     ),
     _toolchain,
     actions=_ACTIONS,
-    conflicts=(TWO_LOCKS, Conflict(("--host-compiler", "--no-host-compiler"))),
+    conflicts=(TWO_LOCKS,),
     refuse=_refuse,
+    gone={**PROVIDERS_GONE, "--no-host-compiler": "--host-compiler none"},
 )
 
 
@@ -143,7 +140,6 @@ CACHE = Command(
 What an undo needs, the states of signed indexes and what a running build may
 be using are never removed.""",
     (
-        Option("--cache FOLDER", "the folder, instead of CUWHEEL_CACHE or this user's", places.folder),
         Option("--env FOLDER", "also show what is kept to undo changes to it", places.environment),
         group(
             "removing",
@@ -154,4 +150,5 @@ be using are never removed.""",
         ),
     ),
     _cache,
+    gone={"--cache": "CUWHEEL_CACHE=FOLDER before the command"},
 )

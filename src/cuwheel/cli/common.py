@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli import places, values
 from cuwheel.cli.options import Conflict, Option, group
@@ -46,28 +46,38 @@ FOR = Option(
 CUDA_VERSIONS = Option("--cuda VERSIONS", "CUDA versions; one wheel for each", values.toolkits, many=True)
 REFINEMENT = group(
     "what else you know about the machines",
-    Option("--driver VERSION", "version of the NVIDIA driver, such as 570.86.10", values.driver),
-    Option("--driver-cuda VERSION", "the CUDA version that nvidia-smi shows", values.cuda),
+    Option("--driver VERSION", "the driver (570.86.10), or the CUDA that nvidia-smi shows (12.8)", values.driver),
     Option("--torch VERSION", "the installed torch", values.torch),
     Option("--torch-cuda VERSION", "the CUDA that torch was built for", values.cuda_minor),
-    Option("--jax-cuda VERSION", "the CUDA that jax's plugin was built for", values.cuda),
     Option("--python VERSION", "version of Python, such as 3.11 or 3.13t", values.python),
-    Option("--glibc VERSION", "version of glibc, such as 2.35", values.glibc),
-    Option("--os {linux,windows}", "the operating system"),
-    Option("--cpu NAME", "x86_64 or aarch64", values.cpu),
-    Option("--l4t RELEASE", "release on a Jetson, such as 36.4", values.l4t),
-    Option("--no-jit", "CUDA_DISABLE_PTX_JIT is set"),
-    Option("--force-jit", "CUDA_FORCE_PTX_JIT is set"),
+    Option(
+        "--set KEY=VALUE",
+        "a key of a fleet file, for each of them: os=windows, cpu=aarch64, glibc=2.35, jax_cuda=12, l4t=36.4, "
+        "jit=disabled; repeatable, or with commas",
+        values.machine_settings,
+        many=True,
+    ),
     more=True,
 )
-REFINEMENT_CONFLICTS = (Conflict(("--no-jit", "--force-jit")),)
+REFINEMENT_GONE = {
+    "--driver-cuda": "--driver VERSION",
+    "--jax-cuda": "--set jax_cuda=VERSION",
+    "--glibc": "--set glibc=VERSION",
+    "--os": "--set os=linux|windows",
+    "--cpu": "--set cpu=x86_64|aarch64",
+    "--l4t": "--set l4t=RELEASE",
+    "--no-jit": "--set jit=disabled",
+    "--force-jit": "--set jit=forced",
+}
 
 
 def refinement(args: Namespace) -> Refinement:
     from cuwheel.machine.fleet import Refinement
 
-    known = {row.dest: getattr(args, row.dest) for row in REFINEMENT.rows if row.value}
-    return Refinement(**known, jit="disabled" if args.no_jit else "forced" if args.force_jit else None)
+    known = {row.dest: getattr(args, row.dest) for row in REFINEMENT.rows if row.dest != "set"}
+    if known["driver"] and values.is_cuda(known["driver"]):
+        known["driver_cuda"] = known.pop("driver")
+    return Refinement(**{**known, **dict(args.set)})
 
 
 # What a plan may contain.
@@ -79,7 +89,7 @@ PLAN_OPTIONS = (
     Option("--no-ptx", "do not rely on PTX for any GPU", field="ptx", gives=False),
 )
 
-# Which parts of a toolkit, by whom, from where in place of where providers would look, and exactly which files.
+# Which parts of a toolkit, by whom, and exactly which files.
 COMPONENTS = Option(
     "--with PARTS",
     "libraries to install too: cublas, cudnn, nccl ..., or torch for those its extensions use; repeatable, or with "
@@ -90,16 +100,29 @@ COMPONENTS = Option(
 )
 PROVIDERS = Option(
     "--provider NAMES",
-    "only try these, in this order: system, index, redist, debian, conda, container",
+    "only try these, in this order: system, index, redist, debian, conda, container; redist=MIRROR (URL or folder), "
+    "debian=SOURCES (an apt file), container=IMAGE to take it from there",
     values.providers,
     field="providers",
     many=True,
 )
-TOOLKIT_PLACES = (
-    Option("--redist-url PLACE", "a mirror of NVIDIA's archives: URL or folder", places.place),
-    Option("--apt-sources FILE", "an apt sources file to use instead of the system's", places.file_name),
-    Option("--image IMAGE", "a container image to use instead of NVIDIA's", values.image),
-)
+PROVIDERS_GONE = {
+    "--redist-url": "--provider redist=PLACE",
+    "--apt-sources": "--provider debian=FILE",
+    "--image": "--provider container=IMAGE",
+}
+
+
+def toolkit_sources(args: Namespace) -> dict[str, Any]:
+    """The fields of a request that `--provider` fills: who, and where they look."""
+    parted = [each.partition("=") for each in args.providers]
+    places_of = {"redist": "redist_url", "debian": "apt_sources", "container": "image"}
+    return {
+        "providers": [name for name, *_ in parted],
+        **{places_of[name]: place for name, _, place in parted if place},
+    }
+
+
 LOCK = Option("--lock [FILE]", "write the exact files used to a lock file", places.lock_file, gives=_LOCK)
 LOCKED = Option("--locked [FILE]", "use exactly what the lock file lists", places.file, gives=_LOCK)
 TWO_LOCKS = Conflict(("--from", "--locked"), "--from and --locked cannot be used together: the folder has its own lock")

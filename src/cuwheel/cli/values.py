@@ -187,10 +187,16 @@ def size(text: str) -> int:
 # Versions.
 
 
+def is_cuda(text: str) -> bool:
+    """A version of CUDA and not of a driver, which has three digits before the dot."""
+    return _fits(r"\d{1,2}(\.\d{1,3})*", text) is not None
+
+
 def driver(text: str) -> str:
+    """Of the driver, or the CUDA version that nvidia-smi shows."""
     cleaned = text.strip()
-    if _fits(r"\d{1,2}(\.\d{1,3})*", cleaned):  # of CUDA, Python, glibc: drivers have three digits
-        raise UsageError(f"{cleaned!r} looks like a CUDA version: give it as --driver-cuda {cleaned}")
+    if is_cuda(cleaned):
+        return cuda(cleaned)
     if not _fits(_DRIVER, cleaned):
         raise wrong(text, "a driver version, such as 570.86.10", hint="nvidia-smi shows it")
     from cuwheel.facts import toolkits, versions
@@ -222,8 +228,7 @@ def cuda(text: str) -> str:
     exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
     may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
     if not exists and not may_come:
-        newest = max([row for row in known if row[0] == major] or known)
-        raise UsageError(f"unknown CUDA version {shown}; the newest known is {newest[0]}.{newest[1]}", hint=_TOOLKITS)
+        _asked(lambda: toolkits.find_toolkit(shown), _TOOLKITS)
     return shown
 
 
@@ -297,6 +302,39 @@ def l4t(text: str) -> str:
     if not match:
         raise wrong(text, "a release of L4T, such as 36.4")
     return match[1]
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise UsageError(f"{shortened(text)!r} is not one of {', '.join(words)}")
+        return text.lower()
+
+    return parse
+
+
+# Keys of a fleet file that no option of its own says.
+_MACHINE_KEYS: dict[str, Callable[[str], str]] = {
+    "os": one_of("linux", "windows"),
+    "cpu": cpu,
+    "glibc": glibc,
+    "jax_cuda": cuda,
+    "l4t": l4t,
+    "jit": one_of("allowed", "disabled", "forced"),
+}
+
+
+def _machine_setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    key = key.strip().lower().replace("-", "_")
+    if not equals or key not in _MACHINE_KEYS:
+        raise wrong(text, f"KEY=VALUE with one of the keys {', '.join(_MACHINE_KEYS)}")
+    return key, _MACHINE_KEYS[key](value)
+
+
+def machine_settings(text: str) -> list[tuple[str, str]]:
+    """With commas: `os=windows,cpu=x86_64`."""
+    return _each_of(_parts(text), _machine_setting)
 
 
 def label(text: str) -> str:
@@ -422,11 +460,16 @@ components = each(component)
 
 
 def provider(text: str) -> str:
+    """A provider of toolkits; `redist=PLACE` and its like: and where it looks."""
     from cuwheel.toolchains.providers import ORDER
 
-    if text not in ORDER:
-        raise UsageError(f"unknown provider {shortened(text)!r}: choose from {', '.join(ORDER)}")
-    return text
+    name, equals, place = text.partition("=")
+    kinds = {"redist": places.place, "debian": places.file_name, "container": image}
+    if name not in ORDER:
+        raise UsageError(f"unknown provider {shortened(name)!r}: choose from {', '.join(ORDER)}")
+    if equals and name not in kinds:
+        raise UsageError(f"{name} is looked for in one place alone", hint=f"--provider {name}")
+    return f"{name}={kinds[name](place)}" if equals else name
 
 
 providers = each(provider)
@@ -531,6 +574,13 @@ def lock_format(text: str) -> str:
 
 
 lock_formats = each(lock_format)
+
+
+def fallbacks(text: str) -> list[str]:
+    """What `install` may take, with commas; `none` alone for nothing."""
+    from cuwheel.delivery.request import FALLBACKS
+
+    return [] if text.strip() == "none" else _each_of(_parts(text), one_of(*FALLBACKS))
 
 
 def variable(text: str) -> str:

@@ -230,7 +230,7 @@ class Search(Struct, frozen=True, kw_only=True):
 def search_for(request: FindRequest, env: Path | None) -> Iterator[Search]:
     """The machines are looked at while indexes are asked."""
     with client.Session() as session, ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(fleet.machines_asked_for, request.on, request.refine, env=env, gpus=request.gpus)
+        looking = pool.submit(fleet.machines_asked_for, request.on, request.refine, env=env)
         yield Search(
             request=request,
             env=env,

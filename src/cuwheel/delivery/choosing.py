@@ -123,7 +123,7 @@ def _as_asked(start: Choice, request: InstallRequest) -> Choice | None:
     """The best of what the requirement allows, unless it is the CPU's; an older release counts as a fallback."""
     rulings, newest = start.found.rulings, _newest(start.found.rulings)
     usable = (each for each in rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, start.found))
-    first = next((each for each in usable if not request.no_older or each.release == newest), None)
+    first = next((each for each in usable if "older" in request.fallback or each.release == newest), None)
     if first is None:
         return None
     taken = replace(start, found=replace(start.found, chosen=first), ruling=first)
@@ -134,17 +134,18 @@ def _as_asked(start: Choice, request: InstallRequest) -> Choice | None:
 
 def _another_version(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     """Beyond what the requirement allows."""
-    if request.no_older and not request.any_version:
-        return "switched off: --no-older"
+    if not {"older", "any-version"} & set(request.fallback):
+        return "not among --fallback"
     if not start.requirement.specifier:
         return "no release runs"
     found = best_candidate.find(search, Requirement(start.requirement.name))
     usable = [each for each in found.rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, found)]
     if not usable:
         return "no release runs, whatever its version"
-    if not request.any_version:
+    if "any-version" not in request.fallback:
         return (
-            f"{usable[0].candidate.version} runs, but it is not {start.requirement.specifier}: --any-version takes it"
+            f"{usable[0].candidate.version} runs, but it is not {start.requirement.specifier}: "
+            "--fallback any-version takes it"
         )
     newest = _newest(start.found.rulings)
     newer = newest is None or usable[0].release > newest
@@ -157,11 +158,11 @@ def _another_version(start: Choice, request: InstallRequest, search: Search) -> 
 
 
 def _source_build(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
-    if request.wheel_only:
-        return "switched off: --wheel-only"
+    if "source" not in request.fallback:
+        return "not among --fallback"
     sources = [each for each in start.found.rulings if each.candidate.wheel is None and not each.yanked]
     newest = _newest(start.found.rulings)
-    if request.no_older:
+    if "older" not in request.fallback:
         sources = [each for each in sources if each.release == newest]
     if not sources:
         return "there is no source distribution"
@@ -230,8 +231,8 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
 
 def _cpu_build(start: Choice, request: InstallRequest, search: Search) -> Choice | str:
     """A wheel without device code of the same package, or the package that its makers publish for the CPU."""
-    if request.no_cpu:
-        return "switched off: --no-cpu"
+    if "cpu" not in request.fallback:
+        return "not among --fallback"
     usable = [each for each in start.found.rulings if each.rank <= MAY_BE_TAKEN and _is_for_cpu(each, start.found)]
     if usable:
         found = replace(start.found, chosen=usable[0])
@@ -326,7 +327,7 @@ def with_required_torch(
         return choices
     if choices[0].ruling is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
         return choices
-    found = choose_together(search, with_fields(request, wheel_only=True), [_TORCH, choices[0].wanted])
+    found = choose_together(search, with_fields(request, fallback=request.without_source), [_TORCH, choices[0].wanted])
     made = {each.name: each for each in found.choices if each.ruling}
     if found.problem or made.keys() != {choices[0].name, _TORCH}:
         return choices
@@ -355,7 +356,7 @@ def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierS
     """`required`: what the release that comes first wants of torch."""
     found = start.found
     given = {each.name: getattr(search.request, each.name) for each in fields(FindRequest) if each.init}
-    as_install = InstallRequest(**given, wheel_only=True, no_cpu=True)
+    as_install = InstallRequest(**given, fallback=("older",))
     torch = Requirement(_TORCH)
     torch.specifier = reduce(and_, required)
     chosen = choose(search, as_install, torch, shallow=True)

@@ -80,7 +80,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> tuple[Part
     What has to be compiled is compiled by nobody else: wheels alone.
     """
     machine = alike[0]
-    own = with_fields(request, on=(machine,), refine=None, env=None, wheel_only=True, gpus=())
+    own = with_fields(request, on=(machine,), refine=None, env=None, fallback=request.without_source)
     listed = requirements_file.read_requirements(request.requirements, machine.python) if request.requirements else None
     own = listed.applied(own) if listed else own
     names = tuple(each.name for each in alike)

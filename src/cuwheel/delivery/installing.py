@@ -79,7 +79,7 @@ def _from_lock(request: InstallRequest, place: Place) -> Install | InstallPlan:
     from cuwheel.delivery import fleet_install, lock_files  # noqa: PLC0415 - most install by name
 
     lock = lock_files.read_lock(request.locked or Path())
-    machines = fleet.machines_asked_for(request.on, request.refine, env=place.prefix, gpus=request.gpus)
+    machines = fleet.machines_asked_for(request.on, request.refine, env=place.prefix)
     part = lock_files.part_for(lock, machines)
     installed = environment_changes.installed_versions(place.prefix)
     releases, missing = [], []

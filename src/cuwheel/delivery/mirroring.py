@@ -114,8 +114,7 @@ def publish_mirror(request: PublishRequest) -> Publish:
         requirements=request.requirements,
         indexes=request.indexes,
         find_links=request.find_links,
-        wheel_only=True,
-        no_cpu=True,
+        fallback=("older",),
     )
     found = fleet_install.resolve_fleet(asked, machines)
     parts = tuple(part for part, _ in found)

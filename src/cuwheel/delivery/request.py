@@ -21,6 +21,8 @@ _SHOWN = 100
 _LONGEST_REASON = 500
 BUDGET = 300 * 10**6
 LockFormat: TypeAlias = Literal["pylock", "requirements", "uv"]
+Fallback: TypeAlias = Literal["older", "any-version", "source", "cpu"]
+FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
 LINUX = "manylinux_2_28_x86_64"
 TWO_YEARS = 730
 
@@ -137,7 +139,7 @@ class FindRequest:
     """The wheel of a package that runs on machines.
 
     `wanted`: a name, perhaps with versions (`torch>=2.5`). `on`: GPU names, capabilities, machine profiles, fleet files
-    or `Machine` values; without one, this machine, or of it the GPUs in `gpus` (numbers, as nvidia-smi lists them).
+    or `Machine` values; without one, this machine.
     `env`: the environment that it is for. `indexes`: in place of those that pip or uv is configured with; `find_links`:
     folders or pages with files, beside them. `catalogues`: folders or URLs of facts, by the hashes of wheels; `none`
     for not even the one in cuwheel. `all_releases`: every one is judged, not only until one runs. `budget`: bytes that
@@ -146,7 +148,6 @@ class FindRequest:
 
     wanted: str = field(kw_only=False)
     on: Sequence[str | Path | Machine] = ()
-    gpus: Sequence[int] = ()
     refine: Refinement | None = None
     env: Path | None = None
     indexes: Sequence[str] = ()
@@ -209,8 +210,8 @@ class InstallRequest(FindRequest):
     these GPUs never load. `compile`: with machine code where their driver would have to compile PTX. `signers`:
     every file must be in an index that one of them signed.
 
-    Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes beyond the versions in
-    `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
+    `fallback`: what may be taken where no wheel of the newest release runs: an `older` one, one built from its
+    `source`, one for the `cpu`, and `any-version`, beyond those in `wanted`.
     """
 
     wanted: str = field(default="", kw_only=False)
@@ -226,10 +227,7 @@ class InstallRequest(FindRequest):
     slim: bool = False
     compile: bool = False
     signers: Path | None = None
-    no_older: bool = False
-    any_version: bool = False
-    wheel_only: bool = False
-    no_cpu: bool = False
+    fallback: Sequence[Fallback] = ("older", "source", "cpu")
 
     def __post_init__(self) -> None:
         what = sum(map(bool, (self.wanted, self.requirements, self.locked)))
@@ -244,8 +242,14 @@ class InstallRequest(FindRequest):
         FindRequest.__post_init__(self)
         if unknown := set(self.lock_as) - set(get_args(LockFormat)):
             raise UsageError(f"{min(unknown)[:40]!r} is not a format of locks", hint=", ".join(get_args(LockFormat)))
+        if strange := set(self.fallback) - set(FALLBACKS):
+            raise UsageError(f"{min(strange)[:40]!r} is not a fallback", hint=", ".join(FALLBACKS))
         for each in self.pin:
             pin_files.parse_place(each)
+
+    @property
+    def without_source(self) -> tuple[Fallback, ...]:
+        return tuple(each for each in self.fallback if each != "source")
 
 
 # What is asked of `cuwheel ci`.

@@ -338,7 +338,6 @@ def machines_asked_for(
     refine: Refinement | None = None,
     *,
     env: Path | None = None,
-    gpus: Sequence[int] = (),
 ) -> tuple[Machine, ...]:
     """What `--on` names, with the packages of `env`; without either this machine, with the GPUs that a program sees."""
     if on:
@@ -352,7 +351,7 @@ def machines_asked_for(
     from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 
     profile = probe.probe(env, for_builds=False)
-    seen = chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile)
+    seen = visible_to_programs(profile)
     if profile.gpus and not seen.gpus:
         raise UsageError(f"{_VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
     return machines_here(seen, refine)
@@ -432,11 +431,3 @@ def visible_to_programs(profile: MachineProfile) -> MachineProfile:
             break  # CUDA reads the list up to the first that is none
         seen.append(profile.gpus[number])
     return replace(profile, gpus=tuple(seen))
-
-
-def chosen_gpus(profile: MachineProfile, numbers: Sequence[int]) -> MachineProfile:
-    if beyond := [each for each in numbers if not 0 <= each < len(profile.gpus)]:
-        count = len(profile.gpus)
-        has = "no GPU" if not count else "one GPU, number 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
-        raise UsageError(f"this machine has no GPU {beyond[0]}: it has {has}", hint="nvidia-smi -L")
-    return replace(profile, gpus=tuple(profile.gpus[each] for each in dict.fromkeys(numbers)))

@@ -18,7 +18,7 @@ from cuwheel.support import files
 from cuwheel.wheel import record
 from cuwheel.wheel.file import DATA, INFO, WheelFile
 from cuwheel.wheel.requirements import checked
-from cuwheel.wheel.zip_writer import DEFAULT_LEVEL, Traits, ZipWriter
+from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,13 +123,13 @@ Content: TypeAlias = bytes | Path | Taken
 class WheelEdit:
     """Say what to change, then `write`. The wheel must be sound; signatures are dropped, as they sign the old RECORD.
 
-    `level`: compress everything anew with this; None copies what is unchanged as it is compressed.
+    `anew`: compress everything again; else what is unchanged is copied as it is compressed.
     """
 
-    def __init__(self, wheel: WheelFile, *, level: int | None = None) -> None:
+    def __init__(self, wheel: WheelFile, *, anew: bool = False) -> None:
         if wheel.name is None or not wheel.info:
             raise MalformedError(wheel.path, "is not a wheel")
-        self.wheel, self._level = wheel, level
+        self.wheel, self._anew = wheel, anew
         self.name: WheelName = wheel.name
         self._info = wheel.info
         self._replaced: dict[str, Content] = {}
@@ -189,7 +189,7 @@ class WheelEdit:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
 
         with made.open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-            writer = ZipWriter(file, pool, DEFAULT_LEVEL if self._level is None else self._level)
+            writer = ZipWriter(file, pool)
             self._write_members(writer)
             writer.finish()
             file.flush()
@@ -212,10 +212,10 @@ class WheelEdit:
                 changed[name] = self._put(writer, name, self._replaced[name], info)
             elif name not in self._dropped and name != own:
                 traits = Traits.of(info, self.new_name(info.filename))
-                if self._level is None:
-                    writer.copy(traits, info, self.wheel.zip.packed_chunks(info))
-                else:
+                if self._anew:
                     writer.add(traits, self.wheel.zip.chunks(self.wheel.members[info.filename]), info.file_size)
+                else:
+                    writer.copy(traits, info, self.wheel.zip.packed_chunks(info))
         added = {
             self.new_name(name): self._put(writer, name, content, infos[wheel.info + "METADATA"])
             for name, content in self._added.items()
@@ -230,14 +230,14 @@ class WheelEdit:
         self._put(writer, own, text.encode("utf-8", "surrogateescape"), infos[own])
 
     def _put(self, writer: ZipWriter, name: str, content: Content, like: zipfile.ZipInfo) -> Digest:
-        """`like`: whose times and rights it gets. What was stored stays so, unless a level was asked for."""
+        """`like`: whose times and rights it gets. What was stored stays so, unless all is compressed again."""
         if isinstance(content, Taken):
             zip_ = content.wheel.zip
             info = zip_.info(content.member)
             writer.copy(Traits.of(info, self.new_name(name)), info, zip_.packed_chunks(info))
             return content.wheel.digest(content.member)
         digest = record.digest_of_chunks(_chunks(content))
-        deflate = self._level is not None or like.compress_type != zipfile.ZIP_STORED
+        deflate = self._anew or like.compress_type != zipfile.ZIP_STORED
         writer.add(Traits.of(like, self.new_name(name)), _chunks(content), digest.size, deflate=deflate)
         return digest
 

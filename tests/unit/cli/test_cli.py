@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from cuwheel import __version__, api, errors
-from cuwheel.cli import frame, main
+from cuwheel.cli import frame, main, parser
 from cuwheel.cli.options import Group, flat
 from cuwheel.machine import probe, profile
 from cuwheel.report import schemas
@@ -92,6 +92,25 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
+GONE = [(verb, option) for verb in VERBS for option in frame.command_of(verb).gone]
+
+
+@pytest.mark.parametrize(("verb", "option"), GONE)
+def test_an_option_that_is_gone_names_what_says_the_same(
+    verb: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = frame.command_of(verb)
+    action = next(iter(command.actions), "")
+    words = [verb, *([action] if action else []), *(["X"] if verb not in ("build", "plan", "cache") else [])]
+    assert main([*words, option]) == 2
+    instead = command.gone[option]
+    assert f"{option} is gone: use {instead}" in capsys.readouterr().err
+    taken = {flag for row in parser.rows_of(command) for each in flat([row]) for flag in each.flags}
+    named = {word for word in instead.split() if word.startswith("--")}
+    assert option not in taken
+    assert named <= taken or instead.startswith("cuwheel ")
+
+
 @pytest.mark.parametrize("words", [["help", "check"], ["help", "lab"], ["help", "toolchain", "fetch"]])
 def test_help_of_a_verb_is_asked_for_in_two_ways(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
@@ -149,7 +168,7 @@ def test_options_stand_before_between_and_behind_the_words(words: str, values: d
         (["doctor", "--on", "x", "--env", "y"], 2, "cannot be used together", ""),
         (["check", "x.so", "--on", "rtx 9999 super"], 2, "no GPU named 'rtx 9999 super'", "did you mean"),
         (["check", "x.so", "--on", "nowhere.toml"], 2, "--on: nowhere.toml: no such file", ""),
-        (["check", "x.so", "--on", "h100", "--no-jit", "--force-jit"], 2, "cannot be used together", ""),
+        (["check", "x.so", "--on", "h100", "--no-jit"], 2, "--no-jit is gone: use --set jit=disabled", ""),
         (["check", "nowhere.so", "--on", "h100"], 4, "nowhere.so: no such file", ""),
         (["check"], 2, "required: TARGET", "cuwheel check --help"),
         (["doctor", "--need", "frobs>=2", "--need", "gcc>>9"], 2, "'gcc>>9' is not of the form", "known prerequisites"),

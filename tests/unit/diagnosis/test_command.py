@@ -92,7 +92,7 @@ def test_the_list_names_every_cause(capsys: pytest.CaptureFixture[str], monkeypa
     ("words", "code", "message"),
     [
         (["explain", "nowhere.log"], 4, "nowhere.log: No such file"),
-        (["explain", "x.log", "--on", "a.json", "--here"], 2, "cannot be used together"),
+        (["explain", "x.log", "--here"], 2, "--here is gone: use --on this"),
         (["explain", "x.log", "--wheel", "x.whl"], 2, "needs a machine to check for"),
         (["explain", "x.log", "--on", "nowhere.json"], 2, "nowhere.json"),
     ],
@@ -103,7 +103,7 @@ def test_bad_input(words: list[str], code: int, message: str, capsys: pytest.Cap
 
 
 def test_an_unknown_gpu(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(log), "--gpu", "rtx 9999 super"]) == 2
+    assert main(["explain", str(log), "--on", "rtx 9999 super"]) == 2
     assert "rtx 9999 super" in capsys.readouterr().err
 
 
@@ -124,7 +124,7 @@ def test_facts_of_a_machine(
     main(["explain", str(log), "--on", str(saved), "--json"])
     by_profile = json.loads(capsys.readouterr().out)
     monkeypatch.setattr(probe, "probe", lambda _env, **_: BROKEN)
-    main(["explain", str(log), "--here", "--json"])
+    main(["explain", str(log), "--on", "this", "--json"])
     assert json.loads(capsys.readouterr().out)["causes"] == by_profile["causes"]
     assert "takes GCC up to 12" in by_profile["causes"][0]["fix"][0]
 

@@ -152,8 +152,9 @@ def test_the_function_refuses_it_too(tmp_path: Path) -> None:
         api.cache(cache=tmp_path, prune=True)
 
 
-def test_the_table(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cache", "--cache", str(cache), "--prune", "--older-than", "30d"]) == 0
+def test_the_table(cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_CACHE", str(cache))
+    assert main(["cache", "--prune", "--older-than", "30d"]) == 0
     shown = capsys.readouterr().out
     assert "8 things removed: 8.0 kB" in shown
     assert re.search(r"toolkits +1 +1.0 kB +1 day ago", shown)

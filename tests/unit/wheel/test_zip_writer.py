@@ -136,17 +136,6 @@ def test_slimmed_twice(tmp_path: Path) -> None:
     assert [each["version"] for each in note["earlier"]] == ["1.0+cu130"]
 
 
-@pytest.mark.parametrize("level", [0, 9])
-def test_levels(tmp_path: Path, level: int) -> None:
-    source = make_wheel(tmp_path, FOO)
-    slim(source, tmp_path / "out", level=level)
-    (output,) = (tmp_path / "out").iterdir()
-    assert wrong_members(output) == []
-    with zipfile.ZipFile(output) as archive:
-        methods = {each.compress_type for each in archive.infolist() if each.file_size}
-    assert methods == {zipfile.ZIP_DEFLATED if level else zipfile.ZIP_STORED}
-
-
 def test_what_was_stored_stays_so(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO, compression=zipfile.ZIP_STORED)
     slim(source, tmp_path / "out")

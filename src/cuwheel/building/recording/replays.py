@@ -186,11 +186,10 @@ def compare_environments(
     other: str | Path | None = None,
     *,
     directory: Path | None = None,
-    runs: bool = True,
     most: int = 60,
     timeout: float | None = None,
 ) -> Replay:
-    """A call against the caller's environment, or another call; with `runs`, tried until what matters is found."""
+    """A call against the caller's environment, or another call; run up to `most` times until what matters is found."""
     chosen = choose_call(asked, directory=directory)
     record, call = chosen.record, chosen.call
     if other:
@@ -201,12 +200,12 @@ def compare_environments(
     origins = cargo_origins(record, left.environ)
     limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
     found = differences.compare_situations(left, right, origins)
-    if runs:
+    if most:
         for side in (left, right):
             refuse_impossible(side)
         found = replace(found, versions=compiler_versions(left, right, limit))
     elsewhere = (f"{right.label} worked in its own copy: files that its build made there make the difference",)
-    if not runs or not found.any:
+    if not most or not found.any:
         notes = (*notes, *elsewhere) if notes and not found.any else notes
         return replace(_about_call(chosen, "diff"), notes=(*chosen.prepared.notes, *notes), differences=found)
     succeeded = call.state == "succeeded"
@@ -476,7 +475,7 @@ def _with_outputs_redirected(prepared: Prepared, folder: Path) -> Ready:
         raise UsageError(
             f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
             f"overwrite the build's files",
-            hint="replay without --scratch overwrites them; --diff --no-runs only compares",
+            hint="replay without --scratch overwrites them; --diff --max-runs 0 only compares",
         )
     for option in options.parse_options(redirected.words, situation.tool):
         if option.name in ("--output-directory", "--keep-dir") and option.value:

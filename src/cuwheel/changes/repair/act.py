@@ -29,7 +29,6 @@ from cuwheel.support.files import errors_of, must_have_room, sync_file, sync_fol
 from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, installed_path, unlabelled
-from cuwheel.wheel.zip_writer import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -175,7 +174,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
 def _write(decision: Decision, grafted: Path, made: Path, folder: Path) -> None:
     """Compressed anew: auditwheel's wheel is not."""
     with WheelFile(grafted) as wheel:
-        edit = WheelEdit(wheel, level=DEFAULT_LEVEL)
+        edit = WheelEdit(wheel, anew=True)
         edit.require(decision.requires)
         if decision.windows:
             add_folders(edit, wheel, decision.paths)

@@ -134,7 +134,7 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
     with WheelFile(path) as wheel:
         wheel.must_be_sound("slimmed")
         found = survey_wheel(wheel, detail="entries")
-        edit = WheelEdit(wheel, level=task.request.level)
+        edit = WheelEdit(wheel)
         edit.rename(version=_new_version(wheel, task.request.version))
         edit.label(None)  # it would promise code that is gone
         edit.drop([wheel.info + variant.FILE])

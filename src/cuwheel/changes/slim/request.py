@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cuwheel.tracing.traced import Workload  # noqa: TC004 - never decoded
 
 Kind: TypeAlias = Literal["wheel", "libraries", "folder", "environment"]
-_LEVELS = range(10)  # zlib's
 _ALL = "all"
 
 
@@ -28,7 +27,7 @@ class SlimRequest:
     `targets`: one or several; with `env`, names of distributions in it. `machines`: as for `check`; also `this`, and
     `all` to keep every architecture. `cuda`: of packages with a library per CUDA version, keep the one loaded with
     this. `used`: traces; of each library only what they show to be loaded is kept, in an environment or a folder.
-    `drop_signature`: also change signed Windows binaries. `level`: deflate everything anew. `platform`: of
+    `drop_signature`: also change signed Windows binaries. `platform`: of
     `name==version`, the wheel for this one. `commit`: keep no originals.
     """
 
@@ -44,7 +43,6 @@ class SlimRequest:
     force: bool = False
     drop_signature: bool = False
     version: str | None = None
-    level: int | None = None
     platform: str | None = None
     used: Sequence[Path] = ()
     dry_run: bool = False
@@ -52,8 +50,6 @@ class SlimRequest:
 
     def __post_init__(self) -> None:
         normalise(self)
-        if self.level is not None and self.level not in _LEVELS:
-            raise UsageError(f"level must be a number from 0 to 9, not {self.level}")
 
     @property
     def named(self) -> tuple[str | Path, ...]:
@@ -151,7 +147,7 @@ def _machines(words: Sequence[str | Path | Machine], request: SlimRequest) -> tu
 def _kind(request: SlimRequest, paths: Sequence[Path]) -> Kind:
     """Raises UsageError for options that are not for such a target."""
     if request.env:
-        _only_for("wheels, libraries and folders", output=request.output, version=request.version, level=request.level)
+        _only_for("wheels, libraries and folders", output=request.output, version=request.version)
         return "environment"
     if not paths:
         raise UsageError("nothing to slim was given", hint="give a wheel, libraries, a folder, or --env FOLDER")
@@ -168,7 +164,7 @@ def _kind(request: SlimRequest, paths: Sequence[Path]) -> Kind:
     if wheels:
         _only_for("environments and folders", commit=request.commit)
         return "wheel"
-    _only_for("wheels", version=request.version, level=request.level)
+    _only_for("wheels", version=request.version)
     if folders:
         return "folder"
     _only_for("environments and folders", commit=request.commit)

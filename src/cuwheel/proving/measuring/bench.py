@@ -280,7 +280,7 @@ class Bench(Struct, frozen=True, kw_only=True):
 
 
 def read_earlier(path: Path) -> Bench:
-    """An earlier run, as `--json` or `--save` wrote it."""
+    """An earlier run, as `--json` wrote it."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)
@@ -290,7 +290,7 @@ def read_earlier(path: Path) -> Bench:
         raise UnreadableError.from_os(error, path) from error
     except msgspec.DecodeError as error:
         raise MalformedError(
-            path, f"is not what bench wrote: {error}", hint="cuwheel lab bench … --save earlier.json"
+            path, f"is not what bench wrote: {error}", hint="cuwheel lab bench … --json > earlier.json"
         ) from error
 
 

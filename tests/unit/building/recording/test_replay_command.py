@@ -85,8 +85,8 @@ def test_the_command_to_paste(
         (["{}", "--here", "--diff", ":1"], 2, "choose one", ""),
         (["{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
         (["{}", "--timeout", "-1"], 2, "--timeout", "--help"),
-        (["{}:2", "--diff", ":9", "--no-runs"], 2, "no call 9", "--list"),
-        (["{}:2", "--diff", "nowhere", "--no-runs"], 2, "--diff: nowhere: no such folder", ""),
+        (["{}:2", "--diff", ":9", "--max-runs", "0"], 2, "no call 9", "--list"),
+        (["{}:2", "--diff", "nowhere", "--max-runs", "0"], 2, "--diff: nowhere: no such folder", ""),
     ],
 )
 def test_bad_input(
@@ -114,7 +114,7 @@ def test_a_folder_may_be_named_like_a_call(tmp_path: Path) -> None:
 
 def test_what_differs_from_here(failed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "/usr/bin:/bin:/opt/x", "HOME": "/nowhere"})
-    answer = api.replay_diff(f"{failed}:2", runs=False)
+    answer = api.replay_diff(f"{failed}:2", most=0)
     assert answer.succeeded
     assert answer.differences is not None
     by_name = {each.name: each for each in answer.differences.variables}
@@ -125,7 +125,7 @@ def test_what_differs_from_here(failed: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_calls_of_one_record(failed: Path) -> None:
-    answer = api.replay_diff(f"{failed}:2", ":3", runs=False)
+    answer = api.replay_diff(f"{failed}:2", ":3", most=0)
     assert answer.differences is not None
     (inputs,) = answer.differences.arguments
     assert (inputs.only_left, inputs.only_right) == (("my kernels/a.cu",), ("b.cu",))
@@ -133,7 +133,7 @@ def test_two_calls_of_one_record(failed: Path) -> None:
 
 def test_the_same_call_of_two_records(failed: Path, tmp_path: Path) -> None:
     record(tmp_path / "good", call(["-V"]), call(["-c", "your/a.cu", "-ccbin", "g++-12", "-o", "a.o"]))
-    answer = api.replay_diff(failed, tmp_path / "good", runs=False)
+    answer = api.replay_diff(failed, tmp_path / "good", most=0)
     assert answer.differences is not None
     assert answer.differences.right == "good:2"
     assert {each.meaning for each in answer.differences.arguments} == {"inputs", "host compiler"}

@@ -54,7 +54,6 @@ def test_a_lone_text_is_not_taken_for_a_list_of_letters(made: type) -> None:
         (BuildRequest, {"at_once": -1}, "at_once must be a positive number"),
         (BuildRequest, {"fetched": "kit", "locked": Path("l")}, "cannot be used together"),
         (ToolchainRequest, {"version": "13.0", "fetched": "kit", "locked": Path("l")}, "cannot be used together"),
-        (SlimRequest, {"level": 10}, "from 0 to 9"),
         (VerifyRequest, {"wheels": "a.whl", "timeout": 0.0}, "timeout must be a positive number"),
         (VerifyRequest, {"wheels": "a.whl", "cuda": "12.8; rm"}, "is not a CUDA version"),
         (VerifyRequest, {"wheels": "a.whl", "pass_env": ["A-B"]}, "is not a variable name"),

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import (
         CatalogueRequest,
         CiRequest,
+        Fallback,
         FindRequest,
         InstallRequest,
         LockFormat,
@@ -196,6 +197,7 @@ __all__ = [
     "Doctor",
     "Explain",
     "FactsError",
+    "Fallback",
     "Find",
     "FindRequest",
     "Finding",

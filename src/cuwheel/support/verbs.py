@@ -257,7 +257,7 @@ OTHER_NAMES = {
     "cuwheel.building.recording.shims": ("RecordOptions",),
     "cuwheel.building.request": ("BuildSettings", "Fit"),
     "cuwheel.clusters.service": ("WorkerOptions",),
-    "cuwheel.delivery.request": ("LockFormat",),
+    "cuwheel.delivery.request": ("Fallback", "LockFormat"),
     "cuwheel.device_code.libraries": ("Library",),
     "cuwheel.errors": (
         "AmbiguousNameError",

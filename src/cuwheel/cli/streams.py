@@ -114,7 +114,7 @@ class _Bar:
             return f"{self._done:,}" if self._done else ""
         share = min(self._done / self._total, 1.0)
         filled = round(share * _BAR)
-        return f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}"
+        return f"[{'#' * filled}{'.' * (_BAR - filled)}] {wording.percent(share):>5}"
 
 
 class _Lines(_Bar):

@@ -27,7 +27,7 @@ from cuwheel.errors import (
     UnavailableError,
     UnreadableError,
 )
-from cuwheel.support import codec, files, log
+from cuwheel.support import codec, files, log, wording
 from cuwheel.support.own_folder import own_folder
 
 # Of the machine, not of the task: another worker may do better.
@@ -93,7 +93,7 @@ class _Lines:
     def advance(self, amount: int = 1) -> None:
         self._done += amount
         if self._total:
-            self.show(f"{self._done / self._total:.0%}")
+            self.show(f"{wording.percent(self._done / self._total)}")
 
     def show(self, text: str) -> None:
         if time.monotonic() >= self._next:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
-from cuwheel.support.wording import a_few
+from cuwheel.support.wording import a_few, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,9 @@ def _blocks(answer: Bisection, *, verbose: bool) -> Iterator[Block]:
     yield Paragraph(f"{answer.runs} runs{foretold}.")
     if answer.rates:
         yield Paragraph(
-            f"Wrong with a chance of at most {answer.error:.0%}, if one of these {len(answer.candidates)} brought the "
-            f"fault: a good one fails in at most {answer.rates.good:.0%} of its runs, a bad one in at least "
-            f"{answer.rates.bad:.0%}."
+            f"Wrong with a chance of at most {percent(answer.error)}, if one of these {len(answer.candidates)} brought "
+            f"the fault: a good one fails in at most {percent(answer.rates.good)} of its runs, a bad one in at least "
+            f"{percent(answer.rates.bad)}."
         )
     if verbose:
         yield Paragraph(f"Candidates: {a_few(answer.candidates, 50)}. Journal: {answer.folder}")

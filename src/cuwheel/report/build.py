@@ -32,7 +32,7 @@ from cuwheel.report.document import (
     map_of_code,
     ticks,
 )
-from cuwheel.support import files
+from cuwheel.support import files, wording
 from cuwheel.support.wording import a_few, duration, file_name, size
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
     end = max((span.ended for span in spans), default=1.0) or 1.0
     used = sum(span.ended - span.began for span in spans) / (end * max(len(names), 1))
     yield Timeline(
-        caption=f"{len(names)} workers, at work for {used:.0%} of the time: {', '.join(names)}",
+        caption=f"{len(names)} workers, at work for {wording.percent(used)} of the time: {', '.join(names)}",
         seconds=end,
         rows=tuple(rows),
         legend=(("phase", "a share or a job"), ("failed", "failed")),
@@ -428,7 +428,8 @@ def _calls(job: Job) -> str:
     )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)
-        summary += f"; cache: {calls.hits} of {asked} hit" + (f" ({calls.hits / asked:.0%})" if asked else "")
+        share = f" ({wording.percent(calls.hits / asked)})" if asked else ""
+        summary += f"; cache: {calls.hits} of {asked} hit{share}"
     return summary
 
 
@@ -438,7 +439,7 @@ def _failure(job: Job) -> Iterator[Block]:
         return
     rows = [Row("failed", failure.what, origin=f"in {failure.phase}" if failure.phase else "")]
     for cause in failure.causes[:2]:
-        rows.append(Row("cause", f"{cause.title} ({cause.id}, {cause.confidence:.0%})"))
+        rows.append(Row("cause", f"{cause.title} ({cause.id}, {wording.percent(cause.confidence)})"))
         rows += [Row("fix", each) for each in cause.fix[:2]]
     yield Facts(tuple(rows))
     lines = [f"$ {failure.command}"] if failure.command else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,9 +22,10 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.support import quoting
+from cuwheel.support import files, quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
+from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,6 +54,7 @@ _WORDS: dict[Outcome, str] = {
     "unknown": "unknown",
     "fails": "fails",
 }
+_NO_CODE = ("no-code-for-gpu", "device-link-without-code")
 _JIT = "the driver compiles or links it at the first start"
 _MEANINGS = (
     ("native", "machine code made for exactly this GPU"),
@@ -108,13 +111,20 @@ def document(answer: Check, *, verbose: bool) -> Document:
         for finding in each.findings
         if finding.severity == "error" or each.outcome == "unknown"
     ]
-    if fixes := tuple(_once(answer, ((each, finding.fix) for each, finding in obstacles if finding.fix))):
+    if fixes := tuple(_once(answer, _fixes(obstacles))):
         blocks += [Heading("Fix"), Facts(tuple(Row(where, text) for where, text in fixes))]
     if findings := tuple(_findings(answer, verbose=False, without=obstacles)):
         blocks += [Heading("Also" if single else "Reasons"), Findings(findings)]
     if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
         blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
+
+
+def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdict, str]]:
+    """A new driver is no advice where it alone does not help."""
+    told = [(verdict, finding.fix) for verdict, finding in obstacles if finding.fix]
+    alone = {id(verdict) for verdict, fix in told if fix.startswith(DRIVER_ALONE)}
+    return ((verdict, fix) for verdict, fix in told if id(verdict) not in alone or not fix.startswith("update the "))
 
 
 def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
@@ -124,7 +134,10 @@ def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
     if answer.succeeded and all(
         any(each.rule == "gpu-not-known" for each in verdict.findings) for verdict in answer.verdicts
     ):
-        command = quoting.here(["cuwheel", "check", answer.targets[0].target, "--on", "h100"])
+        target = answer.targets[0].target
+        if Path(target).is_relative_to(files.cache_folder()):  # as it was asked for, not where it was put
+            target = name.replace(" ", "==")
+        command = quoting.here(["cuwheel", "check", target, "--on", "h100"])
         lines = (
             f"  Name one: {command}",
             "  or a capability, a fleet file, or what `cuwheel doctor --save` wrote there.",
@@ -193,7 +206,7 @@ def _matrix(answer: Check, single: str) -> Matrix:
             mark = Mark(text=_WORDS[verdicts[0].outcome], look=_LOOKS[verdicts[0].outcome])
             named = a_few([each.name for each in rows[key]], 1)
             brief[key] = MarkedLine(
-                mark=mark, name=named, value=_described(machine, driver=not name), why=_why(verdicts[0])
+                mark=mark, name=named, value=_described(machine, driver=not name), why=_why(verdicts[0], machine)
             )
     shown = {verdict.outcome for verdict in answer.verdicts}
     return Matrix(
@@ -206,13 +219,17 @@ def _matrix(answer: Check, single: str) -> Matrix:
     )
 
 
-def _why(verdict: Verdict) -> str:
-    """In the line of a machine: how it runs, or everything that stands against it."""
+def _why(verdict: Verdict, machine: Machine) -> str:
+    """In the line of a machine: how it runs, or everything that stands against it; which libraries is for --verbose."""
     if verdict.outcome == "partial":
         return verdict.summary
     if verdict.outcome in ("fails", "unknown"):
         worth = ("error",) if verdict.outcome == "fails" else ("error", "warning", "note")
-        told = [each.message.removeprefix("it ") for each in verdict.findings if each.severity in worth]
+        told = [
+            f"no code for {machine.capability}" if each.rule in _NO_CODE else each.message.removeprefix("it ")
+            for each in verdict.findings
+            if each.severity in worth
+        ]
         without_names = [re.sub(r" \(cudaError\w+\)", "", each) for each in dict.fromkeys(told)]
         return "\n".join(without_names) or dict(_MEANINGS)[verdict.outcome]
     meanings = {"compatible": "compatible (code for an earlier GPU of its major)", "jit": f"jit ({_JIT})"}
@@ -249,7 +266,7 @@ def _condition_in_short(verdict: Verdict) -> str:
 
 def _described(machine: Machine, *, driver: bool = True) -> str:
     gpu = machine.gpu if machine.gpu and machine.gpu.lower() != machine.name.lower() else ""
-    capability = machine.capability if machine.capability != machine.name else ""
+    capability = machine.capability if str(machine.capability) not in machine.name.split() else ""
     said = f"driver {machine.driver}" if machine.driver and driver else ""
     count = f"{machine.count} ×" if machine.count > 1 else ""
     return " ".join(filter(None, (count, gpu, capability, said)))

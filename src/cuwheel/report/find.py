@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -74,7 +75,9 @@ def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
 
 def _machine(machine: Machine) -> str:
     gpu = machine.gpu or machine.capability or ""
-    named = f"{machine.name} ({gpu})" if gpu and gpu.lower() != machine.name.lower() else machine.name
+    named = f"{machine.name} ({gpu})" if gpu else machine.name
+    if gpu and machine.name.lower() in gpu.lower():
+        named = f"the {gpu}"
     return f"{named}, driver {machine.driver}" if machine.driver else named
 
 
@@ -122,7 +125,7 @@ def _brief(others: Sequence[FoundFile]) -> Iterator[tuple[str, ...]]:
     """Fifty releases on a screen: those that share outcome and reason in one line."""
     groups: dict[tuple[str, str], list[FoundFile]] = {}
     for each in others:
-        reason = "; ".join(each.reasons[:_REASONS])
+        reason = re.sub(r" \(cudaError\w+\)", "", next(iter(each.reasons), ""))
         groups.setdefault((_outcome(each), reason), []).append(each)
     shown = list(groups.items())
     for (outcome, reason), alike in shown[:_GROUPS]:

@@ -94,7 +94,7 @@ def _causes(answer: Explain) -> Iterator[str]:
     for index, cause in enumerate(answer.causes):
         label = "" if index == 0 else "Less likely: "
         yield from (
-            f"### {label}{cause.id} ({cause.confidence:.0%})",
+            f"### {label}{cause.id} ({wording.percent(cause.confidence)})",
             "",
             cause.title[:1].upper() + cause.title[1:] + ".",
             "",

@@ -38,7 +38,7 @@ def document(answer: Matrix, *, verbose: bool) -> Document:
         blocks.append(Verbatim(tuple(line for pair in lines for line in pair)))
     failed = [each for each in answer.cells if each.run and each.run.result != "succeeded"]
     for cause in {each.causes[0].id: each.causes[0] for each in failed if each.causes}.values():
-        blocks += [Heading(f"{cause.id}  {cause.confidence:.0%}"), Paragraph(f"  {cause.title}")]
+        blocks += [Heading(f"{cause.id}  {wording.percent(cause.confidence)}"), Paragraph(f"  {cause.title}")]
         blocks.append(Facts(tuple(Row("fix" if not index else "or", fix) for index, fix in enumerate(cause.fix))))
     again = tuple(f"  {each.again}" for each in failed if each.again)
     if again:
@@ -110,7 +110,9 @@ def _lines(answer: Matrix) -> Iterator[str]:
             yield from ("", f"## {in_markdown(', '.join(each.choices.values()))}", "")
             yield f"    {wording.printable_line(quoting.here(each.command))}"
             yield ""
-            yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
+            yield from (
+                f"- **{cause.id}** ({wording.percent(cause.confidence)}): {cause.title}" for cause in each.causes[:3]
+            )
             yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)
             if each.difference:
                 yield f"- {in_markdown(each.difference)}"

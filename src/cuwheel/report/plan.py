@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
-from cuwheel.support.wording import a_few, size
+from cuwheel.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,8 +42,8 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph("The same list in the spelling of each build system:")
         yield Facts(tuple(_flag(flag) for flag in spelt))
     if job.size:
-        change = (job.size.bytes - job.size.like_bytes) / (job.size.like_bytes or 1)
-        predicted_size = f"{size(job.size.bytes)}, {change:+.0%} against {size(job.size.like_bytes)}"
+        change = percent_change(job.size.like_bytes, job.size.bytes)
+        predicted_size = f"{size(job.size.bytes)}, {change} against {size(job.size.like_bytes)}"
         yield Facts((Row("predicted size", predicted_size, origin=f"estimated: {job.size.method}"),))
     for note in job.notes:
         yield Paragraph(f"note: {note}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, Verbatim, hidden
 from cuwheel.support import quoting
-from cuwheel.support.wording import counted, size
+from cuwheel.support.wording import counted, percent, size
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
         amount = f" ({size(mirror.bytes_new)})" if mirror.bytes_new else ""
         yield Paragraph(f"{len(mirror.new)} files {'would be' if dry_run else 'were'} downloaded{amount}")
     if mirror.bytes_before:
-        share = round(100 * mirror.bytes_after / mirror.bytes_before)
-        yield Paragraph(f"{size(mirror.bytes_after)} of {size(mirror.bytes_before)}: {share} %")
+        share = percent(mirror.bytes_after / mirror.bytes_before)
+        yield Paragraph(f"{size(mirror.bytes_after)} of {size(mirror.bytes_before)}: {share}")
     if mirror.locks:
         yield Paragraph(f"locks: {', '.join(mirror.locks)}")
 

@@ -10,7 +10,7 @@ from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.support import files, log
+from cuwheel.support import files, log, wording
 from cuwheel.support.wording import a_few, size
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _last_words_shown(words: LastWords, *, after_call: bool, verbose: bool) -> I
 
 def _causes(causes: tuple[Reason, ...], *, verbose: bool) -> Iterator[Block]:
     for cause in causes[: 3 if verbose else 1]:
-        yield Heading(f"{cause.id}  {cause.confidence:.0%}")
+        yield Heading(f"{cause.id}  {wording.percent(cause.confidence)}")
         yield Paragraph(f"  {cause.title}")
         yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in enumerate(cause.fix)))
 

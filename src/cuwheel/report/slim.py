@@ -21,7 +21,7 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
-from cuwheel.support.wording import file_name, first_few, size
+from cuwheel.support.wording import file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -85,8 +85,8 @@ def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
 
 def _change(total: Size) -> str:
     before, after = total.bytes_before, total.bytes_after
-    percent = f" ({100 * (after - before) / before:+.0f} %)" if before else ""
-    return f"{size(before)} → {size(after)}{percent}"
+    change = percent_change(before, after)
+    return f"{size(before)} → {size(after)}" + (f" ({change})" if change else "")
 
 
 def _files(files: Iterable[FileChange], *, verbose: bool) -> Iterator[Block]:
@@ -114,7 +114,7 @@ def _row(each: FileChange, *, verbose: bool) -> tuple[str | Amount, ...]:
         each.path if verbose else file_name(each.path),
         Amount(size(each.bytes_before), each.bytes_before),
         Amount(size(each.bytes_after) if each.fate != "removed" else "", each.bytes_after),
-        Amount(f"{100 * saved:+.0f} %", saved),
+        Amount(percent_change(each.bytes_before, each.bytes_after) or "+0 %", saved),
         _removed_in_words(each, verbose=verbose),
     )
 

@@ -66,7 +66,9 @@ def _heading(block: Heading) -> RenderableType:
 
 @render.register
 def _paragraph(block: Paragraph) -> RenderableType:
-    return Text(wording.printable_text(block.text))
+    text = wording.printable_text(block.text)
+    inside = len(text) - len(text.lstrip(" ")) if "\n" not in text else 0  # also where it goes on in another line
+    return Padding(Text(text[inside:]), (0, 0, 0, inside))
 
 
 @render.register

@@ -17,7 +17,7 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.support import quoting
+from cuwheel.support import quoting, wording
 from cuwheel.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
     return (
         *(each.axes.get(axis, "") for axis in answer.axes),
         f"{each.failures} of {each.runs}",
-        "" if each.rate is None else f"{each.rate:.0%}",
-        f"{each.interval[0]:.0%} to {each.interval[1]:.0%}",
+        "" if each.rate is None else f"{wording.percent(each.rate)}",
+        f"{wording.percent(each.interval[0])} to {wording.percent(each.interval[1])}",
         ", ".join(how),
         *([duration(each.seconds) if each.seconds else ""] if timed else []),
     )
@@ -120,7 +120,7 @@ def _chart(caption: str, rows: Sequence[tuple[str, Group | Side]]) -> Chart:
         y_title="failure rate",
         series=(Series("rate", tuple(points), joined=False),),
         x_ticks=tuple((index, name[:_LABEL]) for index, (name, _) in enumerate(rows)),
-        y_ticks=tuple((each, f"{each:.0%}") for each in _PERCENT),
+        y_ticks=tuple((each, f"{wording.percent(each)}") for each in _PERCENT),
     )
 
 

@@ -82,9 +82,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 0) -> str:
     """`0.72` as `72 %`: in one way everywhere."""
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.{digits}f} %"
+
+
+def percent_change(before: float, after: float, digits: int = 0) -> str:
+    """`-37 %`, `+2 %`; from nothing there is none to tell."""
+    return f"{100 * (after - before) / before:+.{digits}f} %" if before else ""
 
 
 def read_size(text: str) -> int | None:

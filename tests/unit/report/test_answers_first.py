@@ -93,3 +93,21 @@ def test_doctor_begins_with_its_verdict(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_a_long_name_is_elided_and_never_broken() -> None:
     assert wording.elided("libbitsandbytes_cuda118.so", 24) == "libbitsa…ytes_cuda118.so"
     assert wording.elided("libfoo.so", 24) == "libfoo.so"
+
+
+def test_a_new_driver_is_no_advice_where_it_does_not_help(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "fleet.toml").write_text("[[machine]]\nname = 'old'\ngpu = 'gtx 1080'\ndriver = '535.104'\ncount = 8\n")
+    said = shown(["check", LIBRARY, "--on", str(tmp_path / "fleet.toml")], 1, capsys)
+    assert any("no code for 6.1" in line for line in said)
+    assert "update the driver" not in " ".join(said)
+    assert "a newer driver alone does not help" in " ".join(said)
+
+
+def test_what_names_a_capability_does_not_say_it_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    said = shown(["check", LIBRARY, "--on", "hopper"], 0, capsys)
+    assert said[1].split()[:4] == ["runs", "hopper", "9.0", "native"]
+
+
+def test_there_is_one_way_to_write_a_percentage() -> None:
+    sources = Path(wording.__file__).parents[1].rglob("*.py")
+    assert [str(each) for each in sources if "%}" in each.read_text("utf-8").replace("%%}", "")] == []

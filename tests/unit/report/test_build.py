@@ -44,7 +44,7 @@ def test_it_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch, *, verbose: boo
 def test_what_one_looks_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(build(job()), monkeypatch)
     for told in ("13.0", "3.12", "sm_89 sm_90", "built", "7.2 MB", "demo-1.0+cu130-cp312", "nvcc 13.0.88 from index",
-                 "gcc 12.2.0", "5 calls, 4 source files", "cache: 1 of 4 hit (25%)", "libcudadevrt.a of the toolkit",
+                 "gcc 12.2.0", "5 calls, 4 source files", "cache: 1 of 4 hit (25 %)", "libcudadevrt.a of the toolkit",
                  "SHA256SUMS build.html build.json"):  # fmt: skip
         assert told in text, told
     assert "CUDA_HOME" not in text

@@ -12,7 +12,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.proving.measuring import journal, rates
 from cuwheel.proving.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel.proving.measuring.rates import Counts
-from cuwheel.support import masking
+from cuwheel.support import masking, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ def _says(
     if verdict == "prevents":
         return (
             f"{seen} (p {_p_words(p)}). With {low.value} it was not seen; "
-            f"a rate up to {low.interval[1]:.0%} is not ruled out."
+            f"a rate up to {wording.percent(low.interval[1])} is not ruled out."
         )
     if verdict == "matters":
         return f"{seen} (p {_p_words(p)}). It was seen with every value, and not equally often."
@@ -454,7 +454,8 @@ def _unknown(
 ) -> Iterator[str]:
     if total.runs and not total.failures:
         most = rates.wilson(*total)[1]
-        yield f"No failure in {total.runs} runs: a rate up to {most:.1%} is not ruled out.{_rarer(total.runs)}"
+        up_to = wording.percent(most, 1)
+        yield f"No failure in {total.runs} runs: a rate up to {up_to} is not ruled out.{_rarer(total.runs)}"
         return
     for effect in effects:
         if effect.verdict == "not decided" and effect.more_runs:
@@ -462,7 +463,7 @@ def _unknown(
             low, high = ordered[0], ordered[-1]
             yield (
                 f"{effect.axis}: about {effect.more_runs} more runs of each value would tell "
-                f"{high.rate or 0:.0%} ({high.value}) from {low.rate or 0:.0%} ({low.value})."
+                f"{wording.percent(high.rate or 0)} ({high.value}) from {wording.percent(low.rate or 0)} ({low.value})."
             )
         elif effect.verdict == "not decided" and finished:
             yield f"{effect.axis}: the rates look the same; whether they are takes far more runs."
@@ -474,7 +475,7 @@ def _unknown(
 
 def _rarer(runs: int) -> str:
     more = rates.runs_without_failure(_RARE) - runs
-    return f" {more} more without a failure would bring that below {_RARE:.0%}." if more > 0 else ""
+    return f" {more} more without a failure would bring that below {wording.percent(_RARE)}." if more > 0 else ""
 
 
 def _rate_not_known(header: Header, counts: Mapping[int, Counts]) -> Iterator[str]:
@@ -490,7 +491,7 @@ def _rate_not_known(header: Header, counts: Mapping[int, Counts]) -> Iterator[st
     more = _more_of_one(worst, low)
     name = " ".join(header.conditions[number].values()) or "these"
     if more:
-        yield f"{more} more {name} runs would tell {worst.rate:.0%} from {low:.0%}."
+        yield f"{more} more {name} runs would tell {wording.percent(worst.rate)} from {wording.percent(low)}."
 
 
 def _more_of_one(seen: Counts, low: float) -> int | None:

@@ -20,7 +20,7 @@ from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageE
 from cuwheel.proving.measuring import campaign, execution, journal, rates
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
 from cuwheel.proving.measuring.rates import Counts
-from cuwheel.support import log, quoting, system_calls
+from cuwheel.support import log, quoting, system_calls, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,7 +144,8 @@ def bisect(
             return Found(decisions=tuple(search.decisions), problem=rarely)
     between = Rates(good=good_rate, bad=bad_rate)
     foretold = foretell(candidates, between, error)
-    tell(f"{steps(candidates)} to decide in about {foretold} runs; one that fails in {bad_rate:.0%} or more is bad")
+    bad = wording.percent(bad_rate)
+    tell(f"{steps(candidates)} to decide in about {foretold} runs; one that fails in {bad} or more is bad")
     answer = search.first_bad(last, between, check_last=not measured)
     return Found(
         first_bad=answer if isinstance(answer, int) else None,

@@ -109,7 +109,7 @@ def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mappi
             command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]
             found = process.run(command, timeout=_UPDATE_S).stdout.split()
             if not found:
-                raise UnavailableError("no mirror of Debian is configured here: give one with --apt-sources FILE")
+                raise UnavailableError("no mirror of Debian is configured here: give one with --provider debian=FILE")
             text = _SOURCES.format(mirror=found[0], suite=row.suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
         cpu = _CPUS[wanted.cpu]

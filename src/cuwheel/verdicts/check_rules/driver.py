@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from cuwheel.support.finding import Finding
 
+DRIVER_ALONE = "a newer driver alone does not help"
+
 
 def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
     if "driver" not in case.prediction.stops:
@@ -40,9 +42,7 @@ def driver_below_cuda_floor(case: LibraryCase) -> Iterator[Finding]:
 def _driver_or_older_build(case: LibraryCase, floor: str | None, cuda: str) -> str:
     older = drivers.older_build_fix(case.library, case.machine)
     if case.code.outcome == "fails" and not drivers.its_cuda_can_build(case.library, case.machine):
-        return f"a newer driver alone does not help, because CUDA {cuda} does not compile for this GPU" + (
-            f": {older}" if older else ""
-        )
+        return f"{DRIVER_ALONE}, because CUDA {cuda} does not compile for this GPU" + (f": {older}" if older else "")
     return " or ".join(filter(None, [f"{drivers.newer_driver_fix(case.machine, floor, cuda)},", older])).rstrip(",")
 
 

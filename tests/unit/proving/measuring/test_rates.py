@@ -117,9 +117,9 @@ def test_case_3(tmp_path: Path) -> None:
     assert effect.verdict == "prevents"
     assert effect.prevented_by == ("warm",)
     assert effect.p < 0.0001
-    assert "a rate up to 12% is not ruled out" in effect.says
-    assert "6 more cold runs would tell 78% from 50%." in found.unknown
-    assert "start warm: 0 of 29. 44 more without a failure would bring that below 5%." in found.unknown
+    assert "a rate up to 12 % is not ruled out" in effect.says
+    assert "6 more cold runs would tell 78 % from 50 %." in found.unknown
+    assert "start warm: 0 of 29. 44 more without a failure would bring that below 5 %." in found.unknown
 
 
 def test_a_difference_between_groups_is_not_taken_for_one_of_the_axis(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_no_failure_is_no_proof(tmp_path: Path) -> None:
     assert found.effects == ()
     assert found.unknown == (
         (
-            "No failure in 20 runs: a rate up to 16.1% is not ruled out. "
-            "53 more without a failure would bring that below 5%."
+            "No failure in 20 runs: a rate up to 16.1 % is not ruled out. "
+            "53 more without a failure would bring that below 5 %."
         ),
     )
 

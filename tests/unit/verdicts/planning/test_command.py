@@ -212,7 +212,7 @@ def test_the_size_to_expect(
     (job,) = answer(words, capsys)["jobs"]
     assert job["size"]["bytes"] == 6_010_000
     text = " ".join(shown(words, capsys).split())
-    assert "predicted size 6.0 MB, -40% against 10.0 MB" in text
+    assert "predicted size 6.0 MB, -40 % against 10.0 MB" in text
     assert "estimated: unpacked size of libmine.so of old.whl, built by CUDA 12.8" in text
 
 

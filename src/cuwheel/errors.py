@@ -150,6 +150,13 @@ class ToolError(CuwheelError):
         super().__init__(f"{command[0]} {problem}{tail}", hint)
 
 
+class NotStartedError(ToolError):
+    """As shells say it: `record`, `record replay` and `trace` end as the command that they run."""
+
+    exit_code = 127
+    meaning = "the command that was to be run could not be started"
+
+
 class ToolTimeoutError(CuwheelError):
     exit_code = 8
     meaning = "a program that cuwheel runs did not answer in time and was stopped"

@@ -241,7 +241,7 @@ def test_what_the_command_prints_is_its_own(project: Path, environ: dict[str, st
 
 def test_a_command_that_is_not_there(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "no-such-command")
-    assert done.status == 7
+    assert done.status == 127
     assert "no-such-command could not be started" in done.stderr
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places, values
+from cuwheel.cli import places, streams, values
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -67,7 +67,13 @@ def _ci(args: Namespace) -> Answer:
             files.append(args.to, writing.output(answer.upstream))
         return answer
     request = request_of(CiRequest, args, service=args.action)
-    return api.ci_check(request) if args.check else api.ci(request)
+    if args.check:
+        return api.ci_check(request)
+    answer = api.ci(request)
+    if not args.write and not args.json:  # `> wheels.yml`: the file to the letter, and all else beside it
+        streams.write_utf8(answer.text)
+        args.aside = True
+    return answer
 
 
 CI = Command(

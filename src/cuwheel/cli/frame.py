@@ -264,6 +264,6 @@ def _print(answer: Answer, args: argparse.Namespace) -> None:
     from cuwheel.report import terminal
     from cuwheel.report.answer import document_of
 
-    # Beside the output of a command that was run, stdout is not ours.
-    stream = sys.stderr if getattr(answer, "aside", False) else sys.stdout
+    # Beside the output of a command that was run, or a file that is shown, stdout is not the report's.
+    stream = sys.stderr if getattr(answer, "aside", False) or getattr(args, "aside", False) else sys.stdout
     terminal.write(document_of(answer, verbose=args.verbose), stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table, Verbatim
+from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,6 @@ def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
         states = tuple((each.name, _STATES[each.state]) for each in shown)
         yield Table((Column("block"), Column("")), states)
     if answer.action == "write" and not answer.written and answer.changed:
-        yield Verbatim(tuple(answer.text.splitlines()))
         yield Paragraph(f"--write writes it: cuwheel ci {answer.service} --write")
     if answer.findings:
         yield Findings(answer.findings)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import singledispatch
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -49,7 +51,7 @@ def write(document: Document, stream: TextIO) -> None:
         for index, block in enumerate(document.blocks):
             if index and isinstance(block, Heading):
                 console.print()
-            console.print(render(block), soft_wrap=isinstance(block, Verbatim))
+            console.print(render(block), soft_wrap=isinstance(block, Verbatim | Facts))
     # Columns are padded to the full width; nobody wants that in a pasted report.
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
@@ -78,15 +80,34 @@ def _verbatim(block: Verbatim) -> RenderableType:
 
 @render.register
 def _facts(block: Facts) -> RenderableType:
-    grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for row in block.rows:
-        value = Text(wording.printable_text(row.value))
-        if row.origin:
-            value.append(f"\n{wording.printable_text(row.origin)}", style="dim")
-        grid.add_row(Text(f"  {wording.printable_line(row.name)}"), value)
-    return grid
+    return _Facts(block)
+
+
+class _Facts:
+    """Names in a column, and values that go on between words alone: a path or an address is not broken."""
+
+    def __init__(self, block: Facts) -> None:
+        self._rows = [(wording.printable_line(row.name), row) for row in block.rows]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        names = max(map(cell_len, (name for name, _ in self._rows)), default=0)
+        for name, row in self._rows:
+            left = Text(f"  {name}{' ' * (names - cell_len(name))}  ", style="cyan")
+            for text, style in ((row.value, ""), (row.origin, "dim")):
+                if not text and style:
+                    continue
+                for line in wording.printable_text(text).split("\n"):
+                    for part in _lines_of_words(line, options.max_width - names - 4):
+                        yield Text.assemble(left, (part, style), no_wrap=True, overflow="ignore")
+                        left = Text(" " * (names + 4))
+
+
+def _lines_of_words(line: str, width: int) -> list[str]:
+    """At most so wide, but for a word that is wider."""
+    wrapper = TextWrapper(max(width, _LEAST_WIDTH), break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip(" ")))
+    wrapper.drop_whitespace = wrapper.replace_whitespace = True
+    return wrapper.wrap(line) or [""]
 
 
 @render.register

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from cuwheel.errors import MissingExtraError, ToolError, ToolTimeoutError
+from cuwheel.errors import MissingExtraError, NotStartedError, ToolError, ToolTimeoutError
 from cuwheel.support import log, masking, process_groups, system_calls
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None)
     except OSError as error:
         by_name = error.errno == errno.ENOENT and words[0] == PurePath(words[0]).name
         hint = "check that it is installed and on PATH" if by_name else ""
-        raise ToolError(words, f"could not be started: {error.strerror}", hint=hint) from error
+        raise NotStartedError(words, f"could not be started: {error.strerror}", hint=hint) from error
 
 
 def _as_a_shell_finds_it(words: list[str], env: Mapping[str, str] | None) -> list[str]:

@@ -270,6 +270,7 @@ OTHER_NAMES = {
         "NewerSchemaError",
         "NoHostCompilerError",
         "NotInstalledError",
+        "NotStartedError",
         "ToolError",
         "ToolTimeoutError",
         "UnavailableError",

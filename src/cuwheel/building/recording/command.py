@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from cuwheel.building.recording import calls, reader, recorder, replays, session, words
 from cuwheel.building.recording.calls import CallState, Record, Summary, duration, is_trial, parse_call
 from cuwheel.building.recording.replays import Replay
-from cuwheel.errors import CuwheelError, UnreadableError, UsageError
+from cuwheel.errors import CuwheelError, NotStartedError, UnreadableError, UsageError
 from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _NAME = "cuwheel-record"
-_NOT_STARTED = 127  # as shells tell that a program could not be started
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ def record_command(
 ) -> EndedCommand:
     """`output`: a new folder, or one that is named after those that are there."""
     folder = (output or _new_folder(Path.cwd())).absolute()
-    guard = contextlib.nullcontext() if output else _removed_if_empty(folder)
+    guard = contextlib.nullcontext() if output else _removed_if_not_begun(folder)
     cwd = (cwd or Path.cwd()).absolute()
     environ = dict(os.environ if environ is None else environ)
     with guard, session.recording(folder, command, environ, cwd, options) as running:
@@ -129,8 +129,8 @@ def record_command(
             line = recorder.quiet_command(line)
         try:
             status = process.attend(line, env=running.environ, cwd=cwd)
-        except CuwheelError:
-            running.finish(_NOT_STARTED)
+        except NotStartedError as error:
+            running.finish(error.exit_code)
             raise
         running.finish(status)
     record = _read(folder, status)
@@ -150,10 +150,13 @@ def record_command(
 
 
 @contextlib.contextmanager
-def _removed_if_empty(folder: Path) -> Iterator[None]:
-    """A record that could not begin leaves nothing."""
+def _removed_if_not_begun(folder: Path) -> Iterator[None]:
+    """A record that could not begin, of a command that there is not, leaves nothing."""
     try:
         yield
+    except NotStartedError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     except BaseException:
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -45,3 +45,17 @@ def test_no_link_of_the_site_leads_out_of_it() -> None:
         text = documentation._links_within(path.read_text(), depth=depth)
         outside = re.findall(rf"\]\(({re.escape('../' * (depth + 1))}[^)]*)\)", text)
         assert outside == [], path
+
+
+def test_instructions_are_in_short_sentences() -> None:
+    """At most 25 words on average, without commands, tables and headings."""
+    long = []
+    for each in (*DOCS.glob("start/*.md"), *DOCS.glob("howto/*.md"), DOCS.parent / "README.md"):
+        text = re.sub(r"```.*?```|^( {4,}|\||#).*?$", "", each.read_text(), flags=re.DOTALL | re.MULTILINE)
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+        paragraphs = re.split(r"\n\s*\n|\n(?=(?:[-*]|\d+\.) )", text)
+        sentences = [one.split() for part in paragraphs for one in re.split(r"(?<=[.!?])\s+", part.strip())]
+        words = [len(one) for one in sentences if len(one) > 2]
+        if sum(words) > 25 * len(words):
+            long.append(f"{each.relative_to(DOCS.parent)}: {sum(words) / len(words):.1f} words a sentence")
+    assert not long, "\n".join(long)

@@ -37,9 +37,12 @@ CHECK = Command(
   cuwheel check bitsandbytes.whl                    on this machine
   cuwheel check bitsandbytes.whl --on h100,l40 --torch-cuda 12.8
   cuwheel check libfoo.so --on 'rtx 5090' --driver 570.86.10
-  cuwheel check *.whl --on fleet.toml --html matrix.html
+  cuwheel check torch==2.11.0 --on fleet.toml --html matrix.html
   cuwheel check torch --env .venv --on gpu07.json   (from doctor --save)
   cuwheel check dist/*.whl --on fleet.toml --max-size 100MB --report report
+
+A fleet.toml has for each kind of machine: [[machine]], and lines such as
+name = "inference", gpu = "l40", driver = "550.54.15", count = 40.
 
 exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
 15 nobody can tell""",

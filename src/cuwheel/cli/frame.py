@@ -29,9 +29,9 @@ It needs no GPU, no CUDA toolkit and no root."""
 # One line for each kind of new user.
 _BEGIN = """\
 start here:
-  an import or a build just failed       cuwheel explain error.txt
-  you publish a package with CUDA code   cuwheel build . --for a100,h100
-  you run a fleet of GPU machines        cuwheel check torch --on fleet.toml"""
+  an import or a build just failed   cuwheel explain error.txt
+  you publish CUDA code for others   cuwheel build . --for a100,h100
+  you run a fleet of GPU machines    cuwheel check torch==2.11.0 --on fleet.toml"""
 
 _EPILOGUE = """\
 `cuwheel VERB --help` shows its options. eval "$(cuwheel completion bash)"

@@ -42,6 +42,7 @@ assert_type(planned.jobs, tuple[PlanJob, ...])
 assert_type(planned.jobs[0].archs, tuple[cuwheel.Arch, ...])
 
 why = assert_type(cuwheel.explain("build.log", on="h100"), cuwheel.Explain)
+cuwheel.explain("build.log", on=["this", "h100"])
 assert_type(why.causes, tuple[cuwheel.Cause, ...])
 assert_type(why.causes[0].confidence, float)
 

@@ -215,25 +215,25 @@ def explain(
     log: str | Path | BinaryIO,
     *,
     on: str | Path | MachineProfile | Sequence[str | Path | MachineProfile] | None = None,
-    here: bool = False,
     wheel: str | Path | None = None,
     building: bool = False,
 ) -> Explain:
     """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
 
     A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
-    `on`: the machine it happened on, as a GPU's name or capability, a machine profile, or both; `here`: it is this one.
+    `on`: the machine it happened on, as a GPU's name or capability, a machine profile, or both; `this`: it is this one.
     With a `wheel` at hand, `check` says whether that one would run there.
     `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
     from cuwheel.diagnosis import inquiry
     from cuwheel.machine import profile
+    from cuwheel.machine.fleet import THIS
     from cuwheel.report import explain as report
     from cuwheel.support import masking
 
-    described, gpu = profile.profile_and_gpu(on)
-    machine = described
-    if here and not machine:
+    named = [on] if isinstance(on, (str, Path, profile.MachineProfile)) else list(on or ())
+    machine, gpu = profile.profile_and_gpu([each for each in named if each != THIS])
+    if THIS in named and not machine:
         from cuwheel.machine import probe
 
         machine = probe.probe(None)

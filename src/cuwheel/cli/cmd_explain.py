@@ -30,8 +30,7 @@ def _explain(args: Namespace) -> Answer:
     if args.list:
         return api.causes()
     source = sys.stdin.buffer if args.log in (None, "-") else Path(args.log)
-    machine = [each for each in args.on if each != "this"]
-    answer = api.explain(source, on=machine, here="this" in args.on, wheel=args.wheel)
+    answer = api.explain(source, on=args.on, wheel=args.wheel)
     if args.report:
         from cuwheel.report import investigation
 

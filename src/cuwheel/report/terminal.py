@@ -125,7 +125,7 @@ class _FittedTable:
         columns, rows = self._block.columns, [[_cell(cell) for cell in row] for row in self._block.rows]
         gap = 1 if len(columns) > _MANY_COLUMNS else 2
         table = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-        whole, least, by_title, barred = [], [], [], []
+        whole, words, least, by_title, barred = [], [], [], [], []
         for index, column in enumerate(columns):
             barred.append(any(_has_bar(row[index]) for row in self._block.rows))
             title = column.title.rjust(_FIGURE_WIDTH) if barred[index] else column.title
@@ -134,8 +134,8 @@ class _FittedTable:
             ]
             by_title.append(all(each.maximum < measured[0].maximum for each in measured[1:]))
             whole.append(max(each.maximum for each in measured))
-            longest_word = max(each.minimum for each in measured)
-            least.append(longest_word if column.numeric else min(longest_word, _LEAST_WIDTH))
+            words.append(max(each.minimum for each in measured))
+            least.append(words[index] if column.numeric else min(words[index], _LEAST_WIDTH))
             table.add_column(
                 title,
                 justify="right" if column.numeric and not barred[index] else "left",
@@ -156,6 +156,15 @@ class _FittedTable:
             else:
                 needed[index] = least[index]
             table.columns[index].no_wrap = False
+        # Where all words have room, none is broken: what is left goes to the columns by turns, the least wanting first.
+        folding = [index for index, each in enumerate(table.columns) if not each.no_wrap and each.width is None]
+        folding.sort(key=lambda index: whole[index] - words[index])
+        rest = room - sum(needed) - sum(words[index] - needed[index] for index in folding)
+        if rest >= 0:
+            for count, index in zip(range(len(folding), 0, -1), folding, strict=True):
+                more = min(whole[index] - words[index], rest // count)
+                table.columns[index].width = words[index] + more
+                rest -= more
         for row in rows:
             table.add_row(*row)
         yield table

@@ -254,3 +254,16 @@ def test_not_known_is_not_yes() -> None:
     plain = Check(targets=targets_of([without]), machines=fleet[:1], verdicts=judge_all(without, fleet[:1]))
     assert plain.verdicts[0].outcome == "unknown"
     assert plain.exit_status is None
+
+
+def test_no_word_of_a_table_is_broken_where_all_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("libbitsandbytes_cuda128.so", "libtorch_cuda_linalg.so")
+    text = "it has no code for this GPU, and neither its linked code nor its objects fit the one that was asked for"
+    table = Table(
+        (Column("file"), Column("why"), Column("where")), tuple((name, text, f"folder/of/{name}") for name in names)
+    )
+    out = io.StringIO()
+    terminal.write(Document("x", (table,)), out)
+    assert all(out.getvalue().count(name) == 2 for name in names)
+    assert max(map(len, out.getvalue().splitlines())) <= 80

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, Verbatim, hidden
 from cuwheel.support import quoting
-from cuwheel.support.wording import counted, percent, size
+from cuwheel.support.wording import counted, elided, percent, size
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 _SHOWN = 20
+_TAG_WIDTH = 34
 
 
 def document(answer: Publish, *, verbose: bool) -> Document:
@@ -95,6 +96,7 @@ def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
         name = WheelName.parse(each.file)
         what = f"{name.name} {name.version}{f' build {name.build}' if name.build else ''}" if name else each.file
         tag = "-".join(filter(None, (name.python, name.abi, name.platform, name.variant))) if name else ""
+        tag = elided(tag, _TAG_WIDTH)
         outcome = (each.outcome,) if told else ()
         shown_channels = (" ".join(each.channels),) if channels else ()
         rows.append((what, tag, *outcome, Amount(size(each.size), each.size), *shown_channels))

@@ -226,7 +226,9 @@ function commands(name, row, wheel, on, hashed) {
   const asked = extra ? `${name}[${extra}]` : name;
   const quoted = extra ? `"${asked}"` : asked;
   const exact = `${asked}==${row.file.split("-")[1]}`;
-  const brings = extra ? ` The extra ${extra} brings CUDA's libraries.` : "";
+  const others = Object.values(wheel.extras || {}).map((each) => `${name}[${each}]`);
+  const brings = extra ? ` The extra ${extra} brings CUDA's libraries.`
+    : others.length ? ` CUDA's libraries come with an extra: ${others.join(" or ")}. Say the driver above, and it is chosen.` : "";
   return [
     ["pip", `pip install "${asked} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks." + brings],
     ["uv", `uv pip install "${asked} @ ${url}"`, "The same with uv."],

@@ -155,7 +155,7 @@ def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) ->
     options = ["--python", "3.11", "--set", "os=linux,cpu=x86_64"]
     assert main([*words, *options]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("No release of demo runs on gtx 1080 ti")
+    assert shown.startswith("No release of demo runs on the GeForce GTX 1080 Ti")
     assert "no code for the" in shown
     assert main([*words, *options, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)

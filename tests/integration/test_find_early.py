@@ -225,7 +225,7 @@ def test_the_catalogue_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFix
         api.catalogue(["demo"], to=facts, **place)
         known = _find(catalogues=[str(facts)], **place)
         (tmp_path / "cuwheel-cache").rename(tmp_path / "gone")
-        words = ["find", "demo", "--on", "h100", "--os", "linux", "--cpu", "x86_64", "--python", "3.11"]
+        words = ["find", "demo", "--on", "h100", "--set", "os=linux,cpu=x86_64", "--python", "3.11"]
         assert main([*words, "--index", f"{url}/simple", "--catalogue", "none", "--json"]) == 0
     assert known.candidates[0].known_from in ("cache", "catalogue")
     assert json.loads(capsys.readouterr().out)["candidates"][0]["known_from"] == "wheel"

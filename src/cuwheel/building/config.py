@@ -299,3 +299,9 @@ def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
         default = {"default": schema["default"]} if "default" in schema else {}
         return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], **default}
     return schema
+
+
+def machine_names(table: Table, configuration: Path | None, folder: Path) -> list[str]:
+    """What `for` names. A fleet file is named from where the configuration is, as every file in one is."""
+    near = configuration.parent if configuration else folder
+    return [str(near / name) if (near / name).is_file() and not Path(name).is_file() else name for name in table.for_]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import torch_release
 from cuwheel.building.values import BuildContext, BuildPlan, JobResult, Problem
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
-from cuwheel.facts import toolkits
+from cuwheel.facts import services, toolkits
 from cuwheel.machine import fleet
 from cuwheel.support import log
 from cuwheel.toolchains import provide
@@ -25,6 +24,7 @@ from cuwheel.verdicts.planning.plan import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from cuwheel.building.request import BuildRequest
     from cuwheel.toolchains.toolchain import Toolchain
@@ -70,16 +70,20 @@ def plan_build(context: BuildContext) -> BuildPlan:
         )
     # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
     # every architecture, not for every machine.
-    elsewhere = request.cluster or request.fit or ALL in map(str.lower, table.for_)
-    # A fleet file is named from where the configuration is, as every file in one is.
-    near = context.configuration.parent if context.configuration else context.tree.folder
+    any_processor = request.cluster or request.fit or ALL in map(str.lower, table.for_)
+    names = config.machine_names(table, context.configuration, context.tree.folder)
+    # What `ci` builds besides: the same configuration, on another runner.
+    others = [("linux", each) for each in table.ci.cpus]
+    if table.ci.windows:
+        others.append(("windows", services.windows_runner()[0]))
     made = plans.plan_for(
-        [str(near / name) if (near / name).is_file() and not Path(name).is_file() else name for name in table.for_],
+        names,
         table.cuda,
         table.plan,
         # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
         torch=torch_release((*table.requires, *context.project.requires)),
-        built_on=None if elsewhere else fleet.cpu_here(),
+        built_on=None if any_processor else (fleet.system_here(), fleet.cpu_here()),
+        elsewhere=others,
     )
     planned = tuple(job for job in made.jobs if job.archs or job.ptx)
     if not planned:
@@ -99,8 +103,12 @@ def plan_build(context: BuildContext) -> BuildPlan:
     findings = list(sources.source_findings(context.tree))
     if table.naming is None and named.naming == "local":
         findings.append(jobs.naming_finding(cudas))
+    judged = () if request.fit or ALL in map(str.lower, table.for_) else fleet.machines_named(names)
     return BuildPlan(
-        context=replace(context, table=named), planned=planned, unserved=made.unserved, findings=tuple(findings)
+        context=replace(context, table=named, machines=judged),
+        planned=planned,
+        unserved=made.unserved,
+        findings=tuple(findings),
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cuwheel.building.request import BuildRequest, Fit
 from cuwheel.changes.graft import subject as subjects
+from cuwheel.changes.graft.act import not_for_jetson
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import target
 from cuwheel.device_code.survey import survey
@@ -104,11 +105,11 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     growing = [each for each in libraries if each.toolkits[-1] == versions.minor(chosen)]
     if not growing:
         raise UsageError(f"{base.name} has no library for CUDA {chosen}", hint=f"it has: {', '.join(known)}")
-    _refuse_foreign(base, growing)
+    wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
+    _refuse_foreign(base, growing, wanted)
     common = set.intersection(
         *({row.arch for row in each.device_code if row.kind == "cubin" and row.linked} for each in growing)
     )
-    wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
     if common_names := [each for each in wanted if each in common]:
         raise UsageError(f"{base.name} already has {', '.join(common_names)}")
     if not common:
@@ -126,13 +127,17 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     )
 
 
-def _refuse_foreign(base: Path, libraries: Sequence[Library]) -> None:
+def _refuse_foreign(base: Path, libraries: Sequence[Library], wanted: Sequence[Arch]) -> None:
     """Before minutes of compiling what could not fit."""
     here = ("pe" if os.name == "nt" else "elf", World.here().cpu)
     if foreign := [each for each in libraries if (each.format, each.machine) != here]:
         kind = f"{foreign[0].machine} {'Windows' if foreign[0].format == 'pe' else 'Linux'}"
+        more = "".join(
+            f"; it is {each.message}"
+            for each in not_for_jetson(libraries, dict.fromkeys((each.path for each in libraries), wanted))
+        )
         raise UsageError(
-            f"{base.name} is for {kind}, which this machine does not build for",
+            f"{base.name} is for {kind}, which this machine does not build for{more}",
             hint="run it on such a machine, or build a donor there: cuwheel graft BASE DONOR",
         )
 

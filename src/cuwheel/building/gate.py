@@ -22,7 +22,7 @@ from cuwheel.support import wording
 from cuwheel.support.finding import examine as examine_checks
 from cuwheel.support.finding import finding, gravest_first
 from cuwheel.support.wording import file_name, first_few, size
-from cuwheel.verdicts import library_rules, wheel_tags
+from cuwheel.verdicts import library_rules, matrix, wheel_tags
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.building.tables import GateTable
-    from cuwheel.device_code.libraries import Library, Survey
+    from cuwheel.device_code.libraries import Library, Platform, Survey
     from cuwheel.facts.arch import Arch
+    from cuwheel.machine.fleet import Machine
     from cuwheel.support.finding import Check, Finding
+    from cuwheel.verdicts.verdict import Verdict
 
 
 # May the wheel go out: size, libraries it needs or holds, the C library, paths of this machine?
@@ -204,6 +206,44 @@ def wheel_could_be_smaller(case: Case) -> Iterator[Finding]:
                 yield finding("wheel-could-be-smaller", message, evidence=found.evidence, fix=found.fix)
 
 
+# Does it run on the machines that it is for?
+
+
+def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform | None = None) -> tuple[Verdict, ...]:
+    """As `check` has them, of the machines themselves: another Python is another job's, and pip brings libraries.
+
+    What the wheel's tags say is no condition of a machine.
+    """
+    bare = [replace(each, python=None, free_threaded=False, libraries=None, loads=()) for each in machines]
+    if built_for:
+        known = (replace(each, platform=each.platform or built_for) for each in found.libraries)
+        found = replace(found, libraries=tuple(known))
+    return tuple(
+        replace(each, conditions=tuple(text for text in each.conditions if not wheel_tags.is_by_tag(text)))
+        for each in matrix.judge_all(found, bare)
+    )
+
+
+def fails_on_planned_machine(case: Case) -> Iterator[Finding]:
+    on_condition: dict[tuple[str, ...], list[str]] = {}
+    failing: dict[Finding | None, list[str]] = {}
+    for verdict in verdicts_on(case.survey, case.wanted.machines, case.wanted.built_for):
+        if verdict.outcome == "fails":
+            reason = next((each for each in verdict.findings if each.severity == "error"), None)
+            failing.setdefault(reason, []).append(verdict.machine)
+        elif verdict.conditions:
+            on_condition.setdefault(verdict.conditions, []).append(verdict.machine)
+    for reason, names in failing.items():
+        yield finding(
+            "fails-on-planned-machine",
+            f"it is for {wording.a_few(names)}, and fails there{f': {reason.message}' if reason else ''}",
+            evidence=reason.evidence if reason else (),
+            fix=reason.fix if reason else "",
+        )
+    for conditions, names in on_condition.items():
+        yield finding("runs-on-condition", f"it runs on {wording.a_few(names)} if {'; '.join(conditions)}")
+
+
 LIMITS = (
     wheel_unreadable,
     wheel_over_budget,
@@ -213,6 +253,7 @@ LIMITS = (
     search_path_into_build_machine,
     allow_without_effect,
     wheel_could_be_smaller,
+    fails_on_planned_machine,
 )
 
 

@@ -29,8 +29,12 @@ from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp import guard, stamp
+from cuwheel.device_code.libraries import Platform
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.machine import fleet
+from cuwheel.machine.system import TEGRA_RELEASE
+from cuwheel.machine.world import World
 from cuwheel.support import codec, files, log, masking, process, system_calls, wording
 from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains import store as store_
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from cuwheel.building.recording.session import Session
     from cuwheel.building.values import BuildContext, DecidedJob, GateResult
     from cuwheel.device_code.libraries import Survey
+    from cuwheel.machine.fleet import Machine
 
     BuildFunction: TypeAlias = Callable[[DecidedJob, BuildContext, PackageSource], Built]
 
@@ -439,6 +444,9 @@ class _Finishing:
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
             build=jobs.build_record(job, self.built.others),
+            conditions={
+                each.machine: each.conditions for each in gate.verdicts_on(found, self._machines(), self._built_for())
+            },
         )
         options = stamp.StampOptions(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
@@ -506,8 +514,23 @@ class _Finishing:
             places=(str(job.folder), str(context.tree.folder), str(context.store.folder)),
             toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
             record=self.result.record,
+            machines=self._machines(),
+            built_for=self._built_for(),
         )
         return found, gate.examine(found, wanted)
+
+    def _machines(self) -> tuple[Machine, ...]:
+        """Those that the plan says this job serves."""
+        served = {each.machine for each in self.job.plan.coverage}
+        return tuple(each for each in self.context.machines if each.name in served)
+
+    def _built_for(self) -> Platform | None:
+        """Which of CUDA's two distributions for arm64 built it; an image may have either."""
+        if self.job.toolchain.prefix or fleet.cpu_here() != "aarch64":
+            return None
+        on_jetson = World.here().exists(TEGRA_RELEASE)
+        told = f"built on {'a Jetson' if on_jetson else 'a machine that is no Jetson'}"
+        return Platform(name="l4t" if on_jetson else "sbsa", evidence=told)
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""

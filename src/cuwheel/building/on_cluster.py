@@ -26,6 +26,7 @@ from cuwheel.clusters import engine
 from cuwheel.clusters.task import Answer, Done, Task, add_blob
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import system
+from cuwheel.machine.fleet import Machine
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains import lock
@@ -118,6 +119,7 @@ class OnCluster:
             table=context.table,
             project=context.project,
             plan=plan,
+            machines=context.machines,
             python=python,
             toolkit_sources={name: getattr(request, name) for name in _TOOLKIT_SOURCES},
             by_shares=self._by_shares,
@@ -336,6 +338,7 @@ class JobParameters(Struct, frozen=True, kw_only=True):
     table: Table
     project: Project
     plan: plan_values.Job
+    machines: tuple[Machine, ...]
     python: str
     toolkit_sources: dict[str, Any]
     by_shares: bool = False
@@ -402,7 +405,14 @@ def _prepared(
         shares=parameters.by_shares,
     )
     request.output.mkdir()
-    context = BuildContext(request=request, store=store, tree=tree, table=parameters.table, project=parameters.project)
+    context = BuildContext(
+        request=request,
+        store=store,
+        tree=tree,
+        table=parameters.table,
+        project=parameters.project,
+        machines=parameters.machines,
+    )
     plan = BuildPlan(context=context, planned=(parameters.plan,))
     plan = decide_jobs(plan, [parameters.python], dict(os.environ))
     return plan.context, plan.jobs[0]

@@ -96,18 +96,19 @@ _WHEEL_AT_ADDRESS = re.compile(
 class CiTable(Struct, frozen=True, kw_only=True):
     """`[ci]`: what `cuwheel ci` writes.
 
-    `cpus`: of the wheels. `windows`: build them for Windows too. `gpu-runner`: labels of a runner with a GPU and the
-    first of `cpus`; without, nothing is proven on one. `image`: a container to build in; `{cuda}` (13_0) and `{cpu}`
-    stand for those of a job. `publish`: `pages` (index and page), `release` (files as assets of a release, the index
-    over them on Pages), `public` (the public index, by trusted publishing) or `none`. `upstream`: a repository
-    (`owner/name`, or its https address) whose source is built, in place of this one's. `index`: the address that the
-    index has, or is going to have. `watch`: a package, or the address of a git repository, whose new releases open an
-    issue; with `rebuild` they start a build instead. `package`: what is built, where it is called otherwise than what
-    is watched. `schedule`: when to build and to watch, as cron says it. `install`: what pip installs to build with: a
-    requirement, the address of a wheel, or a wheel's path in this repository (`cuwheel` is its earlier name).
+    `cpus`: of the wheels; without, that of the machines which they are for. `windows`: build them for Windows too.
+    `gpu-runner`: labels of a runner with a GPU and the first of `cpus`; without, nothing is proven on one. `image`: a
+    container to build in; `{cuda}` (13_0) and `{cpu}` stand for those of a job. `publish`: `pages` (index and page),
+    `release` (files as assets of a release, the index over them on Pages), `public` (the public index, by trusted
+    publishing) or `none`. `upstream`: a repository (`owner/name`, or its https address) whose source is built, in
+    place of this one's. `index`: the address that the index has, or is going to have. `watch`: a package, or the
+    address of a git repository, whose new releases open an issue; with `rebuild` they start a build instead.
+    `package`: what is built, where it is called otherwise than what is watched. `schedule`: when to build and to
+    watch, as cron says it. `install`: what pip installs to build with: a requirement, the address of a wheel, or a
+    wheel's path in this repository (`cuwheel` is its earlier name).
     """
 
-    cpus: tuple[str, ...] = ("x86_64",)
+    cpus: tuple[str, ...] = ()
     windows: bool = False
     gpu_runner: tuple[str, ...] = ()
     image: str = ""
@@ -350,8 +351,6 @@ def _ci(table: CiTable) -> Iterator[str]:
     """All of it is written into files that a service runs with rights of its own."""
     known = ", ".join(services.linux_runners())
     yield from (f"cpus: {each!r} is not one of {known}" for each in table.cpus if each not in services.linux_runners())
-    if not table.cpus:
-        yield f"cpus: must name one of {known}"
     yield from (
         f"gpu-runner: {each!r} is not a runner's label" for each in table.gpu_runner if not _LABEL.fullmatch(each)
     )

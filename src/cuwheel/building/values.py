@@ -13,7 +13,9 @@ from cuwheel.building.recipes import Recipe
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import GateTable, Table
+from cuwheel.device_code.libraries import Platform
 from cuwheel.facts.arch import Arch
+from cuwheel.machine.fleet import Machine
 from cuwheel.network.venvs import Python
 from cuwheel.support.finding import Finding
 from cuwheel.toolchains.store import Store
@@ -143,7 +145,8 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `cuda`: empty for any. `places`: folders of this
     machine that no library may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static
     archives are looked into for unplanned device code; empty if there is none. `record`: shows which archives were
-    linked.
+    linked. `machines`: those that it must run on. `built_for`: of the two distributions of CUDA for arm64 the one that
+    built it, where that is known.
     """
 
     archs: tuple[Arch, ...]
@@ -153,6 +156,8 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
     toolkit_root: str = ""
     record: Record | None = None
+    machines: tuple[Machine, ...] = ()
+    built_for: Platform | None = None
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
@@ -169,7 +174,8 @@ class GateResult(Struct, frozen=True, kw_only=True):
 class BuildContext(Struct, frozen=True, kw_only=True):
     """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept.
 
-    `configuration`: the file that `table` was read from. `recipe`: whose settings lie below it.
+    `configuration`: the file that `table` was read from. `recipe`: whose settings lie below it. `machines`: those that
+    it is for, on which finished wheels are judged; none where a list of architectures was asked for.
     """
 
     request: BuildRequest
@@ -179,6 +185,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
     project: Project
     configuration: Path | None = None
     recipe: Recipe | None = None
+    machines: tuple[Machine, ...] = ()
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 

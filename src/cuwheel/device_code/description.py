@@ -41,12 +41,13 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 class PlannedFor(Struct, frozen=True, kw_only=True):
-    """A machine that the plan was made for, and the entry of the list that serves it."""
+    """A machine that the plan was made for, the entry of the list that serves it, and what must hold for that."""
 
     machine: str
     capability: str
     how: str
     by: str
+    conditions: tuple[str, ...] = ()
 
 
 class File(Struct, frozen=True, kw_only=True):

@@ -147,9 +147,14 @@ def forward_compatible(product: str) -> bool:
     return product in tables().toolkits.forward_compatibility.products
 
 
+def one_arm64_since() -> str:
+    """The first CUDA of which servers and Jetson share one distribution."""
+    return tables().toolkits.arm64.one_distribution_since
+
+
 def one_arm64(toolkit: Toolkit) -> bool:
     """Whether servers and Jetson share one distribution of this toolkit."""
-    return versions.at_least(toolkit.version, tables().toolkits.arm64.one_distribution_since)
+    return versions.at_least(toolkit.version, one_arm64_since())
 
 
 def joined_arm64(capability: Capability | None) -> Joined | None:

@@ -44,6 +44,11 @@ def cpu_here() -> str:
     return _cpu_as_in_tags(platform.machine())
 
 
+def system_here() -> System:
+    """What is built here is for it."""
+    return "windows" if sys.platform == "win32" else "linux"
+
+
 def _cpu_as_in_tags(name: str) -> str:
     """As wheels for Linux name it: `x86_64` for `AMD64`."""
     return _CPUS.get(name.lower(), name.lower())
@@ -127,8 +132,7 @@ def with_l4t(machine: Machine) -> Machine:
 
 def with_platform(machine: Machine) -> Machine:
     """What it does not say of its system and processor is as it is here: somebody asks for another GPU alone."""
-    here: System = "windows" if sys.platform == "win32" else "linux"
-    return replace(machine, os=machine.os or here, cpu=machine.cpu or cpu_here())
+    return replace(machine, os=machine.os or system_here(), cpu=machine.cpu or cpu_here())
 
 
 def from_gpu(text: str, name: str | None = None) -> Machine:

@@ -32,6 +32,7 @@ _LIBRARY_FOLDERS = (
 )
 _WINDOWS = "C:\\Windows"
 _GLIBCXX = re.compile(rb"GLIBCXX_(3(?:\.\d+){1,3})\0")
+TEGRA_RELEASE = "/etc/nv_tegra_release"  # of a Jetson
 _L4T = re.compile(r"R(\d+) \(release\), REVISION: ([\d.]+)")
 _JETPACK = re.compile(r"^Package: nvidia-jetpack\n(?:.+\n)*?Version: ([\d.]+)", re.MULTILINE)
 _OS_NAMES = {"win32": "Windows", "darwin": "macOS", "linux": "Linux"}
@@ -100,9 +101,9 @@ def _highest_glibcxx(path: Path) -> str | None:
 
 
 def _l4t(world: World) -> Fact | None:
-    text = world.text("/etc/nv_tegra_release") or ""
+    text = world.text(TEGRA_RELEASE) or ""
     if match := _L4T.search(text):
-        return Fact(value=f"{match[1]}.{match[2]}", found_via="/etc/nv_tegra_release")
+        return Fact(value=f"{match[1]}.{match[2]}", found_via=TEGRA_RELEASE)
     return None
 
 

@@ -26,6 +26,7 @@ from cuwheel.support import files, quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
+from cuwheel.verdicts.wheel_tags import is_by_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,7 +85,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
             replace(each, message=each.message if single else f"{target.name}: {each.message}") for target, each in own
         )
         blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
-    by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if _is_by_tag(each)}
+    by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if is_by_tag(each)}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
         blocks.append(Facts(tuple(Row("needs", each.rpartition(" (tag")[0]) for each in sorted(by_tag))))
     in_line: set[str] = set()
@@ -244,14 +245,9 @@ def _mark(verdict: Verdict) -> Mark:
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
 
 
-def _is_by_tag(condition: str) -> bool:
-    """The tag of the wheel states it already: whoever has the wheel knows."""
-    return " (tag " in condition
-
-
 def _conditions_beyond_tag(verdict: Verdict) -> list[str]:
     """The conditions that the wheel's tag does not state."""
-    return [each for each in verdict.conditions if not _is_by_tag(each)]
+    return [each for each in verdict.conditions if not is_by_tag(each)]
 
 
 def _condition_in_short(verdict: Verdict) -> str:

@@ -185,6 +185,11 @@ def conditions_in_words(fit: Fit) -> Iterator[str]:
         yield f"{', '.join(fit.conditions)} (tag {fit.tag})"
 
 
+def is_by_tag(condition: str) -> bool:
+    """Whether whoever has the wheel knows of a condition: its tag states it."""
+    return " (tag " in condition
+
+
 # What the rules look at, and words that they share.
 
 

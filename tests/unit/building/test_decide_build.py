@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,3 +254,24 @@ def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypa
     assert not every.unserved
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert plan_build(context(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned
+
+
+def test_machines_that_another_job_of_ci_builds_for_are_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    both = {"ci": {"cpus": ("x86_64", "aarch64")}, "cuda": ("13.2",)}
+    made = plan_build(context(tmp_path, {"for_": ("h100", "gh200"), **both}))
+    assert [each.machine for job in made.planned for each in job.coverage] == ["h100"]
+    assert not made.unserved
+    with pytest.raises(UsageError, match="orin: its processor is aarch64"):
+        plan_build(context(tmp_path, {"for_": ("orin",), **both}))
+    assert plan_build(context(tmp_path, {"for_": ("all",)})).context.machines == ()
+
+
+def test_another_system_is_not_served_either(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    other = "linux" if sys.platform == "win32" else "windows"
+    fleet.write_text(f'[[machine]]\nname = "desk"\ngpu = "rtx 4090"\nos = "{other}"\n')
+    made = plan_build(context(tmp_path, {"for_": ("h100", str(fleet))}))
+    assert [each.why[0].startswith(f"its system is {other}") for each in made.unserved] == [True]

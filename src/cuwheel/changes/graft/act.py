@@ -34,19 +34,22 @@ from cuwheel.device_code import description
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.facts import versions
+from cuwheel.facts import gpus, toolkits, versions
+from cuwheel.machine import fleet
 from cuwheel.support import codec, files, system_calls
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name
+from cuwheel.verdicts import drivers
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.graft.request import GraftRequest
     from cuwheel.device_code.libraries import Entry, Library
+    from cuwheel.facts.arch import Arch
 
 _SHOWN = 8
 
@@ -134,6 +137,8 @@ def graft_wheels(base: Path, donors: Sequence[Path], request: GraftRequest, dono
                 subjects.append((subject, donor_known or _known(each)))
             decisions.append(decide(*subjects[0], subjects[1:], force=request.force))
         told = (*(each for decision in decisions for each in decision.findings), *_unpaired(wheel, decisions))
+        added = {each.base.name: {held.entry.arch for held in each.added} for each in decisions}
+        told += tuple(not_for_jetson(_with_device_code(wheel), added))
         answer = partial(answer_of, request, wheel.path, [each.path for each in givers], findings=told)
         if any(each.refused for each in decisions):
             return answer(refused=True)
@@ -189,6 +194,23 @@ def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Findi
         f"no donor has {a_few(names, _SHOWN)}: {stay}",
         fix=f"with --add: --cuda {','.join(cudas)}" if of_others else "",
     )
+
+
+def not_for_jetson(libraries: Iterable[Library], added: Mapping[str, Collection[Arch]]) -> Iterator[Finding]:
+    """Code of its own architecture does not make a build for servers run on L4T. `added`: by the library's path."""
+    names: dict[Arch, list[str]] = {}
+    for each in libraries:
+        for arch in added.get(each.path, ()):
+            if gpus.is_tegra(arch.capability) and drivers.wrong_distribution(
+                each, fleet.from_gpu(str(arch.capability))
+            ):
+                names.setdefault(arch, []).append(file_name(each.path))
+    for arch, found in names.items():
+        yield finding(
+            "graft-not-for-l4t",
+            f"built for servers by a CUDA before {toolkits.one_arm64_since()}, so that it fails on a Jetson with "
+            f"{arch} too: {a_few(found, _SHOWN)}",
+        )
 
 
 # One wheel per architecture: the opposite of grafting, which puts them together again.

@@ -36,7 +36,7 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.device_code.libraries import Survey
     from cuwheel.facts.arch import Arch
@@ -187,8 +187,12 @@ def describe(
     python: str | None = None,
     requires: Sequence[str] = (),
     build: BuildRecord | None = None,
+    conditions: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Description:
-    """`found`: the wheel, with its containers. `sources`: SHA-256 of the tree that was built."""
+    """`found`: the wheel, with its containers. `sources`: SHA-256 of the tree that was built.
+
+    `conditions`: on which it runs on machines of the plan, by their names.
+    """
     toolkit, compiler = toolchain.toolkit, toolchain.host_compiler
     archives = (File(file=each.file, sha256=each.sha256) for each in toolkit.archives)
     tools = Tools(
@@ -205,7 +209,13 @@ def describe(
         ptx=job.ptx,
         coverage=coverage_of_wheel(found),
         plan=tuple(
-            PlannedFor(machine=each.machine, capability=each.capability, how=each.how, by=each.by)
+            PlannedFor(
+                machine=each.machine,
+                capability=each.capability,
+                how=each.how,
+                by=each.by,
+                conditions=(conditions or {}).get(each.machine, ()),
+            )
             for each in job.coverage
         ),
         toolchain=tools,

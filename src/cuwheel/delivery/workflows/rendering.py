@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from cuwheel.building.tables import RepairTable, Table
     from cuwheel.delivery.request import Service
+    from cuwheel.machine.fleet import Machine
 
 
 # Marked blocks. A block begins with a line that has its name and the hash of its content: a change by hand shows.
@@ -256,9 +257,23 @@ _UPSTREAM = "upstream"
 MIRROR = "ci/cuda-{cuda}"  # what `cuwheel toolchain fetch` put there: a folder for each version
 
 
-def render(service: Service, table: Table, config: str = "", cuda: str | None = None) -> str:
-    """`config`: the file with the configuration. `cuda`: of the tables of cibuildwheel, if not the first."""
-    ci = table.ci
+def cpus_of(table: Table, machines: Sequence[Machine]) -> tuple[str, ...]:
+    """The processors of the jobs: as configured, else that of all machines which the wheels are for."""
+    named = {each.cpu for each in machines}
+    own = named.pop() if len(named) == 1 else None
+    known = facts.linux_runners()
+    return table.ci.cpus or (own if own in known else next(iter(known)),)
+
+
+def render(
+    service: Service, table: Table, config: str = "", cuda: str | None = None, machines: Sequence[Machine] = ()
+) -> str:
+    """`config`: the file with the configuration. `cuda`: of the tables of cibuildwheel, if not the first.
+
+    `machines`: those that the wheels are for.
+    """
+    ci = structs.replace(table.ci, cpus=cpus_of(table, machines))
+    table = structs.replace(table, ci=ci)
     config_option = f" --config {shlex.quote(config)}" if ci.upstream and config else ""  # the source does not have it
     known: dict[str, object] = {
         "ci": ci,

@@ -25,10 +25,13 @@ from cuwheel.delivery.workflows.problems import (
 )
 from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, Row, State
 from cuwheel.errors import MalformedError, NetworkError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.facts import services, toolkits
+from cuwheel.machine import fleet
 from cuwheel.network import client
 from cuwheel.support import codec, files, process
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
+from cuwheel.verdicts.planning.plan import ALL, find_toolkits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,10 +39,11 @@ if TYPE_CHECKING:
 
     from cuwheel.building.tables import Table
     from cuwheel.delivery.request import CiRequest
+    from cuwheel.machine.fleet import Machine
 
 
 _LARGEST = 4 << 20
-_NO_CUDA = "ci-no-cuda"  # a warning where the file is written, an error where it is checked
+_AS_ERRORS = ("ci-no-cuda", "ci-no-runner")  # warnings where the file is written, errors where it is checked
 _CHANGING = ("added", "renewed", "removed")
 
 
@@ -119,7 +123,7 @@ def check_workflow(request: CiRequest) -> Ci:
         text=wanted,
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=present is None or any(each in _CHANGING for each in states.values()),
-        findings=(*found, *(replace(each, severity="error") if each.rule == _NO_CUDA else each for each in further)),
+        findings=(*found, *(replace(each, severity="error") if each.rule in _AS_ERRORS else each for each in further)),
     )
 
 
@@ -129,10 +133,12 @@ def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
     found = config.find_configuration(folder, request.config, {})
     path = request.file or _own_place(folder, rendering.path_of(request.service, request.cuda))
     own = _shown(found.path, folder) if found.path else ""
-    wanted = rendering.render(request.service, found.table, own, request.cuda)
+    names = config.machine_names(found.table, found.path, folder)
+    machines = () if ALL in map(str.lower, names) else fleet.machines_named(names)
+    wanted = rendering.render(request.service, found.table, own, request.cuda, machines)
     data = files.read_if_present(path, _LARGEST, "a workflow")
     try:
-        return path, None if data is None else data.decode(), wanted, list(_further(request, found.table))
+        return path, None if data is None else data.decode(), wanted, list(_further(request, found.table, machines))
     except UnicodeDecodeError as error:
         raise MalformedError(path, f"is not UTF-8: {error.reason}") from error
 
@@ -148,14 +154,15 @@ def _own_place(source: Path, name: str) -> Path:
     return path
 
 
-def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
+def _further(request: CiRequest, table: Table, machines: Sequence[Machine]) -> Iterator[Finding]:
     # A farm builds the source of others, which is not here.
     is_here = table.gate.device_code and not table.ci.upstream and request.source.is_dir()
     if is_here and not sources.mentions_cuda(request.source, list(sources.walked(request.source, set()))):
         yield finding(
-            _NO_CUDA,
+            "ci-no-cuda",
             "the project has no CUDA code: no .cu file, and no build file that mentions CUDA",
         )
+    yield from (finding("ci-no-runner", message) for message in _without_runner(table, machines))
     others = table.cuda[1:]
     if request.service == "cibuildwheel" and request.cuda is None and others:
         yield finding(
@@ -163,6 +170,32 @@ def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
             f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
             fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write writes a file for it, for cibuildwheel to read",
         )
+
+
+def _without_runner(table: Table, machines: Sequence[Machine]) -> Iterator[str]:
+    """Machines that no job builds for, and jobs that no machine is for."""
+    cpus = rendering.cpus_of(table, machines)
+    for machine in machines:
+        if machine.os == "windows" and not table.ci.windows:
+            yield f"{machine.name} runs Windows, and nothing is built for it: windows = true in [tool.cuwheel.ci]"
+        elif machine.os != "windows" and machine.cpu not in (None, *cpus):
+            known = machine.cpu in services.linux_runners()
+            way = (
+                f"cpus = {[*cpus, machine.cpu]} in [tool.cuwheel.ci]".replace("'", '"') if known else "no runner has it"
+            )
+            yield f"{machine.name} has {machine.cpu}, and the jobs build for {', '.join(cpus)}: {way}"
+        elif machine.runs_l4t:
+            joined = toolkits.joined_arm64(machine.capability)
+            or_newer = f", or with CUDA {joined.cuda} or later" if joined else ""
+            for row in find_toolkits(table.cuda, []):
+                if joined is None or not toolkits.one_arm64(row):
+                    yield (
+                        f"{machine.name} is a Jetson, and arm64 runners are servers: it does not run what they build "
+                        f"with CUDA {row.version}. Build it on the Jetson{or_newer}"
+                    )
+    for cpu in cpus:
+        if machines and not any(each.os != "windows" and each.cpu in (None, cpu) for each in machines):
+            yield f"no machine has {cpu}: its jobs fail. Leave it out of cpus in [tool.cuwheel.ci]"
 
 
 def _unavailable(request: CiRequest) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import msgspec
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
+from cuwheel.machine.system import TEGRA_RELEASE
 from cuwheel.network import addresses
 from cuwheel.support import codec
 from cuwheel.toolchains import archives, workplace
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_TEGRA_RELEASE = "/etc/nv_tegra_release"
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
@@ -34,7 +34,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     release = _release(base, wanted)
     name = f"redistrib_{release}.json"
     manifest = _manifest(base, name, offline=wanted.offline)
-    platform = _platform(wanted.cpu, tegra=around.machine.exists(_TEGRA_RELEASE))
+    platform = _platform(wanted.cpu, tegra=around.machine.exists(TEGRA_RELEASE))
     found: dict[str, Archive] = {}
     for row in wanted.components:
         for archive in _archives(row, manifest, platform, base):

@@ -132,12 +132,14 @@ def plan_for(
     refine: Refinement | None = None,
     cmake: str | None = None,
     torch: str | None = None,
-    built_on: str | None = None,
+    built_on: tuple[str, str] | None = None,
+    elsewhere: Sequence[tuple[str, str]] = (),
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too.
 
-    `torch`: the release that a build compiles with, where it is known. `built_on`: the processor that compiles; what
-    it makes runs on no other, whatever the GPU.
+    `torch`: the release that a build compiles with, where it is known. `built_on`: the system and the processor that
+    compile; what they make runs on no other, whatever the GPU. `elsewhere`: others on which the same is built, for
+    machines that are not planned here.
     """
     errors: list[CuwheelError] = []
     rows = plan.find_toolkits(cuda, errors)
@@ -146,21 +148,31 @@ def plan_for(
     if not found and not errors:
         errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(plan.conflicting_options(options))
-    foreign = [each for each in found if built_on and each.cpu not in (None, built_on)]
+    foreign = [each for each in found if built_on and not _runs_what_is_built_on(each, built_on)]
     fitting = [each for each in found if each not in foreign]
     made = planner.make_plan(fitting, rows, plan.without_conflicts(options), cmake=version, torch=torch)
     if errors or conflicts:
         plan.raise_problems(errors, [*conflicts, *planner.contradictions(made.unserved)])
-    return replace(made, unserved=(*made.unserved, *(_for_another_processor(each, built_on) for each in foreign)))
+    left = (
+        each for each in foreign if not (fitting and any(_runs_what_is_built_on(each, place) for place in elsewhere))
+    )
+    return replace(made, unserved=(*made.unserved, *(_for_another_system(each, built_on) for each in left)))
 
 
-def _for_another_processor(machine: Machine, here: str | None) -> NotServed:
-    where = "the Jetson itself" if machine.runs_l4t else f"a machine with {machine.cpu}"
+def _runs_what_is_built_on(machine: Machine, place: tuple[str, str]) -> bool:
+    return machine.os in (None, place[0]) and machine.cpu in (None, place[1])
+
+
+def _for_another_system(machine: Machine, here: tuple[str, str] | None) -> NotServed:
+    system, cpu = here or ("", "")
+    other = machine.os not in (None, system)
+    where = "the Jetson itself" if machine.runs_l4t else f"a machine with {machine.os if other else machine.cpu}"
+    its, built = (f"system is {machine.os}", system) if other else (f"processor is {machine.cpu}", cpu)
     return NotServed(
         machine=machine.name,
         count=machine.count,
         capability=machine.capability,
-        why=(f"its processor is {machine.cpu}, and what is built here is for {here}",),
+        why=(f"its {its}, and what is built here is for {built}",),
         fix=f"build it on {where}",
     )
 

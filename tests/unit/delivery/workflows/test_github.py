@@ -110,7 +110,7 @@ def test_what_the_build_needs_is_installed() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("cpus", ["riscv"]), ("cpus", []), ("gpu-runner", ["a\nb"]), ("gpu-runner", ["${{ x }}"]),
+        ("cpus", ["riscv"]), ("gpu-runner", ["a\nb"]), ("gpu-runner", ["${{ x }}"]),
         ("image", "a:latest"),
         ("image", "a"), ("upstream", "x; rm"), ("upstream", "http://a/b"),
         ("package", "a b"), ("image", "a/{python}:1"),
@@ -248,3 +248,36 @@ def test_nothing_is_written_through_a_link(project: Path, tmp_path_factory: pyte
     with pytest.raises(MalformedError, match="is a link"):
         cuwheel.ci("github", source=project, write=True)
     assert list(elsewhere.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("machines", "cuda", "ci", "said"),
+    [
+        ('"h100"', "12.6", "", ()),
+        ('"orin"', "13.2", "", ()),
+        ('"h100", "gh200"', "13.2", 'cpus = ["x86_64", "aarch64"]', ()),
+        ('"all"', "13.2", "", ()),
+        ('"orin"', "12.6", "", ("orin is a Jetson, and arm64 runners are servers",)),
+        ('"xavier"', "12.6", "", ("xavier is a Jetson, and arm64 runners are servers",)),
+        ('"h100", "orin"', "13.2", "", ("orin has aarch64, and the jobs build for x86_64",)),
+        ('"orin"', "13.2", 'cpus = ["x86_64", "aarch64"]', ("no machine has x86_64",)),
+        ('"orin"', "13.2", 'cpus = ["x86_64"]', ("orin has aarch64", "no machine has x86_64")),
+    ],
+)
+def test_runners_are_of_the_machines_processor_or_there_is_none(
+    machines: str, cuda: str, ci: str, said: tuple[str, ...], project: Path
+) -> None:
+    (project / "pyproject.toml").write_text(
+        f'[project]\nname = "foo"\n[tool.cuwheel]\nfor = [{machines}]\ncuda = ["{cuda}"]\n[tool.cuwheel.ci]\n{ci}\n'
+    )
+    written = cuwheel.ci("github", source=project, write=True)
+    checked = api.ci_check(CiRequest("github", source=project))
+    for answer, severity in ((written, "warning"), (checked, "error")):
+        told = [each for each in answer.findings if each.rule == "ci-no-runner"]
+        assert [each.severity for each in told] == [severity] * len(said)
+        assert all(each.message.startswith(words) for each, words in zip(told, said, strict=True))
+    assert checked.succeeded == (not said)
+    if machines == '"orin"' and not ci:
+        plan = problems.load_yaml(written.text, "x")["jobs"]["plan"]
+        assert plan["runs-on"] == facts.linux_runners()["aarch64"]
+        assert "--cpu aarch64 " in plan["steps"][-1]["run"]

@@ -131,6 +131,7 @@ class Find(Struct, frozen=True, kw_only=True):
 
     `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why
     it ended before it knew the best: the budget was spent, the server was too slow, or somebody pressed Ctrl-C.
+    `elsewhere`: for a Jetson that none is known to serve, where its wheels come from.
     """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
@@ -141,6 +142,7 @@ class Find(Struct, frozen=True, kw_only=True):
     releases: int = 0
     judged: int = 0
     stopped: Stopped | None = None
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -178,7 +180,17 @@ class Found(Struct, frozen=True, kw_only=True):
             releases=self.releases,
             judged=len({each.release for each in self.rulings if each.origin}),
             stopped=self.stopped,
+            elsewhere=tuple(self._elsewhere()),
         )
+
+    def _elsewhere(self) -> Iterator[str]:
+        served = self.chosen is not None and self.chosen.outcome != "unknown"
+        if served or not any(each.runs_l4t for each in self.machines):
+            return
+        from cuwheel.diagnosis import causes  # noqa: PLC0415 - most machines are no Jetson
+
+        for way in causes.ways_out("jetpack-wheels", "jetson-index", "build-on-device"):
+            yield f"{way.title}: {way.general or way.text}"
 
 
 def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:

@@ -57,6 +57,10 @@ def document(answer: Find, *, verbose: bool) -> Document:
     if rest := len(others) - len(releases):
         what = "one more file" if rest == 1 else f"{rest} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))
+    if answer.elsewhere:
+        ways = tuple(tuple(each.split(": ", 1)) for each in answer.elsewhere)
+        heads = (Column("source", wrap=False), Column("how"))
+        blocks += [Heading("Where wheels for a Jetson come from"), Table(heads, ways)]
     if answer.downloaded:
         blocks.append(Paragraph(f"  {size(answer.downloaded)} of wheels were downloaded for this; none is kept"))
     return Document(f"cuwheel find {answer.name}", tuple(blocks))

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolchains import Component, CxxStandard, DebianSuite
-    from cuwheel.facts.rows.toolkits import CMakeSpelling, ErrorRow, GlibcClash, JetsonRelease, Joined, Release, Toolkit
+    from cuwheel.facts.rows.toolkits import (
+        CMakeSpelling,
+        ErrorRow,
+        GlibcClash,
+        JetPack,
+        JetsonRelease,
+        Joined,
+        Release,
+        Toolkit,
+    )
 
 
 AnyRelease = TypeVar("AnyRelease", bound="Release")
@@ -169,6 +178,12 @@ def jetson_release(l4t: str) -> JetsonRelease | None:
     ]
     reached = [row for row in same if versions.at_least(l4t, row.l4t)]
     return reached[-1] if reached else None
+
+
+def jetpack_of(l4t: str) -> JetPack | None:
+    """What all releases of that JetPack have; None where it is not known."""
+    known = versions.major(l4t) if l4t[:1].isdigit() else None
+    return next((row for row in tables().toolkits.jetpack if known in row.l4t), None)
 
 
 def glibc_clash(toolkit: Toolkit, glibc: str) -> GlibcClash | None:

@@ -125,9 +125,15 @@ class Refinement(Software, frozen=True, kw_only=True):
 
 
 def with_l4t(machine: Machine) -> Machine:
-    """The CUDA of a Jetson's driver by its L4T, where nothing else says it."""
-    row = toolkits.jetson_release(machine.l4t) if machine.l4t and not machine.driver_cuda else None
-    return replace(machine, driver_cuda=row.cuda) if row else machine
+    """The CUDA of a Jetson's driver and its C library by its L4T, where nothing else says them."""
+    if machine.l4t is None:
+        return machine
+    release, jetpack = toolkits.jetson_release(machine.l4t), toolkits.jetpack_of(machine.l4t)
+    return replace(
+        machine,
+        driver_cuda=machine.driver_cuda or (release.cuda if release else None),
+        glibc=machine.glibc or (jetpack.glibc if jetpack else None),
+    )
 
 
 def with_platform(machine: Machine) -> Machine:
@@ -310,6 +316,10 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
     if row.l4t is not None:
         written |= {"tegra": bool(row.l4t), "l4t": row.l4t if isinstance(row.l4t, str) else None}
     machine = with_l4t(replace(base, **written))
+    jetpack = toolkits.jetpack_of(machine.l4t) if machine.l4t else None
+    if jetpack and machine.capability not in jetpack.capabilities:
+        release, boards = f"L4T {machine.l4t} (JetPack {jetpack.version})", ", ".join(jetpack.capabilities)
+        problems.append(f"{where}: {release} runs on boards of {boards}, not {machine.capability}")
     return Refinement(cpu=machine.cpu, python=machine.python).apply(machine)
 
 

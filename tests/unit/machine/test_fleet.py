@@ -206,3 +206,10 @@ def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cuwheel.machine.probe.probe", lambda env, **_: env)
     monkeypatch.setattr(fleet, "from_profile", lambda found: (here,) if found is None else ())
     assert [each.gpu for each in fleet.machines_named(["this,h100"])] == [here.gpu, fleet.from_gpu("h100").gpu]
+
+
+def test_an_l4t_that_is_not_for_the_board(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text('[[machine]]\nname = "old"\ngpu = "Jetson AGX Xavier"\nl4t = "36.4"\n')
+    with pytest.raises(ConfigurationError, match=r"L4T 36\.4 \(JetPack 6\) runs on boards of 8\.7, not 7\.2"):
+        fleet.read_fleet_file(path)

@@ -146,6 +146,17 @@ class JetsonRelease(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class JetPack(Struct, frozen=True, kw_only=True):
+    """What its releases have in common. `l4t`: the first numbers of theirs. `capabilities`: of the boards."""
+
+    version: str
+    l4t: tuple[int, ...]
+    system: str
+    glibc: str
+    capabilities: tuple[Capability, ...]
+    source: tuple[str, ...]
+
+
 class GlibcClash(Struct, frozen=True, kw_only=True):
     """Up to `last_broken`, CUDA's headers do not compile with this glibc or a later one."""
 
@@ -167,6 +178,7 @@ class Toolkits(Struct, frozen=True, kw_only=True):
     zstd_fat_binaries: Drivers
     forward_compatibility: ForwardCompatibility
     arm64: Arm64
+    jetpack: tuple[JetPack, ...]
     jetson: tuple[JetsonRelease, ...]
     glibc_clash: tuple[GlibcClash, ...]
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -384,6 +384,23 @@ def record_of(built: Built) -> Record | None:
         return None
 
 
+def arm64_distribution(provider: str, root: Path) -> Platform | None:
+    """Which of CUDA's two distributions for arm64 a toolkit is, by its files: an image of L4T is told from a server's.
+
+    NVIDIA's archives have no such folder: which of them was taken depends on where.
+    """
+    if fleet.cpu_here() != "aarch64":
+        return None
+    known: tuple[tuple[str, Literal["sbsa", "l4t"]], ...] = (("sbsa-linux", "sbsa"), ("aarch64-linux", "l4t"))
+    found = [(name, root / "targets" / folder) for folder, name in known if (root / "targets" / folder).is_dir()]
+    if len(found) == 1:
+        return Platform(name=found[0][0], evidence=f"built with {found[0][1]}")
+    if provider != "redist":
+        return None
+    on_jetson = World.here().exists(TEGRA_RELEASE)
+    return Platform(name="l4t" if on_jetson else "sbsa", evidence=f"built {'on a' if on_jetson else 'not on a'} Jetson")
+
+
 class _Finishing:
     """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
 
@@ -525,12 +542,8 @@ class _Finishing:
         return tuple(each for each in self.context.machines if each.name in served)
 
     def _built_for(self) -> Platform | None:
-        """Which of CUDA's two distributions for arm64 built it; an image may have either."""
-        if self.job.toolchain.prefix or fleet.cpu_here() != "aarch64":
-            return None
-        on_jetson = World.here().exists(TEGRA_RELEASE)
-        told = f"built on {'a Jetson' if on_jetson else 'a machine that is no Jetson'}"
-        return Platform(name="l4t" if on_jetson else "sbsa", evidence=told)
+        toolchain = self.job.toolchain
+        return arm64_distribution(toolchain.toolkit.provider, Path(toolchain.root)) if not toolchain.prefix else None
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""

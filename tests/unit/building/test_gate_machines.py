@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building import gate
+from cuwheel.building import gate, job_run
 from cuwheel.device_code.libraries import Platform
 from cuwheel.machine.fleet import Machine, machines_named
 from tests.unit.building.wheels import found, judge, rules, wheel
@@ -70,3 +70,24 @@ def test_own_machine_code_does_not_make_a_server_build_run_on_l4t(
     assert verdict.outcome == outcome
     if (cuda, where, l4t) == (13, "sbsa", None):
         assert any(each.startswith("JetPack 7.2") for each in verdict.conditions)
+
+
+@pytest.mark.parametrize(
+    ("provider", "targets", "cpu", "name"),
+    [
+        ("system", ["sbsa-linux"], "aarch64", "sbsa"),
+        ("system", ["aarch64-linux"], "aarch64", "l4t"),
+        ("system", ["aarch64-linux", "sbsa-linux"], "aarch64", None),
+        ("system", [], "aarch64", None),
+        ("redist", [], "aarch64", "sbsa"),
+        ("system", ["sbsa-linux"], "x86_64", None),
+    ],
+)
+def test_a_toolkit_tells_its_distribution_by_its_files(
+    provider: str, targets: list[str], cpu: str, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: cpu)
+    for each in targets:
+        (tmp_path / "targets" / each).mkdir(parents=True)
+    found = job_run.arm64_distribution(provider, tmp_path)
+    assert (found.name if found else None) == name

@@ -343,6 +343,6 @@ def test_the_workflow_of_an_example(example: str, tmp_path: Path, services: Serv
     assert (repository / ".github" / "workflows" / "wheels.yml").read_text() == written
     _all_good(player)
     (name,) = published.names(services.pages, f"simple/{example.replace('_', '-')}")
-    assert "+cu130" in name
+    assert ".cu130-" in name, "behind the label of the run"
     assert (services.pages / "index.html").exists()
     assert api.publish_check(services.pages).findings == ()

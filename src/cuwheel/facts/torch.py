@@ -82,6 +82,7 @@ def newest_within(limits: SpecifierSet) -> str | None:
 # the releases, and for each set of releases a line `=` with its bits in hexadecimal (the first release is bit 0) and
 # the names that exactly those export, in order.
 
+SYMBOLS_CPU = "x86_64"  # whose wheels were read; torch 2.6 for aarch64 had the new C++ string, for x86_64 not yet
 SYMBOLS_FILE = DATA / "torch_symbols.zst"
 _SYMBOLS_SCHEMA = "cuwheel.torch-symbols/1"
 _NEW_STRING = "__cxx11"

@@ -205,12 +205,19 @@ _PATCHES = 10  # as many as a minor release may come to have
 _LOCAL = lazy_pattern(r"\+[A-Za-z0-9._-]+", re.ASCII)
 
 
-def torch_exports(version: str, wanted: Collection[str]) -> TorchExports | None:
+def torch_exports(version: str, survey: Survey, wanted: Collection[str]) -> TorchExports | None:
     """Which of these symbols that torch has; None for one that is not in the table, or was built by others."""
     release = _torch_release_in_table(version) if wanted else None
+    if release and not _told_by_table(release, survey):
+        return None
     if release is None:
         return None
     return TorchExports(version, frozenset(wanted), torch.exported_symbols(release, wanted))
+
+
+def _told_by_table(release: str, survey: Survey) -> bool:
+    """Whether a wheel for this processor takes the symbols of those that were read."""
+    return torch.has_new_strings(release) or {each.machine for each in survey.libraries} <= {torch.SYMBOLS_CPU}
 
 
 def _torch_release_in_table(version: str) -> str | None:
@@ -240,7 +247,8 @@ def fitting_torch_releases(survey: Survey) -> tuple[str, ...] | None:
         return None
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few answers need it
 
-    found = torch.releases_exporting(needed)
+    having = torch.releases_exporting(needed)
+    found = (each for each in torch.own_symbols().releases if each in having or not _told_by_table(each, survey))
     allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in torch_requirements(survey)]
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
 
@@ -263,7 +271,7 @@ def unfit_torch_releases(survey: Survey) -> Iterator[tuple[str, str]]:
 
 def lacking_torch_symbols(survey: Survey, version: str) -> frozenset[str]:
     """What it needs and that torch does not have; nothing where that torch is not in the table."""
-    found = torch_exports(version, _needed_torch_symbols(survey))
+    found = torch_exports(version, survey, _needed_torch_symbols(survey))
     return found.asked - found.names if found else frozenset()
 
 

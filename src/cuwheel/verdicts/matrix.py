@@ -83,7 +83,9 @@ class Judge:
         self._reaches = predict.reaches_by_path(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judge)
-        self._exports = functools.cache(lambda version: library_sources.torch_exports(version, survey.torch_symbols))
+        self._exports = functools.cache(
+            lambda version: library_sources.torch_exports(version, survey, survey.torch_symbols)
+        )
 
     def on(self, machine: Machine) -> Verdict:
         """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""

@@ -27,7 +27,10 @@ const ready = (async () => {
   step(3, "starting cuwheel", 0, pyodide + own);
   python.FS.mkdirTree(DROPPED);
   python.FS.mkdirTree(WRITTEN);
-  const run = python.runPython("from cuwheel.cli import in_browser; in_browser.run");
+  // Nothing is kept in a page: the user's own folder need not be found, for which platformdirs would have to be loaded.
+  const run = python.runPython(
+    "import os; os.environ['CUWHEEL_CACHE'] = '/cache'; from cuwheel.cli import in_browser; in_browser.run"
+  );
   say({ ready: true });
   return { python, run };
 })();

@@ -37,6 +37,7 @@ NOT_HERE = {
     "cuwheel build": "compiles for minutes; tests/integration/test_build_examples.py builds the same examples",
     "cuwheel verify dist/": "of a wheel that the build above it made",
     "cuwheel repair dist/": "the same",
+    "cuwheel publish dist/": "of wheels that the build above it made",
     "cuwheel publish --check index": "of an index that was damaged; tests/unit/delivery has such",
     "cuwheel publish bitsandbytes": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",
     "cuwheel install": "changes an environment of the reader's; tests/integration/test_install.py runs the same",

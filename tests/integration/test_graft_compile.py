@@ -6,17 +6,22 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import cuwheel
+from cuwheel.changes.binaries import compiling
 from cuwheel.changes.graft.answer import Note
 from cuwheel.cli import main
+from cuwheel.device_code.survey import survey
+from cuwheel.errors import MalformedError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import codec
 from cuwheel.toolchains import assembler
+from cuwheel.toolchains.assembler import Assembler
 from tests.fixtures import cache, manifest
 from tests.integration import build_world
 from tests.integration.test_graft import library as compiled_library
@@ -26,9 +31,11 @@ from tests.unit.changes.slim.packages import make_environment, make_wheel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cuwheel.changes.binaries.compiling import Compilation
     from cuwheel.device_code.libraries import Entry
     from cuwheel.report.graft import Graft
 
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "bin" / "ptx-130.so"
 DRIVER_13_0 = Refinement(driver="580.65.06")
 
 
@@ -366,3 +373,53 @@ def test_ptxas_alone_comes_from_the_index(monkeypatch: pytest.MonkeyPatch) -> No
     said = subprocess.run([found.program, "--version"], capture_output=True, text=True, check=True).stdout
     assert f"V{found.version}" in said
     assert os.access(found.program, os.X_OK)
+
+
+@pytest.fixture
+def slow_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One that never ends. The file that says that it was started."""
+    program, started = tmp_path / "ptxas", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(assembler, "assembler_of", lambda cuda: Assembler(cuda=cuda, version="1", program=str(program)))
+    return started
+
+
+def _two_pieces() -> tuple[Compilation, ...]:
+    library = survey(FIXTURE, detail="entries").libraries[0]
+    return compiling.wishes(library, compiling.aims_of(["sm_120", "sm_80"])).wanted
+
+
+def test_an_interrupt_ends_what_is_being_compiled(slow_ptxas: Path, tmp_path: Path) -> None:
+    made = _two_pieces()
+    first = max(made, key=lambda each: each.bytes).ptx  # whose end is waited for first
+
+    def read_text(_library: str, entry: Entry) -> bytes:
+        if entry != first:
+            return b""
+        deadline = time.monotonic() + 5
+        while not slow_ptxas.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compiling.compile_all(made, read_text, tmp_path)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.usefixtures("slow_ptxas")
+def test_what_takes_too_long_or_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiling, "_SECONDS", 0.05)
+    made = _two_pieces()
+
+    def read_text(library: str, entry: Entry) -> bytes:
+        if entry == made[1].ptx:
+            raise MalformedError(library, "it is damaged")
+        return b""
+
+    done, failed = compiling.compile_all(made, read_text, tmp_path)
+    assert done == []
+    assert [each.rule for each in failed] == ["compile-failed"] * 2
+    assert "did not answer within 0.05 s" in failed[0].evidence[0]
+    assert "it is damaged" in failed[1].evidence[0]

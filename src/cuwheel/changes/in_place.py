@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest
 
-T = TypeVar("T")
+
+class _Answer(Protocol):
+    @property
+    def refused(self) -> bool: ...
+
+
+T = TypeVar("T", bound=_Answer)
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -223,7 +229,7 @@ def must_be_new(folder: Path, output: Path) -> None:
 
 
 def changed_copy(root: Path, output: Path, replaced: Collection[str], change: Callable[[Layout], T]) -> T:
-    """`replaced`: files that `change` replaces, relative to the root."""
+    """`replaced`: files that `change` may replace, relative to the root. Where it refuses there is no copy."""
 
     def copy(source: str, target: str) -> None:
         if Path(source).relative_to(root).as_posix() in replaced:  # by a file of its own before anybody sees the link
@@ -241,5 +247,11 @@ def changed_copy(root: Path, output: Path, replaced: Collection[str], change: Ca
             root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(journal_file.FOLDER)
         )
         made = change(layout_of_folder(tree))
+        if made.refused:
+            return made
+        for path in replaced:
+            if (tree / path).is_file() and (tree / path).samefile(root / path):  # or who changes one changes both
+                shutil.copy2(root / path, scratch / "own")
+                system_calls.rename_over(scratch / "own", tree / path)
         system_calls.rename_over(tree, output)
     return made

@@ -62,8 +62,12 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     given: Path | None = None,
+    stop: threading.Event | None = None,
 ) -> Completed:
-    """Run to the end, without a standard input, or with the file `given`. On time-out all it started is ended too."""
+    """Run to the end, without a standard input, or with the file `given`. On time-out all it started is ended too.
+
+    So it is when `stop` is set: an interrupt reaches the first thread alone, and this may be another.
+    """
     words = _announced(command)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -71,9 +75,11 @@ def run(
         read = stack.enter_context(given.open("rb")) if given else None
         child = _started(words, stdout=out, stderr=err, env=env, cwd=cwd, stdin=read)
         try:
-            status = child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise ToolTimeoutError(words, timeout) from None
+            while (status := _status(child, min(_LOOK_S, max(began + timeout - time.monotonic(), 0.0)))) is None:
+                if stop and stop.is_set():
+                    raise ToolError(words, "was stopped")
+                if time.monotonic() >= began + timeout:
+                    raise ToolTimeoutError(words, timeout)
         finally:
             _end_group(child)
         completed = Completed(

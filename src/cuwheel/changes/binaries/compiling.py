@@ -23,7 +23,7 @@ from cuwheel.changes.binaries.changeable import registered_containers
 from cuwheel.changes.binaries.payloads import compressed
 from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.libraries import Entry
-from cuwheel.errors import MalformedError, ToolError, UnavailableError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnavailableError, UsageError
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
 from cuwheel.facts.tables import tables
@@ -160,7 +160,7 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
             members.setdefault(entry.container or 0, []).append(entry)
     named = frozenset(members) if bare else registered_containers(library)
     wanted: dict[tuple[int, Arch], Compilation] = {}
-    left: dict[tuple[str, str], list[int]] = {}
+    left: dict[tuple[str, str], set[int]] = {}  # the same container for each GPU
     for aim in aims:
         device = Device(capability=aim.capability)  # of any driver: one that is too old for the PTX takes it, and fails
         link = _link(library, members, named, aim, cuda)
@@ -173,14 +173,14 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
                 continue
             if number not in named:
                 words = "nothing that the CUDA runtime registers refers to the container: the library finds it itself"
-                left.setdefault(("compile-unregistered", words), []).append(number)
+                left.setdefault(("compile-unregistered", words), set()).add(number)
                 continue
             try:
                 found = _compilation(library.path, ptx, aim, cuda)
             except UnavailableError as error:
-                left.setdefault(("compile-no-ptxas", error.message), []).append(number)
+                left.setdefault(("compile-no-ptxas", error.message), set()).add(number)
             except MalformedError as error:
-                left.setdefault(("compile-options", error.problem), []).append(number)
+                left.setdefault(("compile-options", error.problem), set()).add(number)
             else:
                 wanted.setdefault((number, found.arch), found)
     return Wishes(
@@ -192,8 +192,8 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
     )
 
 
-def _containers(numbers: Sequence[int]) -> str:
-    return f"container {numbers[0]} stays" if len(numbers) == 1 else f"{len(numbers)} containers stay"
+def _containers(numbers: Collection[int]) -> str:
+    return f"container {min(numbers)} stays" if len(numbers) == 1 else f"{len(numbers)} containers stay"
 
 
 def _compiled_by_driver(entries: Sequence[Entry], device: Device) -> Entry | None:
@@ -326,28 +326,26 @@ def compile_all(
 
     `read`: what an entry of a library holds; of LTO-IR, which only NVIDIA's tools unpack, a fat binary with that entry.
 
-    What ptxas refuses is a finding, and the rest goes on. The cache stays as it is while the caller holds
-    `cache_in_use`.
+    What ptxas refuses, or takes too long for, is a finding, and the rest goes on. The cache stays as it is while the
+    caller holds `cache_in_use`.
     """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
 
     tools = {cuda: assembler.assembler_of(cuda) for cuda in sorted({each.cuda for each in wanted})}
-    made: dict[Compilation, Compiled] = {}
-    failed: list[Finding] = []
+    linkers = {cuda: assembler.linker_of(cuda) for cuda in sorted({each.cuda for each in wanted if each.objects})}
+    made: dict[Compilation, Compiled | Finding] = {}
     lock = threading.Lock()
+    bench = _Bench(folder, threading.Event())
     order = sorted(wanted, key=lambda each: -each.bytes)  # or one core would be left with the largest at the end
     with log.progress("compiling PTX", sum(each.bytes for each in wanted)) as progress:
 
         def work(what: Compilation) -> None:
             try:
-                done: Compiled | Finding = _compile(what, read, tools[what.cuda], folder)
-            except ToolError as error:
+                done: Compiled | Finding = _compile(what, read, tools[what.cuda], linkers.get(what.cuda), bench)
+            except (ToolError, ToolTimeoutError, MalformedError) as error:
                 done = _refused(what, tools[what.cuda], error)
             with lock:
-                if isinstance(done, Compiled):
-                    made[what] = done
-                else:
-                    failed.append(done)
+                made[what] = done
                 progress.advance(what.bytes)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -356,13 +354,26 @@ def compile_all(
                 for future in futures:
                     future.result()
             except BaseException:
+                bench.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
-    return [made[each] for each in wanted if each in made], failed
+    every = [made[each] for each in wanted]
+    return [each for each in every if isinstance(each, Compiled)], [each for each in every if isinstance(each, Finding)]
 
 
-def _refused(what: Compilation, tool: Assembler, error: ToolError) -> Finding:
-    lines = [line.strip(" |") for line in error.message.splitlines()[1:] if line.strip(" |")]
+class _Bench(NamedTuple):
+    """`folder`: for scratch files. `stop`: set once nobody waits for what is being made."""
+
+    folder: Path
+    stop: threading.Event
+
+    def run(self, words: Sequence[str], scratch: Path) -> None:
+        process.run(words, timeout=_SECONDS, cwd=scratch, stop=self.stop)
+
+
+def _refused(what: Compilation, tool: Assembler, error: CuwheelError) -> Finding:
+    first, *rest = error.message.splitlines()
+    lines = [line.strip(" |") for line in rest if line.strip(" |")] or [first]  # which names the program
     return finding(
         "compile-failed",
         f"{file_name(what.library)}: container {what.container} stays as before: ptxas {tool.version} does not make "
@@ -376,20 +387,21 @@ def cache_in_use() -> AbstractContextManager[None]:
     return open_store().locked(_FOLDER, shared=True)
 
 
-def _compile(what: Compilation, read: Callable[[str, Entry], bytes], tool: Assembler, folder: Path) -> Compiled:
-    if not what.objects:
+def _compile(
+    what: Compilation, read: Callable[[str, Entry], bytes], tool: Assembler, linker: Assembler | None, bench: _Bench
+) -> Compiled:
+    if linker is None or not what.objects:
         text = read(what.library, what.ptx).rstrip(b"\0")
-        place, kept = _assembled(what.library, text, what.arch, what.options, tool, folder)
+        place, kept = _assembled(what.library, text, what.arch, what.options, tool, bench)
         return Compiled(what=what, place=str(place), ptxas=tool.version, kept=kept)
     parts: list[tuple[str, bytes]] = []
     for each in what.objects:
         data = read(what.library, each.entry)
         if each.entry.kind == "ptx":
-            made, _ = _assembled(what.library, data.rstrip(b"\0"), what.arch, each.options, tool, folder)
+            made, _ = _assembled(what.library, data.rstrip(b"\0"), what.arch, each.options, tool, bench)
             data = _read_kept(made)
         parts.append(("fatbin" if each.entry.kind == "lto-ir" else "cubin", data))
     parts = _without_runtime(what.library, parts)
-    linker = assembler.linker_of(what.cuda)
     known = [str(what.arch), what.options, linker.version, *(files.sha256_of(data) for _, data in parts)]
 
     def make(scratch: Path) -> bytes:
@@ -400,32 +412,30 @@ def _compile(what: Compilation, read: Callable[[str, Entry], bytes], tool: Assem
         options = [f"-arch={what.arch}", *what.options]
         call = Path(__file__).with_name("device_link_call.py")
         words = [sys.executable, "-I", str(call), linker.program, _CUBIN, *options, *inputs]
-        process.run(words, timeout=_SECONDS, cwd=scratch)
+        bench.run(words, scratch)
         code = (scratch / _CUBIN).read_bytes()
         wanted = {each.name for kind, data in parts if kind == "cubin" for each in _kernels_of(what.library, data)}
         _must_be(what.library, code, what.arch, wanted, linked=True)
         return code
 
-    place, kept = _from_cache(known, make, folder)
+    place, kept = _from_cache(known, make, bench.folder)
     return Compiled(what=what, place=str(place), ptxas=tool.version, kept=kept)
 
 
 def _assembled(
-    library: str, text: bytes, arch: Arch, options: tuple[str, ...], tool: Assembler, folder: Path
+    library: str, text: bytes, arch: Arch, options: tuple[str, ...], tool: Assembler, bench: _Bench
 ) -> tuple[Path, bool]:
     """PTX compiled: where it is kept, and whether it was before."""
 
     def make(scratch: Path) -> bytes:
         (scratch / _PTX).write_bytes(text)
-        process.run(
-            [tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], timeout=_SECONDS, cwd=scratch
-        )
+        bench.run([tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], scratch)
         code = (scratch / _CUBIN).read_bytes()
         kernels = {each.name for each in cubin.ptx_kernels(text)}
         _must_be(library, code, arch, kernels, linked=not {_COMPILE_ONLY, "-c"}.intersection(options))
         return code
 
-    return _from_cache([files.sha256_of(text), str(arch), options, tool.version], make, folder)
+    return _from_cache([files.sha256_of(text), str(arch), options, tool.version], make, bench.folder)
 
 
 def _from_cache(known: Sequence[object], make: Callable[[Path], bytes], folder: Path) -> tuple[Path, bool]:

@@ -301,12 +301,18 @@ def _decision(subject: Subject, made: Sequence[Compiled], library: Library, plac
 # A library, a wheel.
 
 
-def _library(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+def _target(base: Path, name: str, request: GraftRequest) -> Path:
+    """Where a changed file goes. Raises UsageError for where it came from."""
     if request.version:
         raise UsageError("--version is for wheels")
-    target = files.output_of(base, request.output or Path())
+    target = files.output_of(base.with_name(name), request.output or Path())
     if request.output and target.exists() and target.samefile(base):
         raise UsageError(f"{target} is the input", hint="choose another place with -o")
+    return target
+
+
+def _library(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    target = _target(base, base.name, request)
     plan = plan_of([library], request, aims)
     if not plan.wanted or request.dry_run:
         return plan.answer(base, outputs=[target] if plan.wanted else [])
@@ -327,14 +333,18 @@ def _library(base: Path, library: Library, request: GraftRequest, aims: tuple[Ai
 
 def _text(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
     """A fat binary beside a file of PTX: what loads the one (cuModuleLoad) loads the other, with the PTX in it too."""
-    target = files.output_of(base.with_suffix(".fatbin"), request.output or Path())
+    target = _target(base, f"{base.stem}.fatbin", request)
     (ptx,) = library.entries
     ptx = replace(ptx, flags=compiling.PLAIN_FLAGS)
     plan = plan_of([replace(library, entries=(ptx,))], request, aims, alone=True)
     if not plan.wanted or request.dry_run:
         return plan.answer(base, outputs=[target] if plan.wanted else [])
     target.parent.mkdir(parents=True, exist_ok=True)
-    with files.errors_of(target, f"{target} was not written"), files.scratch_beside(target.parent) as folder:
+    with (
+        files.errors_of(target, f"{target} was not written"),
+        files.scratch_beside(target.parent) as folder,
+        compiling.cache_in_use(),
+    ):
         text = base.read_bytes()
         done, failed = compiling.compile_all(plan.wanted, lambda _, __: text, folder)
         made = Making(plan=plan, decisions=[], compiled=done, findings=(*plan.left, *failed), reached=[])
@@ -410,7 +420,7 @@ def _folder(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
     made = in_place.changed_copy(
         layout.root, output, growing, lambda tree: _in_place(tree, request, aims, keep_originals=False)
     )
-    return replace(made, base=str(base), outputs=(str(output),), undo=None)
+    return replace(made, base=str(base), outputs=() if made.refused else (str(output),), undo=None)
 
 
 def _in_place(

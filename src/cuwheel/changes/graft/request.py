@@ -45,6 +45,10 @@ class GraftRequest:
             raise UsageError("--add and --source belong together, and --cuda to them or to --compile")
         if self.env and not self.compile:
             raise UsageError("--env is for --compile", hint="cuwheel graft --env .venv --compile this")
+        if self.env and (self.output or self.version):
+            raise UsageError(
+                "--env is changed in place: without -o and --version", hint="cuwheel slim --undo takes it back"
+            )
         if self.compile and (self.add or self.split or self.force or (self.donors and not self.env)):
             raise UsageError("--compile takes one wheel, library or folder, without donors, --add, --split or --force")
         if self.compile and len(self.cuda or ()) > 1:

@@ -184,3 +184,8 @@ def test_an_entry_is_what_fatbinary_writes() -> None:
 
 def _without_sizes(data: bytes, entry: Entry) -> bytes:
     return data[:8] + data[20 : entry.header_size]
+
+
+def test_a_container_counts_once_however_many_gpus() -> None:
+    (left,) = wishes("bare-130.fatbin", "sm_120", "b200").left
+    assert "container 0 stays as before" in left.message

@@ -68,7 +68,9 @@ class Bare:
     def run(self, *words: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
         home = cwd / "home"
         home.mkdir(exist_ok=True)
-        kept = {key: os.environ[key] for key in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE") if key in os.environ}
+        kept = {
+            key: os.environ[key] for key in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE") if key in os.environ
+        }
         environ = {**kept, "PATH": self.path, "HOME": str(home), "LANG": "C.UTF-8", "COLUMNS": "80", **more}
         command = [str(self.folder / "bin" / "cuwheel"), *map(str, words)]
         return subprocess.run(

@@ -7,21 +7,37 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.dist.conftest import MINUTES, ROOT
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _OTHER = "nobody"
 
 
-def test_on_another_path_by_another_user_on_another_day(made: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Not below pytest's own folder, which every other run closes again to other users."""
+    with tempfile.TemporaryDirectory(prefix="else where ") as folder:
+        yield Path(folder)
+
+
+def test_on_another_path_by_another_user_on_another_day(made: Path, place: Path) -> None:
     """A copy of what git would check out, and of what was compiled before; its files are of another day."""
-    place = tmp_path_factory.mktemp("else where")
     tree = place / "a checkout"
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
     names = [os.fsdecode(each) for each in listed.split(b"\0") if each]
     names += [str(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("prebuilt/*")]
     past = time.time() - 400 * 24 * 3600
@@ -42,7 +58,15 @@ def test_on_another_path_by_another_user_on_another_day(made: Path, tmp_path_fac
     python, user = _another_user(place, environ)
     words = [python, str(tree / "release" / "dist.py"), str(place / "out")]
     done = subprocess.run(
-        words, env=environ, cwd=place, capture_output=True, text=True, check=False, timeout=MINUTES, umask=0o077, user=user
+        words,
+        env=environ,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MINUTES,
+        umask=0o077,
+        user=user,
     )
     assert done.returncode == 0, done.stderr
     ours = {each.name: each.read_bytes() for each in made.iterdir()}
@@ -58,8 +82,5 @@ def _another_user(place: Path, environ: dict[str, str]) -> tuple[str, int | None
         return sys.executable, None
     user = pwd.getpwnam(_OTHER)
     subprocess.run(["chown", "-R", f"{user.pw_uid}:{user.pw_gid}", str(place)], check=True)
-    for folder in place.parents:
-        if "pytest" in str(folder):
-            folder.chmod(0o755)
     environ |= {"HOME": str(place), "UV_CACHE_DIR": str(place / "uv"), "UV_PYTHON": python}
     return python, user.pw_uid

@@ -43,7 +43,9 @@ grep -q '"way": *"preload"' record.json recorded/record.json
 def debian() -> Path:
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap: apt install debootstrap")
-    asked = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True, check=True
+    )
     sites = asked.stdout.split()
     if not sites:
         pytest.skip("apt knows no packages: apt-get update")
@@ -83,7 +85,9 @@ def _inside(debian: Path, *words: str, status: int = 0, **environ: str) -> str:
 
 
 def test_nothing_but_python_is_needed(debian: Path, work: Path) -> None:
-    _inside(debian, "bash", "-c", "python3 -m venv /env && /env/bin/pip install --no-index --find-links /wheels cuwheel")
+    _inside(
+        debian, "bash", "-c", "python3 -m venv /env && /env/bin/pip install --no-index --find-links /wheels cuwheel"
+    )
     _inside(debian, "bash", "-c", _ROADS)
     assert f" {_PYTHON}." in _inside(debian, "/env/bin/python", "--version")
     assert (work / "index").is_dir()

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 _ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 _BUILD = "nvcc -c one.cu\nnvcc -c two.cu\n"
-_NVCC = '#!/bin/sh\ncase "$*" in *two*) echo "nvcc fatal   : Unsupported gpu architecture '"'compute_120'"'" >&2; exit 1;; esac\n'
+_NVCC = (
+    '#!/bin/sh\ncase "$*" in *two*) echo "nvcc fatal   : Unsupported gpu architecture '
+    "'compute_120'"
+    '" >&2; exit 1;; esac\n'
+)
 
 
 @pytest.fixture
@@ -37,9 +41,7 @@ def test_the_main_job(bare: Bare, native: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     bare.answers("publish", native, "--to", index, cwd=tmp_path)
     bare.answers("publish", "--check", index, cwd=tmp_path)
-    found = json.loads(
-        bare.run("find", "subject", "--index", index, "--on", "h100", "--json", cwd=tmp_path).stdout
-    )
+    found = json.loads(bare.run("find", "subject", "--index", index, "--on", "h100", "--json", cwd=tmp_path).stdout)
     assert [each["chosen"] for each in found["candidates"]] == [True]
     other = tmp_path / "other"
     subprocess.run([bare.python, "-m", "venv", other], check=True, timeout=MINUTES)

@@ -154,7 +154,10 @@ class Judge:
         """By path. What the libraries have in common is worked out once: there may be thousands."""
         around = surroundings(self._survey, machine, follows=load.follows)
         certain = frozenset(load.always)
-        return {path: _judge_library(each, torch, around, load, certain) for path, each in self._reaches.items()}
+        return {
+            path: _judge_library(each, self._survey, torch, around, load, certain)
+            for path, each in self._reaches.items()
+        }
 
 
 def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -165,7 +168,12 @@ def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Fin
 
 
 def _judge_library(
-    found: Reach, torch: TorchExports | None, around: Surroundings, load: Loading, certain: frozenset[str]
+    found: Reach,
+    survey: Survey,
+    torch: TorchExports | None,
+    around: Surroundings,
+    load: Loading,
+    certain: frozenset[str],
 ) -> _JudgedLibrary:
     """`certain`: the paths that are loaded whatever is not known."""
     library, path, machine = found.library, found.library.path, around.machine
@@ -184,6 +192,7 @@ def _judge_library(
         needed=needed,
         modules=found.modules,
         torch=torch,
+        survey=survey,
     )
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)

@@ -366,6 +366,23 @@ def test_the_wait_for_the_driver_is_estimated_from_the_ptx_that_it_compiles(held
     assert f"({words} of its PTX; each part is compiled when it is first used)" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("target", "kind", "command"),
+    [
+        ("dist/foo-1.0-py3-none-any.whl", "wheel", "graft foo-1.0-py3-none-any.whl --compile sm_90 -o OUT"),
+        (".venv", "folder", "graft .venv --compile sm_90"),
+        ("pkg-1.0", "distribution", "graft --env ENV pkg --compile sm_90"),
+        ("build/libpkg.so", "file", "graft libpkg.so --compile sm_90 -o OUT"),
+    ],
+)
+def test_the_command_that_compiles_ahead_names_what_was_checked(target: str, kind: Any, command: str) -> None:
+    """Not a library inside of it, which nobody can name on a command line."""
+    of = replace(survey(library("compute_80", path="pkg/libpkg.so")), target=target, kind=kind)
+    findings = judge_all(of, [machine("9.0", **NEW, **LINUX)])[0].findings
+    (told,) = (each for each in findings if each.rule == "compiled-by-driver")
+    assert told.fix.endswith(f": cuwheel {command}")
+
+
 def test_what_the_driver_compiles_or_refuses_can_be_compiled_ahead_where_a_ptxas_can() -> None:
     assert "or without its source: cuwheel graft " in _message("ptx-newer-than-driver")
     assert "--compile sm_90 -o OUT" in _message("ptx-newer-than-driver")

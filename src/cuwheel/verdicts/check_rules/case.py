@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LibraryCase(Struct, frozen=True, kw_only=True):
-    """One library on one machine. `torch`: the installed one's symbols, where they were read."""
+    """One library on one machine. `torch`: the installed one's symbols, where they were read. `survey`: of what."""
 
     library: Library
     machine: Machine
@@ -26,6 +26,7 @@ class LibraryCase(Struct, frozen=True, kw_only=True):
     needed: tuple[Needed, ...] = ()
     modules: tuple[Module, ...] = ()
     torch: TorchExports | None = None
+    survey: Survey | None = None
 
     @property
     def code(self) -> Prediction:

@@ -184,7 +184,13 @@ def _ahead(case: LibraryCase, isa: str, before: str) -> str:
         release_for(isa, device, driver=driver)
     except UnavailableError:
         return ""
-    return f"{before}cuwheel graft {file_name(case.library.path)} --compile {Arch(device)} -o OUT"
+    of = case.survey
+    if of is None or of.kind == "file" or case.library.format == "ptx":  # in a package such a file stays text
+        return f"{before}cuwheel graft {file_name(case.library.path)} --compile {Arch(device)} -o OUT"
+    if of.distribution and of.kind == "distribution":
+        return f"{before}cuwheel graft --env ENV {of.distribution.name} --compile {Arch(device)}"
+    out = "" if of.kind == "folder" else " -o OUT"  # a folder is changed in place
+    return f"{before}cuwheel graft {file_name(of.target)} --compile {Arch(device)}{out}"
 
 
 def jit_switched_off(case: LibraryCase) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,9 @@ from tests.dist.conftest import MINUTES, ROOT
 from tests.integration import index_server, pretend_services
 from tests.integration.pretend_services import Services
 from tests.integration.workflow_player import Player, machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("tag", [f"v{__version__}", "v0.0.1", ""], ids=["tag", "another tag", "by hand"])

@@ -115,7 +115,7 @@ def test_extras_are_asked_for_by_name(bare: Bare, native: Path, tmp_path: Path) 
         (("check", native, "--on", "h100", "--cluster", "local"), "cluster"),
         (("publish", native, "--to", "index", "--attest"), "attest"),
     ):
-        told = bare.answers(*words, cwd=tmp_path, status=14, ACTIONS_ID_TOKEN_REQUEST_URL="https://a.example")
+        told = bare.answers(*words, cwd=tmp_path, status=14, ACTIONS_ID_TOKEN_REQUEST_URL="https://a.example")  # noqa: S106 - an address
         assert f'hint: pip install "cuwheel[{extra}]"' in told, (words, told)
 
 
@@ -138,7 +138,7 @@ def test_a_home_that_cannot_be_written(bare: Bare, native: Path, tmp_path: Path)
         assert done.returncode == 0 or "CUWHEEL_CACHE" in done.stderr, (command, done.stderr)
 
 
-def test_nothing_of_a_checkout_is_needed(bare: Bare, tmp_path: Path) -> None:
+def test_nothing_of_a_checkout_is_needed(bare: Bare) -> None:
     """What was compiled before is in it, made from the sources that are in it."""
     (package,) = bare.folder.glob("lib/python3.*/site-packages/cuwheel")
     prebuilt = sorted(path.name for path in package.rglob("prebuilt/*"))

@@ -226,6 +226,16 @@ def test_the_second_time_costs_nothing(tmp_path: Path, home: Path) -> None:
     assert out.read_bytes() == bytes_of_first
 
 
+@pytest.mark.parametrize("kept", [b"not machine code", (FIXTURE.parent / "bare-130.cubin").read_bytes()])
+def test_something_else_in_the_cache_is_made_again(kept: bytes, tmp_path: Path, home: Path) -> None:
+    first = cuwheel.graft(FIXTURE, compile=["sm_120"], output=tmp_path / "a.so")
+    (place,) = home.glob("machine-code/*/*.zst")
+    place.write_bytes(compiling._with_checksum(kept))
+    again = cuwheel.graft(FIXTURE, compile=["sm_120"], output=tmp_path / "b.so")
+    assert not any(each.kept for each in again.compiled)
+    assert Path(again.outputs[0]).read_bytes() == Path(first.outputs[0]).read_bytes()
+
+
 def test_a_dry_run_compiles_nothing(tmp_path: Path, home: Path) -> None:
     made, out = compiled("ptx", tmp_path, "sm_90", dry_run=True)
     assert (made.written, made.dry_run, [(each.arch, each.source) for each in made.compiled]) == (

@@ -413,12 +413,13 @@ def _compile(
         call = Path(__file__).with_name("device_link_call.py")
         words = [sys.executable, "-I", str(call), linker.program, _CUBIN, *options, *inputs]
         bench.run(words, scratch)
-        code = (scratch / _CUBIN).read_bytes()
+        return (scratch / _CUBIN).read_bytes()
+
+    def check(code: bytes) -> None:
         wanted = {each.name for kind, data in parts if kind == "cubin" for each in _kernels_of(what.library, data)}
         _must_be(what.library, code, what.arch, wanted, linked=True)
-        return code
 
-    place, kept = _from_cache(known, make, bench.folder)
+    place, kept = _from_cache(known, make, check, bench.folder)
     return Compiled(what=what, place=str(place), ptxas=tool.version, kept=kept)
 
 
@@ -430,24 +431,29 @@ def _assembled(
     def make(scratch: Path) -> bytes:
         (scratch / _PTX).write_bytes(text)
         bench.run([tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], scratch)
-        code = (scratch / _CUBIN).read_bytes()
+        return (scratch / _CUBIN).read_bytes()
+
+    def check(code: bytes) -> None:
         kernels = {each.name for each in cubin.ptx_kernels(text)}
         _must_be(library, code, arch, kernels, linked=not {_COMPILE_ONLY, "-c"}.intersection(options))
-        return code
 
-    return _from_cache([files.sha256_of(text), str(arch), options, tool.version], make, bench.folder)
+    return _from_cache([files.sha256_of(text), str(arch), options, tool.version], make, check, bench.folder)
 
 
-def _from_cache(known: Sequence[object], make: Callable[[Path], bytes], folder: Path) -> tuple[Path, bool]:
-    """`known`: all that decides what is made."""
+def _from_cache(
+    known: Sequence[object], make: Callable[[Path], bytes], check: Callable[[bytes], None], folder: Path
+) -> tuple[Path, bool]:
+    """`known`: all that decides what is made. What is kept and does not pass the same check is made again."""
     key = files.sha256_of(codec.encode(known))
     place = files.cache_folder() / _FOLDER / key[:2] / f"{key}.zst"
     with suppress(OSError, MalformedError):
-        _read_kept(place)
+        check(_read_kept(place))
         os.utime(place)  # `cuwheel cache` removes what was not used for long
         return place, True
     with tempfile.TemporaryDirectory(prefix="ptx-", dir=folder) as name:
-        made = _with_checksum(make(Path(name)))
+        code = make(Path(name))
+    check(code)
+    made = _with_checksum(code)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         files.write(place, made)

@@ -36,10 +36,10 @@ def release_for(
         raise UnavailableError(f"{which} for {device}{suffix}")
     fitting = [row for row in knowing if versions.at_least(row.ptx_isa, isa)]
     if not fitting:
-        raise UnavailableError(
-            f"the last CUDA that compiles for {device}{suffix} is {knowing[-1].version}, and PTX ISA {isa} is of CUDA "
-            f"{drivers.cuda_of_isa(isa) or 'a later release'}"
-        )
+        most = f"the last CUDA that compiles for {device}{suffix} is {knowing[-1].version}"
+        asked = f"CUDA {only} was asked for" if only else most
+        cuda = drivers.cuda_of_isa(isa)
+        raise UnavailableError(f"{asked}, and PTX ISA {isa} is of {f'CUDA {cuda}' if cuda else 'a later release'}")
     if driver is None:
         return [row for row in fitting if row.major == fitting[0].major][-1]
     loaded = [row for row in fitting if row.major <= versions.major(driver)]

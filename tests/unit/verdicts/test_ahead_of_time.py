@@ -38,7 +38,8 @@ def test_the_release_that_fits(isa: str, device: str, suffix: str, driver: str |
         ("9.0", "7.0", "", None, None, "the last CUDA that compiles for 7.0 is 12.9, and PTX ISA 9.0 is of CUDA 13.0"),
         ("9.0", "9.0", "", "12.8", None, "a driver for CUDA 12.8 does not load what that makes"),
         ("7.0", "8.0", "a", None, None, "no known ptxas compiles for 8.0a"),
-        ("9.4", "9.0", "", None, "13.0", "the last CUDA that compiles for 9.0 is 13.0"),
+        ("9.4", "9.0", "", None, "13.0", "CUDA 13.0 was asked for, and PTX ISA 9.4 is of CUDA 13.4"),
+        ("99.9", "9.0", "", None, None, "and PTX ISA 99.9 is of a later release"),
         ("7.0", "12.0", "", None, "11.8", "the ptxas of CUDA 11.8 does not compile for 12.0"),
     ],
 )

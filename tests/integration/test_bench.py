@@ -75,7 +75,7 @@ def test_what_holds_a_lock_does_not_scale(place: Path) -> None:
     found = answer(bench(place, "--at-once", "1,4", "--with", "SECONDS=0.01", "work.py:alone"))
     one, four = found["levels"]
     assert four["throughput"] / one["throughput"] < 1.5
-    assert four["p50"] / one["p50"] > 2.5
+    assert four["p99"] / one["p50"] > 2.5  # not p50: who has the lock may take it again before the others wake
 
 
 def test_threads_stay_so_that_what_each_makes_once_is_no_part_of_a_call(place: Path) -> None:

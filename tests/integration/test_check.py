@@ -196,7 +196,8 @@ def test_bitsandbytes_from_the_index() -> None:
     }
     assert _outcomes(x86, ["12.1"], replace(known, driver="580.65.06")) == {"12.1": ("compatible", None)}
     arm = _download("bitsandbytes-0.50.2-manylinux-aarch64")
-    answer: Any = api.check(arm, on=["orin"])
+    jetpack_6 = Refinement(os="linux", cpu="aarch64", l4t="36.4.3", torch_cuda="12.6")
+    answer: Any = api.check(arm, on=["orin"], refine=jetpack_6)
     (verdict,) = answer.verdicts
     assert (verdict.outcome, verdict.predicted_error.code) == ("fails", 500)
     assert verdict.findings[0].rule == "sbsa-on-l4t"

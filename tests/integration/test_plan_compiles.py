@@ -90,6 +90,8 @@ def test_a_relocatable_build_of_the_planned_list_has_the_size_that_is_predicted_
     nvcc: Path, cuda: str, cudart: str, tmp_path: Path
 ) -> None:
     """A device link leaves the PTX in its objects alone; counted as something else, it was predicted a second time."""
+    if cuda == "12.4":
+        pytest.skip("libcudadevrt of CUDA 12.4 is in no package that is unpacked for the tests")
     (job,) = api.plan("a100", "h100", cuda=[cuda], future=True).jobs
     assert job.ptx
     (tmp_path / "one.cu").write_text(

@@ -52,7 +52,7 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
     assert child.returncode == 130, said
     assert world.gone(backend)
     (tmp_path / "go").touch()
-    again = here.cuwheel(*words, "--resume")
+    again = here.cuwheel(*words)
     assert again.status == 0, again.all
     assert len(world.wheels(here.out)) == 1
 

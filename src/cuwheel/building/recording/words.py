@@ -91,7 +91,10 @@ def call_label(name: str, given: Sequence[str]) -> str:
 
 def readable(text: str) -> str:
     """Bytes that are no text as escapes: in answers and on terminals they have no place."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a pair, as only a record that somebody wrote has: JSON can say it
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def parse_words(

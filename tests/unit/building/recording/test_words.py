@@ -119,3 +119,9 @@ def test_backslashes_in_response_files_of_windows_are_letters() -> None:
         "end\\",
     ]
     assert words.parse_words(["@x.rsp"], {"x.rsp": text}, windows=True).inputs == ("C:\\s\\a.cpp", "C:\\my work\\b.cpp")
+
+
+def test_what_is_no_text_is_readable() -> None:
+    """Bytes that a program was given, and half a pair, which only a made-up record can hold."""
+    assert words.readable("a\udcffb") == "a\\xffb"
+    assert words.readable("\ud800") == "\\ud800"

@@ -21,8 +21,8 @@ _SUITE, _PYTHON = "testing", "3.14"
 # What the wheel's own tests ask in each Python, here by the words of a shell: no compiler, no uv.
 _ROADS = """
 set -eu
-export HOME=/work PATH=/env/bin:/usr/bin:/bin LANG=C.UTF-8
-cd /work
+export HOME=/job PATH=/env/bin:/usr/bin:/bin LANG=C.UTF-8
+cd /job
 bash smoke.sh libplain.so
 ! command -v cc
 cuwheel publish *.whl --to index
@@ -34,7 +34,7 @@ test -e other/lib/python*/site-packages/subject/native.so
 cuwheel install --undo --env other
 ! test -e other/lib/python*/site-packages/subject/native.so
 printf '#!/bin/sh\\nexit 0\\n' > nvcc && chmod +x nvcc
-PATH=/work:$PATH cuwheel record -o recorded --json -- sh -c 'nvcc -c a.cu; nvcc -c b.cu' > record.json
+PATH=/job:$PATH cuwheel record -o recorded --json -- sh -c 'nvcc -c a.cu; nvcc -c b.cu' > record.json
 grep -q '"way": *"preload"' record.json recorded/record.json
 """
 
@@ -62,12 +62,12 @@ def debian() -> Path:
 
 @pytest.fixture
 def work(wheel: Path, debian: Path, tmp_path: Path) -> Path:
-    """/work of that machine: a wheel with device code, a library; /wheels: cuwheel and all that it needs."""
-    for name in ("env", "work", "wheels"):
+    """/job of that machine: a wheel with device code, a library; /wheels: cuwheel and all that it needs."""
+    for name in ("env", "job", "wheels"):
         shutil.rmtree(debian / name, ignore_errors=True)
     words = ["download", "--quiet", "--python-version", _PYTHON, "--only-binary", ":all:", "-d", str(debian / "wheels")]
     subprocess.run([*cache.pip(), *words, str(wheel)], check=True, timeout=MINUTES)
-    folder = debian / "work"
+    folder = debian / "job"
     folder.mkdir()
     shutil.copy(LIBRARY, folder / "libplain.so")
     shutil.copy(ROOT / "release" / "smoke.sh", folder / "smoke.sh")
@@ -78,7 +78,7 @@ def work(wheel: Path, debian: Path, tmp_path: Path) -> Path:
 
 def _inside(debian: Path, *words: str, status: int = 0, **environ: str) -> str:
     given = [f"{name}={value}" for name, value in {"PATH": "/usr/bin:/bin", **environ}.items()]
-    command = ["chroot", str(debian), "/usr/bin/env", "-i", "-C", "/work", *given, *words]
+    command = ["chroot", str(debian), "/usr/bin/env", "-i", "-C", "/job", *given, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES)
     assert done.returncode == status, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
     return done.stdout + done.stderr
@@ -98,8 +98,8 @@ def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
     action = problems.load_yaml((ROOT / "action.yml").read_text(), "action.yml")
     apart, gate, install = (each["run"] for each in action["runs"]["steps"][:3])
     (work / "runner").mkdir()
-    common = {"RUNNER_TEMP": "/work/runner", "HOME": "/work/home", "GITHUB_OUTPUT": "/work/output"}
-    common |= {"GITHUB_STEP_SUMMARY": "/work/summary.md", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+    common = {"RUNNER_TEMP": "/job/runner", "HOME": "/job/home", "GITHUB_OUTPUT": "/job/output"}
+    common |= {"GITHUB_STEP_SUMMARY": "/job/summary.md", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
 
     def step(script: str, environ: dict[str, str], status: int = 0) -> tuple[str, dict[str, str]]:
         (work / "output").write_text("")
@@ -112,10 +112,10 @@ def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
     step(gate, {"WHEELS": "*.whl", **given})
     assert "✅ native" in (work / "summary.md").read_text()
     _inside(debian, "bash", "-c", "runner/cuwheel/bin/cuwheel publish *.whl --to index && python3 -m venv env")
-    wanted = {"CUWHEEL": outputs["program"], "NAME": "subject", "INDEX": "/work/index", "MACHINES": "h100"}
+    wanted = {"CUWHEEL": outputs["program"], "NAME": "subject", "INDEX": "/job/index", "MACHINES": "h100"}
     _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel"})
     told, _ = step(install, {"ENVIRONMENT": outputs["environment"], **wanted}, 4)
     assert "/usr: is managed by the system" in told
-    _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel", "VIRTUAL_ENV": "/work/env"})
+    _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel", "VIRTUAL_ENV": "/job/env"})
     step(install, {"ENVIRONMENT": outputs["environment"], **wanted})
     assert list(work.glob("env/lib/python*/site-packages/subject/native.so"))

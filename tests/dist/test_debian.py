@@ -96,7 +96,7 @@ def test_nothing_but_python_is_needed(debian: Path, work: Path) -> None:
 def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
     """As root in an image, whose own Python belongs to the system: it says so, and takes the environment of the job."""
     action = problems.load_yaml((ROOT / "action.yml").read_text(), "action.yml")
-    apart, gate, install = (each["run"] for each in action["runs"]["steps"][:3])
+    apart, gate, install, pick_up = (each["run"] for each in action["runs"]["steps"][:4])
     (work / "runner").mkdir()
     common = {"RUNNER_TEMP": "/job/runner", "HOME": "/job/home", "GITHUB_OUTPUT": "/job/output"}
     common |= {"GITHUB_STEP_SUMMARY": "/job/summary.md", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
@@ -111,7 +111,12 @@ def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
     given = {"CUWHEEL": outputs["program"], "MACHINES": "h100", "REPORT": "report", "MAX_SIZE": "1MB", "ARCHS": ""}
     step(gate, {"WHEELS": "*.whl", **given})
     assert "✅ native" in (work / "summary.md").read_text()
-    _inside(debian, "bash", "-c", "runner/cuwheel/bin/cuwheel publish *.whl --to index && python3 -m venv env")
+    _inside(
+        debian,
+        "bash",
+        "-c",
+        "runner/cuwheel/bin/cuwheel publish *.whl --to index && python3 -m venv env && python3 -m venv other",
+    )
     wanted = {"CUWHEEL": outputs["program"], "NAME": "subject", "INDEX": "/job/index", "MACHINES": "h100"}
     _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel"})
     told, _ = step(install, {"ENVIRONMENT": outputs["environment"], **wanted}, 4)
@@ -119,3 +124,7 @@ def test_the_action_in_a_container_job(debian: Path, work: Path) -> None:
     _, outputs = step(apart, {"USE": "install", "CUWHEEL": "cuwheel", "VIRTUAL_ENV": "/job/env"})
     step(install, {"ENVIRONMENT": outputs["environment"], **wanted})
     assert list(work.glob("env/lib/python*/site-packages/subject/native.so"))
+    _, outputs = step(apart, {"USE": "pick-up-or-build", "CUWHEEL": "cuwheel", "VIRTUAL_ENV": "/job/other"})
+    given = {"ENVIRONMENT": outputs["environment"], "SOURCE": "none", "OUTPUT": "none"}  # building needs a compiler
+    assert step(pick_up, {**given, **wanted})[1]["built"] == "false"
+    assert list(work.glob("other/lib/python*/site-packages/subject/native.so"))

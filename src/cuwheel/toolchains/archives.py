@@ -266,10 +266,13 @@ def unpack(archive: Archive, path: Path, root: Path) -> None:
 
 
 def zip_members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Python looks for one that begins before the file, and the system refuses that."""
+    """Python looks for one that begins outside the file, which the system refuses, and at the end of an empty name."""
     found = archive.infolist()
-    if wrong := next((each.filename for each in found if each.header_offset < 0), None):
-        raise zipfile.BadZipFile(f"{wrong!r} begins before the file")
+    for each in found:
+        if not each.filename:
+            raise zipfile.BadZipFile("a member has no name")
+        if not 0 <= each.header_offset < archive.start_dir:
+            raise zipfile.BadZipFile(f"{each.filename!r} does not begin before the list of members")
     return found
 
 

@@ -244,13 +244,13 @@ def test_a_damaged_package_of_debian(tmp_path: Path, name: bytes) -> None:
         unpacked("deb", deb(tmp_path / "x.deb", b"nonsense" * 200, name), tmp_path / "root")
 
 
-def _zip(path: Path, signature: bytes, at: int, value: int) -> Path:
+def _zip(path: Path, signature: bytes, at: int, value: int, length: int = 2) -> Path:
     """With another number in a field of the row of its directory, or of the end."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("nvidia/cu13/bin/nvcc", b"ok")
     data = bytearray(path.read_bytes())
     row = data.find(signature)
-    data[row + at : row + at + 2] = value.to_bytes(2, "little")
+    data[row + at : row + at + length] = value.to_bytes(length, "little")
     path.write_bytes(data)
     return path
 
@@ -260,11 +260,13 @@ def _zip(path: Path, signature: bytes, at: int, value: int) -> Path:
     [
         ((b"PK\1\2", 8), 1, "encrypted"),
         ((b"PK\1\2", 10), 97, "compression"),
-        ((b"PK\5\6", 16), 0x4000, "begins before"),
+        ((b"PK\5\6", 16), 0x4000, "does not begin before"),
+        ((b"PK\1\2", 42), 0xFFF0, "does not begin before"),
+        ((b"PK\1\2", 28), 20 << 32, "no name"),  # the name is a comment, instead
     ],
 )
 def test_zips_that_python_cannot_read(tmp_path: Path, field: tuple[bytes, int], value: int, why: str) -> None:
-    path = _zip(tmp_path / "a.whl", *field, value)
+    path = _zip(tmp_path / "a.whl", *field, value, length=6 if why == "no name" else 2)
     with pytest.raises(MalformedError, match=why):
         unpacked("wheel", path, tmp_path / "root")
 

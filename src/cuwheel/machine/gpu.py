@@ -31,7 +31,7 @@ _DISPLAY_CLASSES = (
     "0x0302",
 )  # VGA and 3D controllers; the same vendor makes audio and USB functions
 _KERNEL_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)")
-_LIBCUDA_NAME = re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", re.ASCII)
+_LIBCUDA_NAME = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)", re.ASCII)  # of a Jetson and under WSL it is 1.1
 _MODEL = re.compile(r"^Model:\s*(.+)$", re.MULTILINE)
 _NVCUDA, _SMI = "nvcuda.dll", "nvidia-smi"  # of Windows
 _SMI_FIELDS = "name,compute_cap,memory.total,driver_version"
@@ -41,6 +41,9 @@ _LIBCUDA_FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/aarch64-linux-gnu/nvidia",
     "/usr/lib/aarch64-linux-gnu/tegra",
+    # From L4T 39 on, for Orin and for Thor: the other's is there, too, and finds no GPU.
+    "/opt/nvidia/l4t-gpu-libs/nvgpu",
+    "/opt/nvidia/l4t-gpu-libs/openrm",
 )
 
 

@@ -221,7 +221,8 @@ def test_cmake_takes_no_unknown_spelling() -> None:
 @pytest.mark.parametrize(
     ("l4t", "jetpack", "cuda"),
     [("36.4", "6.1", "12.6"), ("36.4.3", "6.2", "12.6"), ("36.4.7", "6.2.1", "12.6"), ("35.4.1", "5.1.2", "11.4"),
-     ("39.2.0", "7.2", "13.2"), ("38.2.1", "7.0", "13.0")],
+     ("39.2.0", "7.2", "13.2"), ("39.2.1", "7.2.1", "13.2"), ("38.2.1", "7.0", "13.0"), ("36.3", "6.0", "12.2"),
+     ("35.6.2", "5.1.5", "11.4"), ("32.7.6", "4.6.1", "10.2")],
 )  # fmt: skip
 def test_a_release_of_l4t_tells_jetpack_and_cuda(l4t: str, jetpack: str, cuda: str) -> None:
     row = toolkits.jetson_release(l4t)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import UnreadableError
-from cuwheel.machine import compilers, fleet, gpu, python_environment, system
+from cuwheel.machine import compilers, gpu, python_environment, system
 from tests.fixtures import systems
 from tests.unit.machine.fake import FakeMachine
 
@@ -70,34 +70,6 @@ class TestSystem:
         assert found.l4t.value == "36.4.3"
         assert found.jetpack
         assert found.jetpack.value == "6.2"
-
-    @pytest.mark.parametrize(
-        ("release", "chip", "ubuntu", "glibc", "jetpack", "known"),
-        [
-            ("R35 (release), REVISION: 4.1", "tegra234", "20.04.6", "2.31", "5.1.2", ("8.7", "35.4.1", "11.4")),
-            ("R35 (release), REVISION: 3.1", "tegra194", "20.04.5", "2.31", "5.1.1", ("7.2", "35.3.1", "11.4")),
-            ("R36 (release), REVISION: 4.3", "tegra234", "22.04.5", "2.35", "6.2", ("8.7", "36.4.3", "12.6")),
-            ("R38 (release), REVISION: 2.1", "tegra264", "24.04.3", "2.39", "7.0", ("11.0", "38.2.1", "13.0")),
-            ("R39 (release), REVISION: 2.0", "tegra234", "24.04.4", "2.39", "7.2", ("8.7", "39.2.0", "13.2")),
-        ],
-    )
-    def test_jetpack_5_6_and_7(
-        self, tmp_path: Path, release: str, chip: str, ubuntu: str, glibc: str, jetpack: str, known: tuple[str, ...]
-    ) -> None:
-        """The files by which a board tells what it is, as JetPack leaves them; without the package nvidia-jetpack."""
-        board = FakeMachine(tmp_path, cpu="aarch64", glibc=glibc)
-        board.file("/etc/nv_tegra_release", f"# {release}, GCID: 1, BOARD: generic, EABI: aarch64\n")
-        board.file("/etc/os-release", f'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu {ubuntu} LTS"\n')
-        board.file("/proc/device-tree/compatible", f"nvidia,p0000\0nvidia,{chip}\0".encode())
-        found, (boards, _) = system.probe_system(board.world), gpu.probe_gpus(board.world)
-        assert found.jetpack
-        assert found.jetpack.value == jetpack
-        assert found.l4t
-        machine = fleet.Refinement(l4t=found.l4t.value).apply(fleet.from_gpu(str(boards[0].capability)))
-        assert (machine.capability, machine.l4t, machine.driver_cuda) == known
-        # Told by its L4T alone, a board has the C library that is found on it.
-        assert found.glibc
-        assert machine.glibc == found.glibc.value == glibc
 
     @pytest.mark.parametrize(
         ("release", "expected"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.report import html
-from cuwheel.verdicts.matrix import judge
+from cuwheel.verdicts.judge import judge
 from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.subjects import library, machine, survey
 

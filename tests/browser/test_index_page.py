@@ -25,7 +25,7 @@ from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine, from_gpu
 from cuwheel.support.finding import Finding
-from cuwheel.verdicts.matrix import Judge
+from cuwheel.verdicts.judge import Judge
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.delivery.published import catalogue_of
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.device_code.survey import survey
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import drivers, matrix
+from cuwheel.verdicts import drivers, judge
 from cuwheel.verdicts.choice import Choice, Code, Device, choose
 from cuwheel.verdicts.predict import reach_of
 
@@ -87,7 +87,7 @@ def _of_package(path: Path, on: Machine, markers: Markers, kernels: Sequence[str
         wheel = Path(scratch) / "pkg-1.0-py3-none-any.whl"
         wheel.symlink_to(path.resolve())
         found = survey(wheel, detail="entries")
-    verdict = matrix.judge(found, on)
+    verdict = judge.judge(found, on)
     told: dict[str, Kernel] = {}
     for library in found.libraries:
         device = drivers.device_of(library, on)

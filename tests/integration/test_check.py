@@ -22,7 +22,7 @@ from cuwheel.machine.fleet import Refinement, machines_named
 from cuwheel.report import html
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.verdicts import examination
-from cuwheel.verdicts.matrix import judge_all
+from cuwheel.verdicts.judge import judge_all
 from tests.fixtures.cache import UnavailableError
 from tests.integration.index_server import clean_environment
 from tests.oracle.packages import Published, published, wheel

@@ -8,7 +8,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import matrix, predict
+from cuwheel.verdicts import judge, predict
 from tests.oracle import packages
 
 pytestmark = pytest.mark.download
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.download
 def test_inspect_and_check_agree(package: packages.Published) -> None:
     found = survey(packages.wheel(package), detail="containers")
     known = [str(each) for each in gpus.current_capabilities()]
-    verdicts = matrix.judge_all(found, [Machine(name=each, capability=Capability.parse(each)) for each in known])
+    verdicts = judge.judge_all(found, [Machine(name=each, capability=Capability.parse(each)) for each in known])
     judged = {
         (each.path, verdict.machine): each.outcome.replace("compatible", "native")
         for verdict in verdicts

@@ -20,7 +20,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.network import venvs
-from cuwheel.verdicts import matrix, predict, variant_reach
+from cuwheel.verdicts import judge, predict, variant_reach
 from cuwheel.verdicts.verdict import ORDER
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import servers
@@ -112,7 +112,7 @@ def label_in(folder: Path) -> str:
 def rank(label: str, found: Survey, capability: str, cuda: str) -> tuple[int, bool, float]:
     """How good a wheel is on a machine, the best first: by outcome, then by the CUDA nearest to the driver's."""
     machine = variant_reach.machine(found, Capability.parse(capability), cuda)
-    outcome = matrix.judge(found, machine).outcome
+    outcome = judge.judge(found, machine).outcome
     toolkit = toolkits.find_release(label.partition("_")[0]).version
     return ORDER.index(outcome), not versions.at_least(cuda, toolkit), abs(float(toolkit) - float(cuda))
 

@@ -19,7 +19,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
 from cuwheel.report.answer import document_of
 from cuwheel.report.inspect import answer_of
-from cuwheel.verdicts import matrix
+from cuwheel.verdicts import judge
 from cuwheel.verdicts.verdict import Check, targets_of
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
@@ -63,7 +63,7 @@ def read(data: bytes) -> None:
         return
     assert wheel_facts.parse(wheel_facts.encoded(facts), "again") == facts
     found = wheel_facts.survey(facts)
-    verdicts = matrix.judge_all(found, MACHINES)
+    verdicts = judge.judge_all(found, MACHINES)
     stream = io.StringIO()
     check = Check(targets=targets_of([found]), machines=tuple(MACHINES), verdicts=verdicts)
     for answer in (check, answer_of(found, entries=False)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cuwheel.changes.stamp import variants
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
-from cuwheel.verdicts import matrix, variant_reach, variant_values
+from cuwheel.verdicts import judge, variant_reach, variant_values
 from cuwheel.verdicts.predict import GOOD
 from cuwheel.wheel.variant import Variant, is_label
 from tests.unit.verdicts.subjects import library, survey
@@ -62,7 +62,7 @@ def wheels(draw: st.DrawFn) -> Survey:
 @settings(max_examples=60, deadline=None)
 @given(wheels())
 def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
-    judge = matrix.Judge(found)
+    subject = judge.Judge(found)
     row = tables().variants.provider
     for variant in variants.decide(found).variants:
         said = {each.feature: each.values for each in variant.properties}
@@ -70,7 +70,7 @@ def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
             for cuda in variant_values.provider_cuda_versions():
                 matches = any(versions.at_least(cuda, each) for each in said[row.lower_bound])
                 if matches and accepted(capability) & set(said[row.arch]):
-                    verdict = judge.on(variant_reach.machine(found, capability, cuda))
+                    verdict = subject.on(variant_reach.machine(found, capability, cuda))
                     assert verdict.outcome in GOOD, (variant, capability, cuda, verdict.outcome)
 
 

@@ -131,7 +131,7 @@ def check(
     """
     from cuwheel.facts.arch import Arch
     from cuwheel.machine import fleet
-    from cuwheel.verdicts import matrix
+    from cuwheel.verdicts.judge import judge_all
     from cuwheel.verdicts.verdict import Check, targets_of
 
     env = environment_folder(env)
@@ -139,25 +139,25 @@ def check(
     if cluster:
         from cuwheel.proving import on_cluster
 
-        found = on_cluster.survey_on_cluster(targets, cluster, platform=platform, env=env)
+        surveys = on_cluster.survey_on_cluster(targets, cluster, platform=platform, env=env)
     else:
         places = [_downloaded_for(machines, target, platform) for target in targets]
-        found = [survey_target(place, env=env, detail="containers") for place in places]
-    torch = None
+        surveys = [survey_target(place, env=env, detail="containers") for place in places]
+    torch = None  # where nothing is installed, a table has its symbols
     if env or not on:
         from cuwheel.machine import python_environment
 
-        torch = python_environment.torch_exports(env, python_environment.symbols_of_torch(found))
-    wrong: Sequence[tuple[Finding, ...]] = ()
+        torch = python_environment.torch_exports(env, python_environment.symbols_of_torch(surveys))
+    about_files: list[tuple[Finding, ...]] = []
     if max_size or archs:
         from cuwheel.building import gate
 
         wanted = [Arch.parse(each) for each in archs]
-        wrong = [gate.examine_finished(each, most=max_size, archs=wanted) for each in found]
+        about_files = [gate.examine_finished(each, most=max_size, archs=wanted) for each in surveys]
     return Check(
-        targets=targets_of(found, wrong),
+        targets=targets_of(surveys, about_files),
         machines=machines,
-        verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines, torch)),
+        verdicts=tuple(verdict for each in surveys for verdict in judge_all(each, machines, torch)),
     )
 
 

@@ -22,7 +22,8 @@ from cuwheel.support import wording
 from cuwheel.support.finding import examine as examine_checks
 from cuwheel.support.finding import finding, gravest_first
 from cuwheel.support.wording import file_name, first_few, size
-from cuwheel.verdicts import library_rules, matrix, wheel_tags
+from cuwheel.verdicts import library_rules, wheel_tags
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.wheel_tags import WheelSubject
 from cuwheel.wheel.file import WheelFile
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library, Platform, Survey
     from cuwheel.facts.arch import Arch
     from cuwheel.machine.fleet import Machine
-    from cuwheel.support.finding import Check, Finding
+    from cuwheel.support.finding import Finding, RuleFunction
     from cuwheel.verdicts.verdict import Verdict
 
 
@@ -220,7 +221,7 @@ def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform 
         found = replace(found, libraries=tuple(known))
     return tuple(
         replace(each, conditions=tuple(text for text in each.conditions if not wheel_tags.is_by_tag(text)))
-        for each in matrix.judge_all(found, bare)
+        for each in judge_all(found, bare)
     )
 
 
@@ -257,7 +258,7 @@ LIMITS = (
 )
 
 
-RULES: tuple[Check[Case], ...] = (*gate_code.RULES, *LIMITS)
+RULES: tuple[RuleFunction[Case], ...] = (*gate_code.RULES, *LIMITS)
 _TAG_RULES = tuple(each for each in wheel_tags.RULES if each is not wheel_tags.plain_linux)  # that one is not wrong
 
 

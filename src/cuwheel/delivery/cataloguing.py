@@ -30,7 +30,8 @@ from cuwheel.network.remote import Budget, OverBudgetError
 from cuwheel.support import codec, files, log
 from cuwheel.support.files import folder_lock
 from cuwheel.support.wording import size
-from cuwheel.verdicts import matrix, predict, wheel_tags
+from cuwheel.verdicts import predict, wheel_tags
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.version import __version__
 from cuwheel.wheel.metadata import WheelName, normalised
 
@@ -392,7 +393,7 @@ def _newest(catalogue: CatalogueReader, wheels: Sequence[Listed], machines: Sequ
         facts = catalogue.facts(listed.sha256) if asked else None
         if facts is None:
             continue
-        for machine, verdict in zip(asked, matrix.judge_all(wheel_facts.survey(facts), asked), strict=True):
+        for machine, verdict in zip(asked, judge_all(wheel_facts.survey(facts), asked), strict=True):
             found = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
             rank = judging.rank_of_verdict(verdict)
             if rank in _MAY_BE_TAKEN:

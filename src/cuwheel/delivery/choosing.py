@@ -32,8 +32,9 @@ from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages, versions
 from cuwheel.support import files, log
 from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import alternatives, matrix
+from cuwheel.verdicts import alternatives
 from cuwheel.verdicts.alternatives import Pin
+from cuwheel.verdicts.judge import judge
 from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
@@ -198,8 +199,8 @@ def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
     version = Version(name.version.replace("_", "-")) if name else Version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
-    judge = Judge(found.machines, search.request.env, installed=True)
-    return judge.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget))
+    ruler = Judge(found.machines, search.request.env, installed=True)
+    return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget))
 
 
 def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
@@ -214,8 +215,8 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     with WheelFile(wheel) as opened:
         facts = wheel_facts.of_wheel(opened, sha256=by_facts.candidate.listing.sha256)
     judging.keep_facts(by_facts.candidate, facts)  # in place of what may be wrong there
-    judge = Judge(choice.found.machines, prefix, installed=True)
-    read = judge.rule(Ruling(candidate=by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
+    ruler = Judge(choice.found.machines, prefix, installed=True)
+    read = ruler.rule(Ruling(candidate=by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
     if all(getattr(read, name) == getattr(by_facts, name) for name in compared):
         return None
@@ -541,7 +542,7 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Pack
             variables[variable] = pin.value if pin else None
         found += [pin] if pin else []
         for machine in machines:
-            verdict = matrix.judge(survey, pin.on(machine) if pin else machine)
+            verdict = judge(survey, pin.on(machine) if pin else machine)
             if verdict.outcome == "fails":
                 error = next((each for each in verdict.findings if each.severity == "error"), None)
                 problems[choice.name] = f"{error.message}; {error.fix}" if error else "it does not run here"

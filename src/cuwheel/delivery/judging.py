@@ -25,9 +25,10 @@ from cuwheel.network import addresses, client, transfer
 from cuwheel.network.remote import RemoteFile
 from cuwheel.support import files, log
 from cuwheel.support.wording import a_few, file_name, size
-from cuwheel.verdicts import alternatives, library_sources, matrix, wheel_tags
+from cuwheel.verdicts import alternatives, library_sources, wheel_tags
 from cuwheel.verdicts.alternatives import Pin
 from cuwheel.verdicts.choice import CudaError
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.verdict import worst_outcome
@@ -292,7 +293,7 @@ class Judge:
         self.expect([contents.survey])
         pin = alternatives.needed_pin(contents.survey, self._machines, self._torch)
         machines = [pin.on(each) for each in self._machines] if pin else self._machines
-        verdicts = matrix.judge_all(contents.survey, machines, self._torch)
+        verdicts = judge_all(contents.survey, machines, self._torch)
         outcome = worst_outcome(each.outcome for each in verdicts)
         errors = [
             _judged(machine, _text(finding), self._machines)

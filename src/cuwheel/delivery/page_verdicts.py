@@ -15,8 +15,8 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
 from cuwheel.verdicts import alternatives, check_rules, wheel_tags
+from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.matrix import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -127,7 +127,7 @@ def _facts(gpu: str | None) -> Iterator[tuple[str, str]]:
 
 def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None) -> tuple[Verdict, ...]:
     from cuwheel.device_code.survey import survey  # noqa: PLC0415
-    from cuwheel.verdicts import matrix  # noqa: PLC0415 - few have a wheel at hand
+    from cuwheel.verdicts.judge import judge_all  # noqa: PLC0415 - few have a wheel at hand
 
     if gpu:
         machines: tuple[fleet.Machine, ...] = (fleet.from_gpu(gpu),)
@@ -135,4 +135,4 @@ def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None
         machines = fleet.from_profile(machine)
     else:
         raise UsageError("--wheel needs a machine to check for", hint="add --on h100, --on PROFILE or --on this")
-    return tuple(matrix.judge_all(survey(wheel, detail="containers"), machines))
+    return tuple(judge_all(survey(wheel, detail="containers"), machines))

@@ -28,7 +28,8 @@ from cuwheel.proving.runner import child
 from cuwheel.support import log, masking, scratch
 from cuwheel.support.finding import Finding, finding
 from cuwheel.tracing import session
-from cuwheel.verdicts import matrix, wheel_tags
+from cuwheel.verdicts import wheel_tags
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.wheel import metadata
 from cuwheel.wheel.file import unlabelled
 from cuwheel.wheel.metadata import distributions, installed_files, site_packages
@@ -182,7 +183,7 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
             environ[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), marked.get(_PATHS, "")]))
     cut = not request.network and child.can_cut_network()
     gpus = runner.visible_capabilities(str(made.interpreter), environ, cut=cut)
-    verdicts = matrix.judge_all(survey, machines)
+    verdicts = judge_all(survey, machines)
     foreseen = predictions.host_problems(survey, machines[0])
     checks, skipped = _with_libraries(plan, machines[0])
     raw = _run_checks(checks, made, environ, folder, gpus, cut=cut)

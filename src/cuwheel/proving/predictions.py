@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import alternatives, check_rules, choice, matrix
+from cuwheel.support.finding import Finding, examine, finding
+from cuwheel.verdicts import alternatives, check_rules, choice
 from cuwheel.verdicts.check_rules.case import LibraryCase
 from cuwheel.verdicts.choice import CudaError
+from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.predict import GOOD, Outcome, Prediction
@@ -136,18 +137,16 @@ def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
     return replace(machine, jax_cuda=cuda) if follows == "jax" else machine
 
 
-def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Iterator[tuple[str | None, matrix.Judge]]:
+def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Iterator[tuple[str | None, Judge]]:
     """By the framework's CUDA, what it makes the package load: worked out once for all capabilities and drivers."""
     if not cudas:
-        yield None, matrix.Judge(found)
+        yield None, Judge(found)
     for cuda in cudas:
         machine = _with(Machine(name="", capability=None), follows, cuda)
-        yield cuda, matrix.Judge(_loaded(found, machine))
+        yield cuda, Judge(_loaded(found, machine))
 
 
-def _rows(
-    subjects: Sequence[tuple[str | None, matrix.Judge]], capability: Capability, follows: str | None
-) -> Iterator[Row]:
+def _rows(subjects: Sequence[tuple[str | None, Judge]], capability: Capability, follows: str | None) -> Iterator[Row]:
     machine = Machine(name=str(capability), capability=capability, gpu_seen=True)  # by the driver there
     for group, (cuda, subject) in enumerate(subjects):
         steps = tuple(_steps(subject, _with(machine, follows, cuda)))
@@ -160,7 +159,7 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
     return replace(found, libraries=tuple(each for each in found.libraries if each.path in kept)) if kept else found
 
 
-def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
+def _steps(subject: Judge, machine: Machine) -> Iterator[Step]:
     """Steps from the oldest driver on, each where something changes."""
     every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
     found = alternatives.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
@@ -171,7 +170,7 @@ def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
             yield replace(last, driver=driver)
 
 
-def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
+def _judged(subject: Judge, machine: Machine, driver: str) -> Step:
     """A verdict without the driver, so that those that say the same are equal."""
     verdict = subject.on(replace(machine, driver_cuda=driver))
     return Step(
@@ -200,7 +199,7 @@ def host_problems(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, 
     for library in survey.libraries:
         needed = resolve_needed(library, around)
         case = LibraryCase(library=library, machine=machine, prediction=nothing, needed=needed)
-        found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
+        found[library.path] = tuple(each for each in examine(check_rules.HOST_RULES, case) if each.severity == "error")
     return found
 
 

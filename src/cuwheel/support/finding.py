@@ -15,7 +15,7 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the gravest first
 RULES_FILE = Path(__file__).with_name("finding_rules.toml")
 Subject = TypeVar("Subject")
-Check: TypeAlias = Callable[[Subject], Iterator["Finding"]]  # what looks for the findings of one rule
+RuleFunction: TypeAlias = Callable[[Subject], Iterator["Finding"]]  # what looks for the findings of one rule
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -72,9 +72,9 @@ def _rules_text() -> str:
     return RULES_FILE.read_text(encoding="utf-8")
 
 
-def examine(checks: Iterable[Check[Subject]], subject: Subject) -> tuple[Finding, ...]:
-    """What all checks find, the gravest first, otherwise in the order of the checks."""
-    return gravest_first(each for check in checks for each in check(subject))
+def examine(rules: Iterable[RuleFunction[Subject]], subject: Subject) -> tuple[Finding, ...]:
+    """What all rules find, the gravest first, otherwise in the order of the rules."""
+    return gravest_first(each for rule in rules for each in rule(subject))
 
 
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -26,8 +26,9 @@ from cuwheel.support import log
 from cuwheel.support.wording import size
 from cuwheel.tracing.events import text
 from cuwheel.verdicts import choice as choosing
-from cuwheel.verdicts import drivers, matrix
+from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Code, device_of_machine, loadable_code
+from cuwheel.verdicts.judge import judge
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _without_a_name(event: Event, found: Image, gpu: Gpu) -> Reason | None:
     choice = choice_of_driver(found, gpu)
     if survey is None or found.file is None or choice is None or choice.entry is None:
         return None
-    verdict = matrix.judge(survey, machine_with(gpu))
+    verdict = judge(survey, machine_with(gpu))
     if foreign := next((each for each in verdict.findings if each.rule == "sbsa-on-l4t"), None):
         return Reason(reason=foreign.message, fix=foreign.fix)
     if choice.how == "none":
@@ -347,7 +348,7 @@ def _fix(found: Image, gpu: Gpu) -> str:
         return ""
     if mark := next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None):
         return mark.fix
-    verdict = matrix.judge(survey, machine_with(gpu))
+    verdict = judge(survey, machine_with(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")
 
 

@@ -18,7 +18,7 @@ from cuwheel.support.finding import Finding
 from cuwheel.verdicts import drivers, loading
 from cuwheel.verdicts.check_rules.case import gpu_in_words
 from cuwheel.verdicts.choice import CudaError
-from cuwheel.verdicts.matrix import Judge
+from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.verdict import ORDER, worst_outcome
 

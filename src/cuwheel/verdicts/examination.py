@@ -20,7 +20,8 @@ from cuwheel.support import log, process
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.support.wording import a_few, first_few
-from cuwheel.verdicts import machine_rules, matrix
+from cuwheel.verdicts import machine_rules
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.prerequisites import NeedResult
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import distributions, installed_files
@@ -112,7 +113,7 @@ def _surveyed_and_judged(installed: WithDeviceCode, machines: Sequence[Machine])
 def judge_distribution(found: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
     """One distribution: what it is called, and what the rules find in it."""
     name = f"{found.distribution.name} {found.distribution.version}" if found.distribution else found.target
-    verdicts = matrix.judge_all(found, machines)
+    verdicts = judge_all(found, machines)
     return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.device_code.libraries import Library
-    from cuwheel.support.finding import Check, Finding
+    from cuwheel.support.finding import Finding, RuleFunction
 
 # Below this nobody's download or image is the worse for it.
 _WORTH_SAYING = 1_000_000
@@ -84,7 +84,7 @@ def device_debug_code(library: Library) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Check[Library], ...] = (
+RULES: tuple[RuleFunction[Library], ...] = (
     uncompressed_device_code,
     runpath_into_build_machine,
     device_debug_code,

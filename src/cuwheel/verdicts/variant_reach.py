@@ -16,7 +16,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.verdicts import drivers, wheel_tags
-from cuwheel.verdicts.matrix import Judge
+from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
 

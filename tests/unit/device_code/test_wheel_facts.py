@@ -17,7 +17,7 @@ from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import matrix
+from cuwheel.verdicts import judge
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 from tests.fixtures.variant_wheels import labelled, says
@@ -62,8 +62,8 @@ def must_agree(path: Path) -> WheelFacts:
     """Every verdict from the facts is the one from the wheel; gives the facts as they were read back."""
     facts = wheel_facts.parse(wheel_facts.encoded(facts_of(path)), "facts")
     asked = machines()
-    from_wheel = matrix.judge_all(survey(path, detail="containers"), asked)
-    from_facts = matrix.judge_all(wheel_facts.survey(facts, target=str(path)), asked)
+    from_wheel = judge.judge_all(survey(path, detail="containers"), asked)
+    from_facts = judge.judge_all(wheel_facts.survey(facts, target=str(path)), asked)
     assert from_facts == from_wheel
     return facts
 
@@ -127,7 +127,7 @@ def test_objects_that_need_one_another_get_the_same_verdicts(tmp_path: Path, wan
     file.sections[-2].data += build.wrapper()  # of a container that nobody finds: so all count as registered
     facts = must_agree(packed(tmp_path, {"subject/lib.so": file.build()}))
     assert len(wheel_facts.encoded(facts)) < 2000
-    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="h100", capability=Capability.parse("9.0"))])
+    (verdict,) = judge.judge_all(wheel_facts.survey(facts), [Machine(name="h100", capability=Capability.parse("9.0"))])
     assert (verdict.predicted_error.code if verdict.predicted_error else None) == error
 
 
@@ -229,5 +229,5 @@ def test_what_is_wrong_is_refused_in_words(data: bytes | dict[str, Any]) -> None
 
 def test_the_plainest_file_is_read() -> None:
     facts = wheel_facts.parse(json.dumps(with_library(device_code=[ROW], containers=[{"code": [0]}])).encode(), "x")
-    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="m", capability=Capability.parse("9.0"))])
+    (verdict,) = judge.judge_all(wheel_facts.survey(facts), [Machine(name="m", capability=Capability.parse("9.0"))])
     assert verdict.outcome == "native"

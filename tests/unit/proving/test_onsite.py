@@ -309,13 +309,13 @@ def test_foresight_is_exact_at_every_driver() -> None:
     """Found by halves: the same as asking for each."""
     from cuwheel.facts import toolkits
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts import matrix
+    from cuwheel.verdicts import judge
 
     found = survey(registered("sm_80 compute_80", "sm_90 compute_90", isa="8.4"), registered("compute_75", isa="8.7"))
     wheel = manifest(found)
     for capability in ("8.0", "9.0", "12.0"):
         for row in toolkits.all_toolkits():
-            verdict = matrix.judge(
+            verdict = judge.judge(
                 found, Machine(name="x", capability=Capability.parse(capability), driver_cuda=row.version)
             )
             told = compare.prediction_here(wheel, machine(capability, row.version), {})

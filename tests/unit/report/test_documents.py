@@ -17,7 +17,7 @@ from cuwheel.report.document import Amount, Block, Column, Document, Findings, H
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, size
-from cuwheel.verdicts.matrix import judge_all
+from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject

@@ -11,7 +11,7 @@ from cuwheel.device_code.libraries import Absent, Symbols, TorchExports
 from cuwheel.support import codec
 from cuwheel.support.finding import RULES_FILE, Finding
 from cuwheel.verdicts import check_rules
-from cuwheel.verdicts.matrix import judge_all
+from cuwheel.verdicts.judge import judge_all
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

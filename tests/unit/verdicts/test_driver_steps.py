@@ -10,7 +10,7 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.verdicts import alternatives
-from cuwheel.verdicts.matrix import Judge
+from cuwheel.verdicts.judge import Judge
 from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:

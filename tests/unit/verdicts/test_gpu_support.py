@@ -12,7 +12,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.matrix import judge
+from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

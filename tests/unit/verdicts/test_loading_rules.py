@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.facts import packages
+from cuwheel.verdicts.judge import judge
 from cuwheel.verdicts.loading import loading, profile_of
-from cuwheel.verdicts.matrix import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

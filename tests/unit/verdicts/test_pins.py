@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.verdicts import alternatives
-from cuwheel.verdicts.matrix import judge
+from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.proving import predictions
-from cuwheel.verdicts import matrix, predict
+from cuwheel.verdicts import judge, predict
 from cuwheel.verdicts import modules as module_table
 from tests.fixtures import manifest
 from tests.unit.verdicts.subjects import library, machine
@@ -40,7 +40,7 @@ def _from_inspect(found: Survey) -> dict[str, str]:
 def _from_check(found: Survey) -> dict[str, str]:
     known = [str(each) for each in gpus.current_capabilities()]
     newer = f"{int(known[-1].split('.')[0]) + 1}.0"
-    verdicts = matrix.judge_all(
+    verdicts = judge.judge_all(
         found, [Machine(name=each, capability=Capability.parse(each)) for each in (*known, newer)]
     )
     how = {each.machine: each.outcome.replace("compatible", "native") for each in verdicts}
@@ -87,7 +87,7 @@ def test_modules_are_found_once_for_all_machines(monkeypatch: pytest.MonkeyPatch
         return found(subject)
 
     monkeypatch.setattr(module_table, "without_kernels", counted)
-    matrix.judge_all(made(library("sm_86"), library("sm_87", path="pkg/b.so")), [machine("8.7"), machine("8.9")])
+    judge.judge_all(made(library("sm_86"), library("sm_87", path="pkg/b.so")), [machine("8.7"), machine("8.9")])
     assert sorted(calls) == ["pkg/b.so", "pkg/libpkg.so"]
     calls.clear()
     predictions.predict_everywhere(made(library("sm_90 compute_90@8.0")))
@@ -107,7 +107,7 @@ def test_a_container_without_kernels_fails_nobody() -> None:
 def test_a_library_that_holds_no_kernel_has_nothing_to_fail() -> None:
     subject = library("sm_75")
     nothing = replace(subject, containers=(replace(subject.containers[0], without_kernels=True),))
-    verdict = matrix.judge(made(nothing), machine("9.0"))
+    verdict = judge.judge(made(nothing), machine("9.0"))
     assert verdict.outcome == "unknown"
     assert [each.rule for each in verdict.findings] == ["no-device-code"]
     assert "no kernel" in verdict.findings[0].message

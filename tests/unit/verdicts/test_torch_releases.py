@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from cuwheel.facts import torch
 from cuwheel.facts.torch import SymbolTable
 from cuwheel.verdicts import library_sources
-from cuwheel.verdicts.matrix import judge
+from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:

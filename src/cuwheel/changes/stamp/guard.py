@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.verdicts import matrix
+    from cuwheel.verdicts.judge import Judge
 
 
 MODULE = "_cuwheel_guard"
@@ -117,9 +117,9 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     Every known capability, and what may come between them: a later minor of the same major runs what is compiled for
     an earlier one, unless it is compiled for that alone.
     """
-    from cuwheel.verdicts import matrix  # noqa: PLC0415 - few wheels have a guard
+    from cuwheel.verdicts.judge import Judge  # noqa: PLC0415 - few wheels have a guard
 
-    subject = matrix.Judge(found)
+    subject = Judge(found)
     known = sorted(each.number for each in gpus.current_capabilities())
     asked = sorted({*known, *(number + 1 for number in known if number % 10 < _LAST_MINOR)})
     for number in asked:
@@ -131,7 +131,7 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     yield beyond, _ANY, _oldest_driver(subject, Capability.from_number(beyond))
 
 
-def _oldest_driver(subject: matrix.Judge, capability: Capability) -> int | None:
+def _oldest_driver(subject: Judge, capability: Capability) -> int | None:
     """By judging the wheel with the driver of one toolkit after the other: drivers only ever learn."""
 
     def fails(cuda: str | None) -> bool:

@@ -228,11 +228,11 @@ def describe(
 
 def coverage_of_wheel(found: Survey) -> Coverage:
     """Which GPUs the whole wheel serves, all that is loaded together counted."""
-    from cuwheel.verdicts import matrix  # noqa: PLC0415 - wheels without a description are changed too
+    from cuwheel.verdicts.judge import judge_all  # noqa: PLC0415 - wheels without a description are changed too
 
     known = gpus.current_capabilities()
     devices = [*known, Capability(known[-1].major + 1, 0)]
-    verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in devices])
+    verdicts = judge_all(found, [Machine(name=each, capability=each) for each in devices])
     *how, future = [(device, verdict.outcome) for device, verdict in zip(devices, verdicts, strict=True)]
     return Coverage(
         native=tuple(device for device, outcome in how if outcome in ("native", "compatible")),

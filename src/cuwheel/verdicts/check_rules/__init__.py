@@ -19,38 +19,19 @@ A package with CUDA code passes five doors, and each has its own way to stay shu
    something that fits. Where nothing does, the error is another one (500) than for plain code (209): for a package
    that is built so, 500 does not mean that it was built for another platform.
 
-A check is a small function that yields findings. Each names its rule, whose severity, reason, source and fix are a row
+A rule is a small function that yields findings. Each names its id, whose severity, reason, source and fix are a row
 of `support/finding_rules.toml`. What the rules stand on was run on hardware: docs/why/truth.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cuwheel.support.finding import examine
 from cuwheel.verdicts.check_rules import code, driver, host
 
-if TYPE_CHECKING:
-    from cuwheel.support.finding import Check, Finding
-    from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
-
-HOST_RULES: tuple[Check[LibraryCase], ...] = host.RULES
-CODE_RULES: tuple[Check[LibraryCase], ...] = (*driver.RULES, *code.RULES)
+HOST_RULES = host.RULES  # what keeps a library from being loaded, GPU or not
+CODE_RULES = (
+    *driver.RULES,
+    *code.RULES,
+)  # what becomes of its device code: all of it is in the prediction, here in words
+PACKAGE_RULES = host.PACKAGE_RULES  # of the package as a whole: its tags, and whether it has a library to load at all
 ANOTHER_MACHINE = frozenset({"wrong-processor", "wrong-system"})  # beyond these nothing is worth saying
 STARTS_SLOWLY = frozenset({"compiled-by-driver", "linked-at-load"})  # said only of what does run
-PACKAGE_RULES: tuple[Check[PackageCase], ...] = host.PACKAGE_RULES
-
-
-def examine_host(case: LibraryCase) -> tuple[Finding, ...]:
-    """What keeps the library from being loaded, GPU or not."""
-    return examine(HOST_RULES, case)
-
-
-def examine_code(case: LibraryCase) -> tuple[Finding, ...]:
-    """What becomes of its device code; all of it is in the prediction, and here in words."""
-    return examine(CODE_RULES, case)
-
-
-def examine_package(case: PackageCase) -> tuple[Finding, ...]:
-    """What is said of the package as a whole: its tags, and whether it has a library to load at all."""
-    return examine(PACKAGE_RULES, case)

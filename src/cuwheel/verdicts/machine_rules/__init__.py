@@ -9,9 +9,9 @@ from cuwheel.verdicts.machine_rules import compilers, driver, packages
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.support.finding import Check, Finding
+    from cuwheel.support.finding import Finding, RuleFunction
 
-RULES: tuple[Check[MachineProfile], ...] = (
+RULES: tuple[RuleFunction[MachineProfile], ...] = (
     *driver.RULES,
     *packages.RULES,
     *compilers.TOOLKIT_RULES,

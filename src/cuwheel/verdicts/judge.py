@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library
-from cuwheel.support.finding import Finding, gravest_first
-from cuwheel.support.wording import a_few
+from cuwheel.support.finding import Finding, examine, gravest_first
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.modules import is_driver_copy
-from cuwheel.verdicts.predict import NOTHING, Outcome, Prediction, served_together, with_machine_limits
-from cuwheel.verdicts.verdict import (
-    FindingKey,
-    LibraryVerdict,
-    Verdict,
-    best_outcome,
-    combined_outcome,
-    finding_key,
-    finding_of_library,
-    first_error,
-    main_outcome,
-    merge_findings,
-    partial_summary,
-)
+from cuwheel.verdicts.predict import GOOD, NOTHING, Outcome, Prediction, served_together, with_machine_limits
+from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, worst_outcome
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey, TorchExports
+    from cuwheel.device_code.libraries import PythonLoad, Survey, TorchExports
     from cuwheel.machine.fleet import Machine
+    from cuwheel.verdicts.choice import CudaError
     from cuwheel.verdicts.predict import Reach
 
 _IN_PART_RULE = "code-for-gpu-in-part"
+_NAMED = 3
+_SUBJECT = "it "  # how rules speak of the library
+_FindingKey: TypeAlias = tuple[str, str, str, str]
 
 
 class _JudgedLibrary(Struct, frozen=True, kw_only=True):
@@ -102,8 +95,8 @@ class Judge:
         if not load.described and not served_together([self._sweep(path) for path in certain]):
             load = with_optional(load, certain)
         with_code = frozenset(path for path, each in reaches.items() if each.has_code)
-        of_package = check_rules.examine_package(
-            PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
+        of_package = examine(
+            check_rules.PACKAGE_RULES, PackageCase(survey=survey, machine=machine, loading=load, with_code=with_code)
         )
         # Every library by itself, then those together that are loaded together: with one CUDA of the framework, or all.
         judged = self._judge_libraries(machine, torch, load)
@@ -121,6 +114,7 @@ class Judge:
         stopped = any(each.severity == "error" for each in of_package)
         loaded = [each.verdict for each in chosen[0].judged]
         with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]
+        of_main = [each for each in with_outcome if each.main]  # nobody said which libraries those are: all of them
         meant = {each.library.path: each.in_part for each in chosen[0].judged if each.in_part}
         findings = _findings_of(groups, chosen, load)
         if any(each.rule == "wheel-tag-mismatch" for each in of_package):  # which says it of all libraries at once
@@ -134,11 +128,11 @@ class Judge:
             target=survey.target,
             machine=machine.name,
             outcome="fails" if stopped else outcome,
-            main="fails" if stopped else main_outcome(with_outcome),
+            main="fails" if stopped else worst_outcome(each.outcome for each in of_main or with_outcome),
             summary=""
             if stopped or outcome != "partial"
-            else partial_summary(with_outcome, load, survey.python_loads, meant),
-            predicted_error=None if at_import else first_error(loaded),
+            else _partial_summary(with_outcome, load, survey.python_loads, meant),
+            predicted_error=None if at_import else _first_error(loaded),
             conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
             libraries=tuple(
                 each.verdict
@@ -194,10 +188,10 @@ def _judge_library(
         torch=torch,
         survey=survey,
     )
-    host = check_rules.examine_host(case)
+    host = examine(check_rules.HOST_RULES, case)
     stopped = any(each.severity == "error" for each in host)
     other_machine = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
-    findings = host if other_machine else (*host, *check_rules.examine_code(case))
+    findings = host if other_machine else (*host, *examine(check_rules.CODE_RULES, case))
     elsewhere = () if stopped else _kernels_elsewhere(found, prediction, needed)
     optional = path in load.optional or (path in load.linked and not stopped)
     undecided = any(path in each.paths for each in load.candidates) or (optional and not load.described)
@@ -229,7 +223,7 @@ def _judge_library(
             rests_on=prediction.taken,
             conditions=prediction.conditions,
         ),
-        findings=tuple(finding_of_library(each, path, load, optional=optional or bool(elsewhere)) for each in findings),
+        findings=tuple(_with_library(each, path, load, optional=optional or bool(elsewhere)) for each in findings),
         conditions=tuple(conditions),
         only=only,
         in_part=in_part,
@@ -248,7 +242,7 @@ def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Ne
 
 def _group(cuda: str, judged: Sequence[_JudgedLibrary]) -> _Group:
     return _Group(
-        cuda=cuda, judged=tuple(judged), outcome=combined_outcome(each.verdict for each in _with_outcome(judged))
+        cuda=cuda, judged=tuple(judged), outcome=_combined_outcome(each.verdict for each in _with_outcome(judged))
     )
 
 
@@ -272,20 +266,20 @@ def _without_worse_variants(load: Loading, judged: Mapping[str, _JudgedLibrary])
 
 def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
     """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
-    where: dict[FindingKey, list[_Group]] = {}
-    found: dict[FindingKey, dict[str, Finding]] = {}
+    where: dict[_FindingKey, list[_Group]] = {}
+    found: dict[_FindingKey, dict[str, Finding]] = {}
     for group in groups:
         for each in group.judged:
             for finding in each.findings:
-                found.setdefault(finding_key(finding), {})[each.library.path] = finding
-                in_groups = where.setdefault(finding_key(finding), [])
+                found.setdefault(_finding_key(finding), {})[each.library.path] = finding
+                in_groups = where.setdefault(_finding_key(finding), [])
                 if group not in in_groups[-1:]:
                     in_groups.append(group)
     for key, by_path in found.items():
         with_code = {
             each.library.path for group in where[key] for each in group.judged if each.verdict.containers.total
         }
-        finding = merge_findings(by_path, with_code)
+        finding = _merge_findings(by_path, with_code)
         loaded = any(group in chosen for group in where[key])
         if not loaded and finding.severity != "error":
             continue
@@ -327,3 +321,105 @@ def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
     others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
     outcomes = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
     return f" ({'; '.join(outcomes)})" if outcomes else ""
+
+
+# How libraries add up: the outcome of those that are loaded together.
+
+
+def _combined_outcome(libraries: Iterable[LibraryVerdict]) -> Outcome:
+    """All of them must serve; one that is opened only when asked for, or only linked, leaves the rest working.
+
+    How those run that the rest works without does not matter beside the others.
+    """
+    found = list(libraries)
+    deciding = [each for each in found if not each.optional]
+    outcome = worst_outcome(each.outcome for each in deciding) if deciding else "native"
+    if outcome in ("fails", "unknown"):
+        return outcome
+    if any(each.optional and each.outcome not in GOOD for each in found):
+        return "partial"
+    counted = deciding or [each for each in found if each.main] or found
+    return worst_outcome(each.outcome for each in counted)
+
+
+def _first_error(libraries: Iterable[LibraryVerdict]) -> CudaError | None:
+    """The first error that the program meets: of a library that it cannot do without, if there is one."""
+    failed = [each for each in libraries if each.outcome in ("fails", "partial") and each.predicted_error]
+    failed.sort(key=lambda each: (each.optional, each.outcome != "fails"))
+    return failed[0].predicted_error if failed else None
+
+
+def _partial_summary(
+    libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad], meant: Mapping[str, str]
+) -> str:
+    """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for.
+
+    `meant`: what runs, by path, of libraries that were made to run in part.
+    """
+    of_main = [each for each in libraries if each.main] or list(libraries)
+    failing = [each for each in of_main if each.outcome not in (*GOOD, "partial")]
+    in_part = [each for each in of_main if each.outcome == "partial"]
+    by = {each.path: each.file for each in loads}
+
+    def parts(found: Iterable[LibraryVerdict]) -> list[str]:
+        """Libraries by name, those of one part of the package together."""
+        named: dict[str, list[str]] = {}
+        for each in found:
+            why = load.does.get(each.path) or (f"loaded by {by[each.path]}" if each.path in by else "")
+            named.setdefault(why or each.path, []).append(file_name(each.path))
+        paths = {each.path for each in libraries}
+        return [" and ".join(names) + (f" ({why})" if why not in paths else "") for why, names in named.items()]
+
+    others = parts(each for each in libraries if each not in of_main and each.outcome not in GOOD)
+    optional = "an optional part does not" if len(others) == 1 else f"{len(others)} optional parts do not"
+    also = f"; {optional}: {a_few(others, _NAMED)}" if others else ""
+    lacking = f"{a_few(parts(in_part), _NAMED)} have no code for this GPU"
+    if failing:
+        number, verb = ("an optional part", "does") if len(others) == 1 else (f"{len(others)} optional parts", "do")
+        also = f"; so {verb} {number}: {a_few(others, _NAMED)}" if others else ""
+        some = f"; some kernels of {lacking}" if in_part else ""
+        return f"starts, but its main part fails: {a_few(parts(failing), _NAMED)}{also}{some}"
+    if in_part and all(each.path in meant for each in in_part):
+        return "; ".join(dict.fromkeys(meant[each.path] for each in in_part)) + also
+    if in_part:
+        return f"runs, but not all of its kernels: some of {lacking}{also}"
+    return f"runs{also}"
+
+
+# Findings of single libraries, merged for their package: each once, with the libraries it applies to.
+
+
+def _with_library(finding: Finding, path: str, load: Loading, *, optional: bool) -> Finding:
+    """Its evidence names the library. Of one that the rest works without an error is a warning, and why that is so."""
+    severity = "warning" if optional and finding.severity == "error" else finding.severity
+    evidence = tuple(f"{path}: {each}" for each in finding.evidence) or (path,)
+    if severity != finding.severity and (reason := load.reasons.get(path)):
+        evidence = (*evidence, f"{path}: {reason}")
+    return replace(finding, severity=severity, evidence=evidence)
+
+
+def _finding_key(finding: Finding) -> _FindingKey:
+    """What several libraries have in common is reported once."""
+    return finding.rule, finding.severity, finding.message, finding.fix
+
+
+def _merge_findings(found: Mapping[str, Finding], everything: Collection[str]) -> Finding:
+    """Of findings that are alike, by path, one with the evidence of all.
+
+    Where it is not true of `everything`, the libraries of the package that hold code, it says of which.
+    """
+    evidence = tuple(dict.fromkeys(item for each in found.values() for item in each.evidence))
+    first = next(iter(found.values()))
+    concerned = [path for path in found if path in everything]
+    if concerned and len(concerned) < len(everything):
+        return replace(first, message=_name_libraries(first.message, concerned, everything), evidence=evidence)
+    return replace(first, evidence=evidence)
+
+
+def _name_libraries(message: str, paths: Collection[str], everything: Collection[str]) -> str:
+    shared = Counter(file_name(each) for each in everything)
+    names = [each if shared[file_name(each)] > 1 else file_name(each) for each in paths]
+    listed = a_few(names, _NAMED)
+    if not message.startswith(_SUBJECT):
+        return f"{listed}: {message}"
+    return f"{'each of ' if len(names) > 1 else ''}{listed} {message.removeprefix(_SUBJECT)}"

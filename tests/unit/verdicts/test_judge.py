@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from cuwheel.device_code.libraries import Library, PythonLoad, Survey
 from cuwheel.facts import packages
 from cuwheel.machine.fleet import machines_named
-from cuwheel.verdicts import matrix
+from cuwheel.verdicts.judge import Judge, judge, judge_all
 from cuwheel.verdicts.library_sources import resolve_needed, surroundings
 from cuwheel.verdicts.loading import loading
-from cuwheel.verdicts.matrix import Judge, judge
 from cuwheel.verdicts.verdict import ORDER, best_outcome, worst_outcome
 from cuwheel.wheel.requirements import parse
 from tests.unit.verdicts.subjects import library, machine, survey
@@ -630,13 +629,13 @@ def test_machines_that_are_alike_are_judged_once(monkeypatch: pytest.MonkeyPatch
     drivers = ("470.57.02", "575.51.03", None)
     fleet = [machine(name=f"node{n}", driver=drivers[n % 3], count=n + 1) for n in range(3000)]
     monkeypatch.setattr(Judge, "_judge", counted)
-    found = matrix.judge_all(wheel, fleet)
+    found = judge_all(wheel, fleet)
     assert judged == list(drivers)
     assert [each.machine for each in found] == [each.name for each in fleet]
     assert list(found[:3]) == [judge(wheel, each) for each in fleet[:3]]
 
 
 def test_a_machine_without_a_known_gpu_is_told_of_by_its_name_alone() -> None:
-    found = matrix.judge_all(survey(library("sm_90")), [machine(None, name=name) for name in ("a", "b")])
+    found = judge_all(survey(library("sm_90")), [machine(None, name=name) for name in ("a", "b")])
     assert [each.machine for each in found] == ["a", "b"]
     assert all("gpu-not-known" in {one.rule for one in each.findings} for each in found)

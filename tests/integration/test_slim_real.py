@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert "are needed there" in capsys.readouterr().err
         # And where the estimate was wrong:
 
-        monkeypatch.setattr("cuwheel.changes.slim.in_place.must_have_room", lambda *_: None)
+        monkeypatch.setattr("cuwheel.changes.slim.act.must_have_room", lambda *_: None)
         assert main(["slim", "--env", str(disk / "env"), "--for", "h100"]) == 4
         told = capsys.readouterr().err
         assert "No space left on device" in told

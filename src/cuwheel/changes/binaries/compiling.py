@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.changeable import registered_containers
 from cuwheel.changes.binaries.payloads import compressed
+from cuwheel.changes.binaries.plan import registered_containers
 from cuwheel.device_code import cubin, fatbin
 from cuwheel.device_code.libraries import Entry
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnavailableError, UsageError

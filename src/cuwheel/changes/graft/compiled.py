@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from cuwheel.changes import in_place
 from cuwheel.changes.binaries import compiling, rewrite
-from cuwheel.changes.binaries.changeable import Reason, why_untouchable
 from cuwheel.changes.binaries.compiling import Aim, Compilation, Compiled
+from cuwheel.changes.binaries.plan import Reason, why_untouchable
 from cuwheel.changes.graft.answer import (
     GRAFT_NOTE,
     AddedCode,

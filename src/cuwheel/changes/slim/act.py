@@ -10,22 +10,33 @@ import dataclasses
 import os
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.changes.binaries.plan import FileChange
 from cuwheel.changes.in_place import (
+    Layout,
+    Owner,
     changed_copy,
+    in_no_record,
     layout_of_environment,
     layout_of_folder,
     must_be_new,
+    must_be_replaceable,
+    of_distributions,
+    owners_of,
+    read_libraries,
+    read_text,
     signature_dropped,
+    stage_bytes,
+    stage_record,
 )
-from cuwheel.changes.slim import in_place
-from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
+from cuwheel.changes.slim.answer import TOOL, Size, Slim, answer_of, note_of, total_of
 from cuwheel.changes.slim.decide import (
     PackageRelease,
     findings_of_writing,
@@ -36,14 +47,16 @@ from cuwheel.changes.slim.decide import (
 from cuwheel.changes.slim.request import resolve
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
-from cuwheel.support import files, system_calls
+from cuwheel.support import files, quoting, system_calls
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, size
-from cuwheel.wheel import journal, journal_file, variant
+from cuwheel.wheel import journal, journal_file, record, variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
+from cuwheel.wheel.journal_file import Header
 from cuwheel.wheel.metadata import SLIM_NOTE
+from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +65,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimRequest, SlimTask
+    from cuwheel.wheel.journal import Changes
 
 _LABEL = "slim"
 _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
@@ -60,7 +74,7 @@ _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
 def slim(request: SlimRequest) -> Slim:
     task = resolve(request)
     if task.kind == "environment" and request.env:
-        return in_place.slim_in_place(layout_of_environment(request.env), task, only=tuple(map(str, task.named)))
+        return _slim_in_place(layout_of_environment(request.env), task, only=tuple(map(str, task.named)))
     paths = [Path(each) for each in task.named]
     if task.kind == "wheel":
         return _slim_wheel(paths[0], task)
@@ -68,7 +82,7 @@ def slim(request: SlimRequest) -> Slim:
         return _slim_libraries(paths, task)
     if request.output:
         return _slim_folder_copy(paths[0], request.output, task)
-    return in_place.slim_in_place(layout_of_folder(paths[0]), task)
+    return _slim_in_place(layout_of_folder(paths[0]), task)
 
 
 def undo(root: Path) -> Slim:
@@ -130,7 +144,7 @@ def _end_journal(root: Path, action: Literal["undo", "commit"]) -> Slim:
 
 
 def _slim_wheel(path: Path, task: SlimTask) -> Slim:
-    """Into `output`, a folder or the file itself. Without a `level` what is unchanged is copied as it is compressed."""
+    """Into `output`, a folder or the file itself. What is unchanged is copied as it is compressed."""
     with WheelFile(path) as wheel:
         wheel.must_be_sound("slimmed")
         found = survey_wheel(wheel, detail="entries")
@@ -240,6 +254,117 @@ def labelled(version: str) -> str:
     return f"{version}{'.' if '+' in version else '+'}{_LABEL}"
 
 
+# An environment or a folder where it is, with its RECORDs, by the journal that undoes it.
+
+
+class _Rows(Struct, kw_only=True):
+    """What changes in one RECORD."""
+
+    version: str
+    digests: dict[str, Digest] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    files: list[FileChange] = field(default_factory=list)
+
+
+def _slim_in_place(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
+    """`only`: the distributions, by any spelling of their names; all without one."""
+    root, dry_run = layout.root, task.request.dry_run
+    with nullcontext() if dry_run else journal_file.locked(root):
+        findings = [] if dry_run else list(journal.recover(root))
+        libraries, unread = read_libraries(layout)
+        owners = owners_of(layout, (each.path for each in libraries))
+        if only:
+            libraries = of_distributions(libraries, owners, only)
+        if task.workload:
+            from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
+
+            task = replace(task, workload=use.with_places_of_images(task.workload, root, libraries))
+
+        def package(path: str) -> PackageRelease | None:
+            """The package of a file by its RECORD; where none lists it, by the folder it is in."""
+            owner, folder = owners.get(path), Path(path).parent
+            name = owner.name if owner else folder.name
+            return release_in_folder(name, owner.version if owner else None, root / folder) if name else None
+
+        plan = make_plan(libraries, task, package)
+        infos = {owners[each.path].info: owners[each.path].name for each in plan.to_write if each.path in owners}
+        licences = {name: read_text(info / "METADATA") for info, name in infos.items() if (info / "METADATA").is_file()}
+        findings += [*unread, *plan.findings, *licence_findings(licences)]
+        if plan.refused or dry_run:
+            return answer_of(plan, plan.expected, findings, output=str(root))
+        return _write_in_place(layout, plan, owners, findings)
+
+
+def _write_in_place(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], findings: list[Finding]) -> Slim:
+    """Every new file is staged first; the journal then renames them, and can undo that.
+
+    Too little room is known before any work, by the estimates. Where they were wrong and the disk fills up while files
+    are staged, the journal drops what was staged: nothing was changed.
+    """
+    root, task = layout.root, plan.task
+    must_be_replaceable(root, [*plan.removed, *(each.path for each in plan.to_write)])
+    must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
+    with journal.begin(root, Header(tool=TOOL, targets=task.machine_names)) as changes:
+        results, digests = _stage_libraries(changes, plan.to_write)
+        for path in plan.removed:
+            changes.remove(root / path, owners[path].info / "RECORD" if path in owners else None)
+        became = plan.files(results)
+        changed = [each for each in became if each.fate != "unchanged"]
+        if changed:
+            by_info: dict[Path, _Rows] = {}
+            for file in changed:
+                if owner := owners.get(file.path):
+                    rows = by_info.setdefault(owner.info, _Rows(version=owner.version))
+                    rows.files.append(replace(file, path=owner.row))
+                    if file.fate == "removed":
+                        rows.removed.append(owner.row)
+                    else:
+                        rows.digests[owner.row] = digests[file.path]
+            for info, rows in by_info.items():
+                before = info / SLIM_NOTE
+                note = note_of(task, rows.version, rows.files, before.read_bytes() if before.is_file() else None)
+                findings += stage_record(changes, info, (SLIM_NOTE, note), rows.digests, rows.removed)
+            if task.workload:
+                from cuwheel.changes.slim import use  # noqa: PLC0415
+
+                way_back = "install its packages again" if task.request.commit else f"undo: {_undo_command(task, root)}"
+                for name, data in use.workload_guard(task.workload.commands, way_back).items():
+                    for site in layout.sites:
+                        stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
+            findings += in_no_record((each.path for each in changed), owners)
+            changes.apply()
+    if task.request.commit:
+        journal.commit(root)
+    findings += findings_of_writing(results)
+    undo = _undo_command(task, *task.named) if changed and not task.request.commit else None
+    return answer_of(plan, became, findings, written=bool(changed), output=str(root), undo=undo)
+
+
+def _undo_command(task: SlimTask, *folder: str | Path) -> str:
+    """The command that takes it back."""
+    where = ["--env", task.request.env] if task.request.env else folder
+    return quoting.here(["cuwheel", "slim", "--undo", *map(str, where)])
+
+
+def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> tuple[list[Rewritten], dict[str, Digest]]:
+    from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
+
+    digests: dict[str, Digest] = {}
+
+    def rewritten(plan: LibraryPlan) -> Rewritten:
+        path, staged = changes.root / plan.path, changes.stage()
+        result = rewrite.slim_library(path, staged, plan)
+        if result.written and result.change.bytes_after >= result.change.bytes_before:
+            staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
+            return result._replace(change=plan.unchanged)
+        if result.written:
+            digests[plan.path] = record.digest_of(staged)
+            changes.replace(path, staged, digests[plan.path])
+        return result
+
+    return rewrite.each_library(plans, rewritten), digests
+
+
 # Libraries and folders slimmed to another place: the originals are only read.
 
 
@@ -293,12 +418,12 @@ def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:
     """A copy of the folder, slimmed before it takes its name."""
     must_be_new(folder, output)
     layout = layout_of_folder(folder)
-    planned = in_place.slim_in_place(layout, _with_request(task, dry_run=True))
+    planned = _slim_in_place(layout, _with_request(task, dry_run=True))
     if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output), dry_run=task.request.dry_run)
     shrinking = {each.path for each in planned.files if each.fate != "unchanged"}
     committed = _with_request(task, commit=True)
-    made = changed_copy(layout.root, output, shrinking, lambda tree: in_place.slim_in_place(tree, committed))
+    made = changed_copy(layout.root, output, shrinking, lambda tree: _slim_in_place(tree, committed))
     return replace(made, output=str(output), written=True)
 
 

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.changeable import Reason, registered_containers, why_untouchable
-from cuwheel.changes.binaries.plan import COMPRESSION_RATIOS, EntryDecision, LibraryPlan
+from cuwheel.changes.binaries.plan import (
+    COMPRESSION_RATIOS,
+    EntryDecision,
+    LibraryPlan,
+    Reason,
+    registered_containers,
+    why_untouchable,
+)
 from cuwheel.changes.slim.answer import Kept, SlimPlan
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.changes.binaries.changeable import registered_containers, why_untouchable
+from cuwheel.changes.binaries.plan import registered_containers, why_untouchable
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.changes.slim.request import SlimTask
 from cuwheel.device_code.libraries import Symbols

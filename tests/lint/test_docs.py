@@ -96,7 +96,7 @@ def test_the_guide_says_what_a_partial_verdict_means() -> None:
     check = guide.partition("# check")[2]
     assert "`main` is the verdict of" in check
     assert "`summary` says" in check
-    source = (ROOT / "src/cuwheel/verdicts/verdict.py").read_text()
+    source = (ROOT / "src/cuwheel/verdicts/judge.py").read_text()
     for words in (
         "starts, but its main part fails: ",
         "runs, but not all of its kernels: ",

@@ -297,7 +297,6 @@ def _by_page(data: bytes, here: int, wanted: Collection[int]) -> int | None:
 
 
 _SEEKERS = {"x86_64": _by_lea, "aarch64": _by_page}
-MACHINES = tuple(_SEEKERS)
 
 
 # AArch64 instructions that hold part of an address: what they hold.

@@ -22,6 +22,7 @@ from cuwheel.changes.binaries.draft import (
     uncut_parts,
 )
 from cuwheel.changes.binaries.pe_references import MOST_SECTIONS
+from cuwheel.changes.binaries.plan import WINDOWS_MACHINES
 from cuwheel.device_code.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, EXECUTABLE, RELOCATIONS, SECTION
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import MalformedError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from cuwheel.device_code.pe import Pe, Row
 
 
-MACHINES = pe_references.MACHINES
 _FORCE_INTEGRITY = 0x80
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 64
 
@@ -43,8 +43,8 @@ _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 64
 def check_pe(file: Pe, *, drop_signature: bool) -> None:
     """Raises MalformedError, with what it is about the file that forbids changing it."""
     name = file.buffer.name
-    if file.machine not in MACHINES:
-        words = f"only Windows binaries for {' and '.join(MACHINES)} can be rewritten, not for {file.machine}"
+    if file.machine not in WINDOWS_MACHINES:
+        words = f"only Windows binaries for {' and '.join(WINDOWS_MACHINES)} can be rewritten, not for {file.machine}"
         raise MalformedError(name, words)
     if file.file_type not in ("shared", "executable"):
         raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")

@@ -13,13 +13,14 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from cuwheel.device_code.libraries import Library
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 # ELF files of these processors are rewritten; the largest page that a kernel of that machine uses.
 PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}
+WINDOWS_MACHINES = ("x86_64", "aarch64")  # of these, PE files
 # What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
 COMPRESSION_RATIOS: dict[tuple[Compression, Compression], float] = {
     ("none", "zstd"): 0.12,
@@ -192,12 +193,7 @@ def why_untouchable(library: Library, *, drop_signature: bool) -> Reason | None:
         return None
     if library.format not in ("elf", "pe") or library.type not in ("shared", "executable"):
         return Reason("not-linked", "it is not linked yet: leave code out when building it")
-    rewritten: Collection[str] = PAGES
-    if library.format == "pe":
-        from cuwheel.changes.binaries import pe_writer  # noqa: PLC0415 - who decides of ELF files needs no writer
-
-        rewritten = pe_writer.MACHINES
-    if library.machine not in rewritten:
+    if library.machine not in (WINDOWS_MACHINES if library.format == "pe" else PAGES):
         return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
     if library.signed and not drop_signature:
         return Reason("signed", "it is signed, and no change leaves the signature valid", "add --drop-signature")

@@ -52,8 +52,8 @@ def main() -> int:
             "demo",
             "--index",
             index,
-            "--python",
-            python,
+            "--set",
+            f"python={python}",
             *MACHINE,
             "--json",
         ]

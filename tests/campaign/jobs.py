@@ -333,7 +333,7 @@ JOBS = (
         name="kit",
         prepare=_plain_wheel,
         command=lambda folder: (
-            *("verify", str(next(folder.glob("*.whl"))), "--no-known"),
+            *("verify", str(next(folder.glob("*.whl")))),
             *("--pack", str(folder / "kit.pyz"), "--quiet", "--json"),
         ),
         together="all",

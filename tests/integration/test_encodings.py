@@ -26,7 +26,7 @@ SETTINGS = {
     "utf-8, strict": {"PYTHONIOENCODING": "utf-8:strict"},
     "C locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-WITH_PAGE = ("inspect", "compare", "check", "verify", "slim", "graft", "repair")
+WITH_PAGE = ("inspect", "compare", "check", "verify")
 
 
 @pytest.fixture(scope="module")

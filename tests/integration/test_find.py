@@ -152,7 +152,7 @@ def test_every_gpu_of_the_machine_counts(wheels: list[Path]) -> None:
 
 def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["find", "demo>=2", "--find-links", str(wheels[0].parent), "--no-index", "--on", "gtx 1080 ti"]
-    options = ["--python", "3.11", "--set", "os=linux,cpu=x86_64"]
+    options = ["--set", "python=3.11,os=linux,cpu=x86_64"]
     assert main([*words, *options]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("No release of demo runs on the GeForce GTX 1080 Ti")

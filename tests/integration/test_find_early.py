@@ -104,7 +104,7 @@ def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.Captu
     small = _wheel(tmp_path / "dist", "7.5")
     behaviour = Behaviour.of(*made, small)
     with serving(behaviour) as url:
-        options = ["--index", f"{url}/simple", "--on", "h100", "--driver", "580.65.06", "--python", "3.11"]
+        options = ["--index", f"{url}/simple", "--on", "h100", "--driver", "580.65.06", "--set", "python=3.11"]
         words = ["find", "demo", *options, "--set", "os=linux,cpu=x86_64", "--budget", "2MB"]
         anew = ["demo>7.5", *words[2:]]
         assert main([*words, "--json"]) == 0
@@ -170,7 +170,7 @@ def test_ctrl_c_gives_what_is_known(tmp_path: Path) -> None:
 
     with serving(behaviour) as url:
         words = [sys.executable, "-m", "cuwheel", "find", "demo", "--index", f"{url}/simple", "--on", "h100"]
-        words += ["--driver", "580.65.06", "--python", "3.11", "--set", "os=linux,cpu=x86_64"]
+        words += ["--driver", "580.65.06", "--set", "python=3.11,os=linux,cpu=x86_64"]
         before = subprocess.run([*words[:4], "demo<3", *words[5:]], capture_output=True, text=True, check=True)
         assert "demo 2.0 runs" in before.stdout
         behaviour.files = Stuck(behaviour.files)
@@ -225,7 +225,7 @@ def test_the_catalogue_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFix
         api.catalogue(["demo"], to=facts, **place)
         known = _find(catalogues=[str(facts)], **place)
         (tmp_path / "cuwheel-cache").rename(tmp_path / "gone")
-        words = ["find", "demo", "--on", "h100", "--set", "os=linux,cpu=x86_64", "--python", "3.11"]
+        words = ["find", "demo", "--on", "h100", "--set", "python=3.11,os=linux,cpu=x86_64"]
         assert main([*words, "--index", f"{url}/simple", "--catalogue", "none", "--json"]) == 0
     assert known.candidates[0].known_from in ("cache", "catalogue")
     assert json.loads(capsys.readouterr().out)["candidates"][0]["known_from"] == "wheel"

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-MACHINE = ["--on", "h100", "--python", "3.11", "--set", "os=linux,cpu=x86_64", "--driver", "580.65.06"]
+MACHINE = ["--on", "h100", "--set", "python=3.11,os=linux,cpu=x86_64", "--driver", "580.65.06"]
 
 
 def _copies(tmp_path: Path, copies: int) -> int:

@@ -1,4 +1,4 @@
-"""`cuwheel record --matrix`, with real compilers and real copies."""
+"""`cuwheel record matrix`, with real compilers and real copies."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_the_example_with_what_case_5_links_with(tmp_path: Path) -> None:
 @pytest.mark.download
 def test_jaxmg_of_the_index(tmp_path: Path) -> None:
     """Case 5's own wheel: two CUDA majors in one, its search paths right, one of its tags too low."""
-    answer = api.repair("jaxmg==1.1.1", platform="manylinux_2_28_x86_64", output=tmp_path, dry_run=True)
+    answer = api.repair("jaxmg==1.1.1", output=tmp_path, dry_run=True)
     (told,) = answer.wheels
     assert told.tags == ("manylinux_2_28_x86_64",)
     assert [each.rule for each in told.findings] == ["tag-too-low"]

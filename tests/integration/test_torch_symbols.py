@@ -134,7 +134,17 @@ def test_torch_that_is_asked_for_and_not_installed(
     assert [each.outcome for each in found.values()] == ["fails", "unknown", "unknown"]
     assert {each.torch for each in found.values()} == {("2.9",)}
     assert "a symbol that torch 2.8 does not have" in found["2.8"].reasons[0]
-    arguments = ["find", "ext", "--no-index", "--find-links", str(extension.parent), "--on", "h100", "--torch", "2.9"]
+    arguments = [
+        "find",
+        "ext",
+        "--no-index",
+        "--find-links",
+        str(extension.parent),
+        "--on",
+        "h100",
+        "--set",
+        "torch=2.9",
+    ]
     assert main(arguments) == 0
     assert ["torch", "2.9"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 

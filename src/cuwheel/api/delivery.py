@@ -46,16 +46,14 @@ def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:
     return checking.check_index(place, signers)
 
 
-def publish_upload(
-    *wheels: str | Path, url: str, limit: int | None = None, platform: str | None = None, dry_run: bool = False
-) -> Publish:
+def publish_upload(*wheels: str | Path, url: str, limit: int | None = None, dry_run: bool = False) -> Publish:
     """Send wheels to an index that takes uploads, after its own rules were checked, by `uv publish`.
 
     `limit`: bytes that a file may have there, where the index has raised its usual limit for this project.
     """
     from cuwheel.delivery import publishing
 
-    return publishing.upload(wheels, url, limit=limit, platform=platform, dry_run=dry_run)
+    return publishing.upload(wheels, url, limit=limit, dry_run=dry_run)
 
 
 @takes_request(FindRequest)

@@ -51,7 +51,7 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
     """`cuda`: of the libraries that are to grow; None for the newest."""
     from cuwheel.building import pipeline  # noqa: PLC0415 - a graft of finished wheels builds nothing
 
-    base = Path(target.downloaded_if_pinned(request.base, request.platform))
+    base = Path(target.downloaded_if_pinned(request.base))
     wanted = _missing(base, tuple(request.add), cuda)
     traces = _traces(base, wanted.libraries)
     asked = BuildRequest(

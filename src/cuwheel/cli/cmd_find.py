@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, INDEX, ON, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.common import INDEX, ON, PAGE_GONE, REFINEMENT, REFINEMENT_GONE, refinement
 from cuwheel.cli.options import Command, Option, group, request_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PLACES = group(
     Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
 )
-GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
+GONE = {**REFINEMENT_GONE, **PAGE_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
 _ALL = Option("--all", "judge every release, not only until one runs", field="all_releases")
 
 
@@ -59,7 +59,7 @@ the libraries are read, the newest release first, until one runs or --budget is
 spent; Ctrl-C ends that with what is known so far. Nothing of them is kept.
 
 exit status: 0 there is one that runs, 1 there is none""",
-    (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), HTML, REFINEMENT),
+    (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
     _find,
     gone=GONE,
 )

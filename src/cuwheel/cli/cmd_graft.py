@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import CUDA_VERSIONS, DROP_SIGNATURE, HTML, OUTPUT, PLATFORM
+from cuwheel.cli.common import CUDA_VERSIONS, DROP_SIGNATURE, OUTPUT, PAGE_GONE, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
 
 if TYPE_CHECKING:
@@ -64,10 +64,9 @@ exit status: 0 done, 1 refused: nothing proves that the device code fits""",
                 "--version VERSION", "version of the new wheel, instead of adding a label such as +sm90", values.version
             ),
             DROP_SIGNATURE,
-            PLATFORM,
             more=True,
         ),
-        HTML,
     ),
     _graft,
+    gone={**PAGE_GONE, **PLATFORM_GONE},
 )

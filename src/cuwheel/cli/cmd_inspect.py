@@ -1,5 +1,3 @@
-"""`inspect`, `kernels` and `compare`: what is in a binary."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -65,49 +63,4 @@ exit status: 0 everything was read, 1 something is damaged""",
     ),
     _inspect,
     ways=("--kernels", "--against"),
-)
-
-
-def _kernels(args: Namespace) -> Answer:
-    from cuwheel import api
-
-    return api.kernels(args.target, args.pattern, env=args.env, platform=args.platform)
-
-
-KERNELS = Command(
-    """\
-  cuwheel kernels libfoo.so                  how many, for which architectures
-  cuwheel kernels libfoo.so gemm             those whose name contains gemm
-  cuwheel kernels libfoo.so 'kDequant*half'  those whose name matches
-  cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is and where missing
-
-exit status: 0 found, 1 no kernel has that name""",
-    (
-        _TARGET,
-        *_WHERE,
-        Option("[NAME]", "part of a kernel's name, mangled or plain; * and ? match any text", field="pattern"),
-        HTML,
-    ),
-    _kernels,
-)
-
-
-def _compare(args: Namespace) -> Answer:
-    from cuwheel import api
-
-    return api.compare(args.before, args.after, env=args.env, platform=args.platform)
-
-
-COMPARE = Command(
-    """\
-  cuwheel compare without_sm87.whl with_sm87.whl     what an architecture costs
-  cuwheel compare bitsandbytes==0.49.2 bitsandbytes==0.50.2
-  cuwheel compare old/libfoo.so new/libfoo.so --json""",
-    (
-        Option("A", "a wheel, library, folder, distribution or name==version", field="before"),
-        Option("B", "what to compare it with", field="after"),
-        *_WHERE,
-        HTML,
-    ),
-    _compare,
 )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
 from cuwheel.cli.cmd_find import GONE, MACHINES, NAME, PLACES
-from cuwheel.cli.common import HTML, INDEX, REFINEMENT, refinement
+from cuwheel.cli.common import INDEX, REFINEMENT, refinement
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -48,7 +48,6 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         *MACHINES,
         INDEX,
         PLACES,
-        HTML,
         REFINEMENT,
         Option(
             "-r --requirement FILE",

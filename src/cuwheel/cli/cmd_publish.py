@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import FOR, INDEX, PLATFORM, VARIANTS
+from cuwheel.cli.common import FOR, INDEX, PLATFORM_GONE, VARIANTS
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -69,9 +69,7 @@ def _publish(args: Namespace) -> Answer:
     if args.check is not None:
         return api.publish_check(args.check, signers=args.signers)
     if args.upload is not None:
-        return api.publish_upload(
-            *args.wheels, url=args.upload, limit=args.upload_limit, platform=args.platform, dry_run=args.dry_run
-        )
+        return api.publish_upload(*args.wheels, url=args.upload, limit=args.upload_limit, dry_run=args.dry_run)
     from cuwheel.delivery.request import PublishRequest
 
     return api.publish(request_of(PublishRequest, args))
@@ -160,7 +158,6 @@ found something wrong""",
                 places.copy_place,
                 of=_INDEX,
             ),
-            PLATFORM._replace(of=_SEND),
             more=True,
         ),
         group(
@@ -218,4 +215,5 @@ found something wrong""",
     _publish,
     ways=("--check", "--upload"),
     refuse=_refuse,
+    gone=PLATFORM_GONE,
 )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from cuwheel.report.answer import Answer
 
-_MATRIX = ("--matrix",)
 _RUNS = 60
 _OUTPUT = Option("-o --output FOLDER", "where to write the record (cuwheel-record, or -2, …)", places.new_folder)
 _DIFF = Option(
@@ -22,12 +21,8 @@ _DIFF = Option(
     "if a compiler call fails, run it with what differs from this shell (of a matrix, from the nearest configuration "
     "that works) to find the cause, as `record diff` does",
 )
-_RESUME = Option("--resume", "keep what an earlier run of the matrix finished")
-_DRY_RUN = Option("--dry-run", "list the configurations of the matrix")
-_HOW = group(
-    "how it records",
+_HOW = (
     Option("--no-mask", "do not mask secrets in variables and arguments", field="masked", gives=False),
-    Option("--no-phases", "do not make nvcc time its inner programs", field="phases", gives=False),
     Option(
         "--way {auto,preload,watch,path}",
         "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH and in "
@@ -35,16 +30,10 @@ _HOW = group(
         default="auto",
     ),
 )
-_CHOOSE_ONE = Conflict(("--diff", "--dry-run"), "--diff runs calls, and --dry-run runs nothing: choose one")
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.matrix and args.command:
-        yield UsageError(
-            "--matrix takes its commands from the file, not from the command line",
-            hint="cuwheel record --matrix matrix.toml",
-        )
-    if not args.matrix and not args.command and not (args.resume or args.dry_run):
+    if not args.command:
         yield UsageError("no command to record was given", hint="cuwheel record -- make -j8")
 
 
@@ -52,15 +41,10 @@ def _record(args: Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.building.recording.shims import RecordOptions
 
-    options = RecordOptions(masked=args.masked, phases=args.phases, way=args.way)
-    if args.matrix:
-        return api.record_matrix(
-            args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, options=options, diff=args.diff
-        )
     return api.record(
         args.command,
         output=args.output,
-        options=options,
+        options=RecordOptions(masked=args.masked, way=args.way),
         trace=args.trace,
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
@@ -89,32 +73,47 @@ exit status: the command's own; 128+n if signal n ended it""",
     (
         Option("COMMAND ...", "the build command and its arguments"),
         _OUTPUT,
-        Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file, of=("",)),
-        Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file, of=("",)),
+        Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file),
+        Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file),
         _DIFF,
-        group(
-            "several commands",
-            Option("--matrix FILE", "run and record each configuration of this file", places.file),
-            _RESUME._replace(of=_MATRIX),
-            _DRY_RUN._replace(of=_MATRIX),
-        ),
-        _HOW,
+        *_HOW,
     ),
     _record,
-    conflicts=(_CHOOSE_ONE,),
-    ways=_MATRIX,
     refuse=_refuse,
     usage="cuwheel record [options] -- COMMAND ...",
+    gone={
+        "--resume": "cuwheel record matrix FILE --resume",
+        "--dry-run": "cuwheel record matrix FILE --dry-run",
+        "--no-phases": "NVCC_APPEND_FLAGS, if nvcc must not time its parts",
+    },
 )
+
+
+def _matrix(args: Namespace) -> Answer:
+    from cuwheel import api
+    from cuwheel.building.recording.shims import RecordOptions
+
+    options = RecordOptions(masked=args.masked, way=args.way)
+    return api.record_matrix(
+        args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, options=options, diff=args.diff
+    )
+
 
 RECORD_MATRIX = Command(
     """\
   cuwheel record matrix matrix.toml --dry-run    list the configurations
   cuwheel record matrix matrix.toml              run and record each
   cuwheel record matrix matrix.toml --resume     go on after a break""",
-    (Option("FILE", "the matrix", places.file, field="matrix"), _OUTPUT, _RESUME, _DRY_RUN, _DIFF, _HOW),
-    _record,
-    conflicts=(_CHOOSE_ONE,),
+    (
+        Option("FILE", "the matrix", places.file, field="matrix"),
+        _OUTPUT,
+        Option("--resume", "keep what an earlier run of the matrix finished"),
+        Option("--dry-run", "list the configurations of the matrix"),
+        _DIFF,
+        *_HOW,
+    ),
+    _matrix,
+    conflicts=(Conflict(("--diff", "--dry-run"), "--diff runs calls, and --dry-run runs nothing: choose one"),),
     line="record each configuration of a matrix, and compare how they ended",
 )
 
@@ -140,11 +139,6 @@ _SEARCH = (
 )
 
 
-def _refuse_replay(args: Namespace) -> Iterator[UsageError]:
-    if args.diff and args.here:
-        yield UsageError("--here and --diff RECORD both say what to compare with: choose one")
-
-
 def _diff(args: Namespace) -> Answer:
     from cuwheel import api
 
@@ -164,8 +158,6 @@ def _replay(args: Namespace) -> Answer:
         return api.replay_list(args.record)
     if args.print:
         return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell)
-    if args.diff is not None:
-        return _diff(args)
     return api.replay(args.record, here=args.here, scratch=args.scratch, directory=args.directory, attend=not args.json)
 
 
@@ -176,10 +168,9 @@ REPLAY = Command(
   cuwheel replay cuwheel-record:7 --here      the same call in this shell
   cuwheel replay cuwheel-record:7 --print     the command, to paste
   cuwheel replay cuwheel-record --list        all calls
-  cuwheel replay cuwheel-record:7 --diff      why it works in this shell
-  cuwheel replay good:7 --diff bad            compare two builds
+  cuwheel record diff cuwheel-record:7        why it works in this shell
 
-exit status: the call's own; with --diff 0 if the cause was found""",
+exit status: the call's own""",
     (
         _CALL,
         group(
@@ -187,10 +178,10 @@ exit status: the call's own; with --diff 0 if the cause was found""",
             Option(
                 "--here",
                 "run it in this environment, with the compiler found here",
-                of=("--print", "--diff", "running it"),
+                of=("--print", "running it"),
             ),
             Option("--scratch", "do not overwrite the build's files", of=("running it",)),
-            _DIRECTORY._replace(of=("--print", "--diff", "running it")),
+            _DIRECTORY._replace(of=("--print", "running it")),
         ),
         group(
             "instead of running it",
@@ -202,21 +193,14 @@ exit status: the call's own; with --diff 0 if the cause was found""",
                 of=("--print",),
             ),
         ),
-        group(
-            "to find out what makes the difference",
-            Option(
-                "--diff [RECORD[:M]]",
-                "compare with this environment, or with another call (:M of the same record), and find the culprit",
-                call,
-                gives="",
-            ),
-            *(each._replace(of=("--diff",)) for each in _SEARCH),
-        ),
     ),
     _replay,
-    ways=("--list", "--print", "--diff", "running it"),
-    refuse=_refuse_replay,
-    gone={"--no-runs": "--max-runs 0"},
+    ways=("--list", "--print", "running it"),
+    gone={
+        "--max-runs": "cuwheel record diff --max-runs",
+        "--no-runs": "cuwheel record diff --max-runs 0",
+        "--timeout": "cuwheel record diff --timeout",
+    },
 )
 
 RECORD_DIFF = Command(

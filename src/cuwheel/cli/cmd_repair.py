@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, PLATFORM
+from cuwheel.cli.common import PAGE_GONE, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
                 field="libraries",
                 many=True,
             ),
-            PLATFORM,
             more=True,
         ),
-        HTML,
     ),
     _repair,
+    gone={**PAGE_GONE, **PLATFORM_GONE},
 )

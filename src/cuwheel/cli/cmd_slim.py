@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import DROP_SIGNATURE, FOR, HTML, OUTPUT, PLATFORM
+from cuwheel.cli.common import DROP_SIGNATURE, FOR, OUTPUT, PAGE_GONE, PLATFORM
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -101,9 +101,8 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
             PLATFORM,
             more=True,
         ),
-        HTML,
     ),
     _slim,
     refuse=_refuse,
-    gone={"--level": "--recompress"},
+    gone={**PAGE_GONE, "--level": "--recompress"},
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, ON, PLATFORM, cluster
+from cuwheel.cli.common import HTML, ON, PLATFORM_GONE, cluster
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -63,7 +63,6 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
         Option("[WHEEL...]", "wheels, or name==version", field="wheels"),
         Option("--config FILE", "the cuwheel.toml or pyproject.toml that defines the checks", places.file, of=_TRY),
         Option("--check NAME", "run only these checks; may contain *", field="checks", many=True, of=_TRY),
-        Option("--no-known", "do not use the ready-made checks of known packages", field="known", gives=False),
         Option("--static", "check only the file, install nothing", of=_HERE),
         Option("--dry-run", "show what would be installed and run", of=_HERE),
         group(
@@ -76,9 +75,6 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
                 of=_TRY,
             ),
             Option("--with REQ", "install this too", values.requirement, field="requires", many=True),
-            Option(
-                "--requirements FILE", "install the requirements in this file too", places.file, many=True, of=_HERE
-            ),
             Option("--find-links FOLDER", "a folder of wheels to install from", places.folder, many=True, of=_TRY),
             Option("--offline", "do not use the network, only the cache and --find-links", of=_TRY),
             Option("--stub", "if there is no driver, use a stub of libcuda", of=_HERE),
@@ -87,7 +83,6 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             ),
             Option("--timeout SECONDS", "time limit for each check, instead of its own", values.seconds, of=_TRY),
             Option("--keep", "keep the environments and show where they are", of=_HERE),
-            PLATFORM,
             more=True,
         ),
         group(
@@ -123,4 +118,9 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
     _verify,
     ways=("--pack", "--read", "--cluster"),
     refuse=_refuse,
+    gone={
+        "--no-known": "--check 'import *', and the names of your own checks",
+        "--requirements": "--with REQ, or 'requires' of [tool.cuwheel.verify]",
+        **PLATFORM_GONE,
+    },
 )

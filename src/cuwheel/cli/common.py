@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _LOCK = "cuwheel.lock"
 
+# Of verbs that change or install something nobody keeps a page.
+PAGE_GONE = {"--html": "--json"}
+PLATFORM_GONE = {"--platform": "the file: pip downloads it for that platform"}
 HTML = Option("--html FILE", "also write the report as one self-contained page", places.new_file)
 PLATFORM = Option(
     "--platform TAG", "with name==version: the wheel for this platform, such as win_amd64", values.platform
@@ -47,13 +50,11 @@ CUDA_VERSIONS = Option("--cuda VERSIONS", "CUDA versions; one wheel for each", v
 REFINEMENT = group(
     "what else you know about the machines",
     Option("--driver VERSION", "the driver (570.86.10), or the CUDA that nvidia-smi shows (12.8)", values.driver),
-    Option("--torch VERSION", "the installed torch", values.torch),
     Option("--torch-cuda VERSION", "the CUDA that torch was built for", values.cuda_minor),
-    Option("--python VERSION", "version of Python, such as 3.11 or 3.13t", values.python),
     Option(
         "--set KEY=VALUE",
-        "a key of a fleet file, for each of them: os=windows, cpu=aarch64, glibc=2.35, jax_cuda=12, l4t=36.4, "
-        "jit=disabled; repeatable, or with commas",
+        "a key of a fleet file, for each of them: python=3.11, torch=2.9, os=windows, cpu=aarch64, glibc=2.35, "
+        "jax_cuda=12, l4t=36.4, jit=disabled; repeatable, or with commas",
         values.machine_settings,
         many=True,
     ),
@@ -61,6 +62,8 @@ REFINEMENT = group(
 )
 REFINEMENT_GONE = {
     "--driver-cuda": "--driver VERSION",
+    "--torch": "--set torch=VERSION",
+    "--python": "--set python=VERSION",
     "--jax-cuda": "--set jax_cuda=VERSION",
     "--glibc": "--set glibc=VERSION",
     "--os": "--set os=linux|windows",

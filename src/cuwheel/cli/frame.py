@@ -55,8 +55,6 @@ examples:
 
 # Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
 _TOGETHER = {
-    "kernels": "inspect",
-    "compare": "inspect",
     "gpus": "lookup",
     "toolkits": "lookup",
     "cache": "toolchain",
@@ -68,6 +66,8 @@ _TOGETHER = {
 }
 
 
+_OF_INSPECT = {"kernels": "--kernels", "compare": "--against"}  # older verbs, and what says the same
+_SEARCH = ("--directory", "--max-runs", "--timeout")
 _NO_FILES = ("NAME", "VERSION", "UPSTREAM", "ADDRESS")  # words that are no files; `COMMAND` is left to the shell
 
 
@@ -121,10 +121,47 @@ def _import_msgspec() -> None:
         del sys.modules["typing_extensions"]
 
 
+def _in_words_of_today(words: Sequence[str]) -> Sequence[str]:
+    """`kernels`, `compare`, `replay --diff` and `record --matrix`: what says the same now.
+
+    A bare `--kernels` comes last: what stands behind it would be taken for a name.
+    """
+    verb, *rest = words[1:] if words[:2] == ["record", "replay"] else words
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    flag = {"replay": "--diff", "record": "--matrix", **_OF_INSPECT}.get(verb, "")
+    given = next((word for word in own if word.partition("=")[0] == flag), "")
+    if not flag or not (given or verb in _OF_INSPECT):
+        return words
+    operands: list[str] = []
+    options: list[str] = []
+    for before, word in zip(["", *own], own, strict=False):
+        in_order = word.startswith("-") or before in (
+            "-o",
+            "--output",
+            "--env",
+            "--platform",
+            "--html",
+            "--way",
+            *_SEARCH,
+        )
+        (options if in_order else operands).append(word)
+    if given:
+        value = given.partition("=")[2]
+        options.remove(given)
+        operands += [value] if value else []
+    if verb in ("record", "replay"):
+        return ["record", "matrix" if verb == "record" else "diff", *operands, *options, *rest[len(own) :]]
+    if {"-h", "--help"} & set(options):
+        return ["inspect", *own]
+    named = [flag, *operands[1:]] if verb == "compare" else [f"{flag}={operands[1]}" if operands[1:] else flag]
+    return ["inspect", *operands[:1], *options, *named, *operands[2:]]
+
+
 def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     """The command that is meant and its options."""
     from cuwheel.cli import parser
 
+    words = _in_words_of_today(words)
     first, second = words[0], words[1] if len(words) > 1 else ""
     family = FAMILIES.get(first)
     if family and second in family.commands:
@@ -145,6 +182,7 @@ def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 
 def command_of(verb: str) -> Command:
     """Its module is imported only when the verb is called."""
+    verb = "inspect" if verb in _OF_INSPECT else verb
     module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}")
     command: Command = getattr(module, verb.upper())
     return command

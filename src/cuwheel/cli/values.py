@@ -315,6 +315,8 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 # Keys of a fleet file that no option of its own says.
 _MACHINE_KEYS: dict[str, Callable[[str], str]] = {
+    "python": python,
+    "torch": torch,
     "os": one_of("linux", "windows"),
     "cpu": cpu,
     "glibc": glibc,

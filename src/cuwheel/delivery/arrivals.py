@@ -162,11 +162,9 @@ class Arrival(Struct, frozen=True, kw_only=True):
         return any(each.severity == "error" for each in self.findings)
 
 
-def read_arrivals(
-    wheels: Sequence[str | Path], platform: str | None = None, *, of_others: bool = False
-) -> list[Arrival]:
+def read_arrivals(wheels: Sequence[str | Path], *, of_others: bool = False) -> list[Arrival]:
     """The wheels in the order of their names. The same file named twice is one. `of_others`: for a mirror."""
-    found = [read_arrival(each, of_others=of_others) for each in wheel_paths(wheels, platform)]
+    found = [read_arrival(each, of_others=of_others) for each in wheel_paths(wheels)]
     unique: dict[str, Arrival] = {}
     for each in found:
         other = unique.setdefault(each.name, each)
@@ -180,14 +178,14 @@ def read_arrivals(
     return list(unique.values())
 
 
-def wheel_paths(wheels: Sequence[str | Path], platform: str | None = None) -> list[Path]:
+def wheel_paths(wheels: Sequence[str | Path]) -> list[Path]:
     """Each once, in the order of their names."""
-    found = {path.absolute() for wheel in wheels for path in _paths_of(wheel, platform)}
+    found = {path.absolute() for wheel in wheels for path in _paths_of(wheel)}
     return sorted(found, key=lambda each: (each.name, str(each)))
 
 
-def _paths_of(wheel: str | Path, platform: str | None) -> Iterator[Path]:
-    path = Path(target.downloaded_if_pinned(wheel, platform))
+def _paths_of(wheel: str | Path) -> Iterator[Path]:
+    path = Path(target.downloaded_if_pinned(wheel))
     if not path.is_dir():
         yield path
         return

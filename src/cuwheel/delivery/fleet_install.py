@@ -63,7 +63,7 @@ def resolve_fleet(
         if machine.python is None:
             raise UsageError(
                 f"the fleet file does not say which Python {machine.name} has",
-                hint='add python = "3.12", or give --python',
+                hint='add python = "3.12", or give --set python=3.12',
             )
         known = with_platform(machine)  # what the fleet file does not say is as it is here
         kinds.setdefault(replace(known, name="", count=1), []).append(known)

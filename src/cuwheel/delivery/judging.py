@@ -253,7 +253,7 @@ def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
 def _gil_problems(wheel: WheelName, machine: Machine) -> Iterator[str]:
     """A machine whose Python nobody named has a usual one."""
     if machine.python is None and (python := wheel_tags.without_gil(wheel.tags)):
-        yield f"it is for {python}, which has to be asked for (--python)"
+        yield f"it is for {python}, which has to be asked for (--set python=…)"
 
 
 def _judged(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:

@@ -108,12 +108,8 @@ class Publish(Struct, frozen=True, kw_only=True):
 
 def publish(request: PublishRequest, *, of_others: bool = False) -> Publish:
     """Decided first: where one wheel is refused, nothing is written. `of_others`: a mirror of their wheels."""
-    unattested = (
-        tuple(signatures.make_attestations(arrivals.wheel_paths(request.named, request.platform)))
-        if request.attest
-        else ()
-    )
-    arrived = arrivals.read_arrivals(request.named, request.platform, of_others=of_others)
+    unattested = tuple(signatures.make_attestations(arrivals.wheel_paths(request.named))) if request.attest else ()
+    arrived = arrivals.read_arrivals(request.named, of_others=of_others)
     index = IndexFolder(request.to)
     index.must_be_ours()
     made = variants.MadeVariants(arrivals=(), variants=(), findings=())
@@ -334,7 +330,6 @@ def upload(
     url: str,
     *,
     limit: int | None = None,
-    platform: str | None = None,
     dry_run: bool = False,
 ) -> Publish:
     """`limit`: bytes that a file may have there, where the index has raised its usual limit for this project.
@@ -342,7 +337,7 @@ def upload(
     The first that the server refuses is the last: what is wrong with one (a login) is mostly wrong with all.
     """
     program = process.needed_program("uv", "uploading a wheel")
-    arrived = arrivals.read_arrivals(wheels, platform)
+    arrived = arrivals.read_arrivals(wheels)
     found = [(each.name, finding) for each in arrived for finding in (*each.findings, *_against(each, url, limit))]
     refused = {name for name, finding in found if finding.severity == "error"}
     found += _against_project(arrived, url)

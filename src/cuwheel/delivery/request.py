@@ -31,7 +31,7 @@ TWO_YEARS = 730
 class PublishRequest:
     """Wheels into the index in the folder `to`, which is made where it is not there.
 
-    `wheels`: files, folders of them, or `name==version`, which is downloaded for `platform`. `files_url`: where the
+    `wheels`: files, folders of them, or `name==version`, which is downloaded. `files_url`: where the
     folder `files` is going to be served from, if not beside the pages. `yank`, `unyank`, `remove`: file names of the
     index, or `name==version`; `reason`: why they are yanked. `keep`: the newest releases of each project that stay.
     `sign`: an OpenSSH key. `attest`: attestations for the wheels, where the machine has an identity. `variants`:
@@ -57,7 +57,6 @@ class PublishRequest:
     existing: str | None = None
     catalogue: str | None = None
     variants: bool = False
-    platform: str | None = None
     dry_run: bool = False
     requirements: Path | None = None
     machines: Sequence[str | Path | Machine] = ()

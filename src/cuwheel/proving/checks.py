@@ -110,8 +110,7 @@ class VerifyPlan(Struct, frozen=True, kw_only=True):
     @property
     def listed(self) -> tuple[str, ...]:
         """What is installed, as it is kept: a requirement may be an address with a password in it."""
-        files = (f"-r {path}" for path in self.request.requirements)
-        return (str(self.wheel), *map(masking.text, self.requires), *files)
+        return (str(self.wheel), *map(masking.text, self.requires))
 
 
 TIMEOUT_S = 120.0
@@ -119,7 +118,7 @@ MEMORY = 8 * 10**9
 
 
 def checks_for(
-    table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float | None = None, cuda: str | None = None
+    table: VerifyTable, survey: Survey, *, timeout: float | None = None, cuda: str | None = None
 ) -> tuple[Check, ...]:
     """In the order that they are run. `timeout` in place of every other. `cuda`: that was asked for."""
     imports = table.imports
@@ -127,7 +126,7 @@ def checks_for(
         with WheelFile(Path(survey.target)) as wheel:
             imports = modules_of_wheel(wheel)
     found = [import_check(name) for name in imports]
-    if known and survey.distribution:
+    if survey.distribution:
         found += [_known(row, survey, cuda) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
     return tuple(replace(each, timeout=timeout) if timeout else each for each in found)

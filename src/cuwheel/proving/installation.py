@@ -152,8 +152,6 @@ def _make_environment(folder: Path, python: Python, plan: VerifyPlan, environ: M
     interpreter = venvs.make(folder, python)
     request = plan.request
     lines: list[str | Path] = [unlabelled(plan.wheel, folder.with_name("wheel")), *plan.requires]
-    for path in request.requirements:
-        lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
     venvs.install(
         interpreter,

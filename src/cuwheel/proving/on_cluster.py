@@ -104,7 +104,7 @@ def _brought_back(done: Done, request: FleetRequest) -> GpuProof:
     request.output.mkdir(parents=True, exist_ok=True)
     place = files.copy(done.files[_PROOF], request.output / f"proof-{gpu}.json")
     try:
-        proof = read_proof(place, [wheels.find_wheel(each, request.platform, request.python) for each in request.named])
+        proof = read_proof(place, [wheels.find_wheel(each, request.python) for each in request.named])
     except MalformedError as error:
         return GpuProof(gpu=gpu, worker=done.worker, file=str(place), problem=error.message)
     return GpuProof(gpu=gpu, worker=done.worker, file=str(place), proof=proof)

@@ -17,20 +17,18 @@ from cuwheel.support.request_fields import as_paths, must_be_positive, normalise
 class _Wheels:
     """Wheels and their checks.
 
-    `wheels`: one or several; `name==version` is downloaded, for `platform` where that is named. `config`: the file, or
-    the folder of the project, that names checks; `checks`: only those with these names. `known`: also the ready-made
-    checks of known packages. `requires`: installed beside the wheel. `timeout`: of each check, in place of its own.
+    `wheels`: one or several; `name==version` is downloaded. `config`: the file, or the folder of the project, that
+    names checks; `checks`: only those with these names. `requires`: installed beside the wheel. `timeout`: of each
+    check, in place of its own.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
     config: Path | None = None
     checks: Sequence[str] = ()
-    known: bool = True
     requires: Sequence[str] = ()
     find_links: Sequence[Path] = ()
     offline: bool = False
     timeout: float | None = None
-    platform: str | None = None
 
     def __post_init__(self) -> None:
         normalise(self)
@@ -48,14 +46,13 @@ class _Wheels:
 class VerifyRequest(_Wheels):
     """Install each wheel into fresh environments and try it there: this runs its code and that of what it requires.
 
-    `python`: of `name==version` the wheel for each of them. `requirements`: files that list what is installed too.
-    `stub`: a libcuda where there is no driver. `cuda`: that the wheel is to serve. `static`: nothing is installed.
+    `python`: of `name==version` the wheel for each of them. `stub`: a libcuda where there is no driver. `cuda`: that
+    the wheel is to serve. `static`: nothing is installed.
     `pass_env`: variables that the code sees beside those of GPUs, language and processors. `network`: let it use the
     network. `sources`: build requirements that come as source, which runs their code with all variables.
     """
 
     python: Sequence[str] = ()
-    requirements: Sequence[Path] = ()
     stub: bool = False
     cuda: str | None = None
     keep: bool = False

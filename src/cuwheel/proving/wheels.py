@@ -112,9 +112,7 @@ def _verify_one(
     if request.static:
         return looked_at, where
     with limits.collected() as met:
-        checks = wheel_checks.checks_for(
-            table, surveyed, known=request.known, timeout=request.timeout, cuda=request.cuda
-        )
+        checks = wheel_checks.checks_for(table, surveyed, timeout=request.timeout, cuda=request.cuda)
         plan = VerifyPlan(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
         unsafe = wheel_rules.must_not_be_unpacked(looked_at.findings)
         installations = tuple(_installations(plan, wanted, here(), unsafe=unsafe))
@@ -125,13 +123,13 @@ def pack_wheels(request: PackRequest) -> Verify:
     """One file with the wheels, their checks and what they require."""
     from cuwheel.proving import kit  # noqa: PLC0415 - most wheels are tried here
 
-    paths = [find_wheel(target, request.platform, request.python) for target in request.named]
+    paths = [find_wheel(target, request.python) for target in request.named]
     surveys = [survey(path, detail="containers") for path in paths]
     tables = {found.target: _verify_table(request.config, found) for found in surveys}
     extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
 
     def checks_of(found: Survey) -> list[dict[str, object]]:
-        every = wheel_checks.checks_for(tables[found.target][0], found, known=request.known, timeout=request.timeout)
+        every = wheel_checks.checks_for(tables[found.target][0], found, timeout=request.timeout)
         return [each.as_dict() for each in wheel_checks.select_checks(every, request.checks)]
 
     packed = kit.write_kit(request, surveys, checks_of, tuple(dict.fromkeys(extra)))
@@ -145,16 +143,16 @@ def pack_wheels(request: PackRequest) -> Verify:
 def _wheels_of(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
     """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
     asked = [venvs.minor(each) for each in request.python]
-    chosen = {each: find_wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
+    chosen = {each: find_wheel(target, each) for each in dict.fromkeys(asked)}
     for path in dict.fromkeys(chosen.values()):
         yield target, path, tuple(each for each, its in chosen.items() if its == path)
     if not asked:
-        yield target, find_wheel(target, request.platform), ()
+        yield target, find_wheel(target), ()
 
 
-def find_wheel(target: str | Path, platform: str | None = None, python: str | None = None) -> Path:
+def find_wheel(target: str | Path, python: str | None = None) -> Path:
     """A wheel on the disk; `name==version` is downloaded."""
-    path = Path(downloaded_if_pinned(target, platform, python))
+    path = Path(downloaded_if_pinned(target, None, python))
     if path.suffix != ".whl":
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
     if not path.is_file():

@@ -196,7 +196,7 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
             value = each.value if each.value is not None else "(removed)"
             yield Row(each.name, value, each.origin or "changed by the build")
     again = quoting.here(["cuwheel", "record", "replay", f"{call.record}:{call.number}"])
-    yield Row("again", f"{again}    (--diff: what differs from this shell)")
+    yield Row("again", f"{again}    (record diff: what differs from this shell)")
 
 
 def _partly_read(answer: Explain) -> str:

@@ -1,4 +1,4 @@
-"""`cuwheel record --matrix`: the answer, its document, and the table to paste into an issue."""
+"""`cuwheel record matrix`: the answer, its document, and the table to paste into an issue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def document(answer: Matrix, *, verbose: bool) -> Document:
         blocks += [Heading("To find what makes the difference (or all of them with --diff)"), Verbatim(compare)]
     if any(each.run for each in answer.cells):
         blocks.append(Paragraph(f"Written to {answer.folder}: matrix.md to paste, matrix.json, and each record."))
-    return Document(f"cuwheel record --matrix {answer.file}", tuple(blocks))
+    return Document(f"cuwheel record matrix {answer.file}", tuple(blocks))
 
 
 def _difference(cell: Cell) -> Row:

@@ -101,8 +101,8 @@ def test_an_option_that_is_gone_names_what_says_the_same(
 ) -> None:
     command = frame.command_of(verb)
     action = next(iter(command.actions), "")
-    words = [verb, *([action] if action else []), *(["X"] if verb not in ("build", "plan", "cache") else [])]
-    assert main([*words, option]) == 2
+    words = [verb, *([action] if action else []), option, *(["X"] if verb not in ("build", "plan", "cache") else [])]
+    assert main(words) == 2
     instead = command.gone[option]
     assert f"{option} is gone: use {instead}" in capsys.readouterr().err
     taken = {flag for row in parser.rows_of(command) for each in flat([row]) for flag in each.flags}

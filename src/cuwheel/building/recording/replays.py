@@ -97,7 +97,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """With --diff: whether something is found to make the difference, or without runs to differ."""
+        """Of record diff: whether something is found to make the difference, or without runs to differ."""
         if self.action == "diff":
             found = self.blame.verdict in ("found", "unfinished") if self.blame else None
             return bool(self.differences and self.differences.any) if found is None else found
@@ -475,7 +475,7 @@ def _with_outputs_redirected(prepared: Prepared, folder: Path) -> Ready:
         raise UsageError(
             f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
             f"overwrite the build's files",
-            hint="replay without --scratch overwrites them; --diff --max-runs 0 only compares",
+            hint="replay without --scratch overwrites them; record diff --max-runs 0 only compares",
         )
     for option in options.parse_options(redirected.words, situation.tool):
         if option.name in ("--output-directory", "--keep-dir") and option.value:

@@ -60,7 +60,7 @@ def graft(request: GraftRequest) -> Graft:
         from cuwheel.changes.graft.compiled import compile_ahead  # noqa: PLC0415 - others need no compiler
 
         return compile_ahead(request)
-    base, *donors = (Path(downloaded_if_pinned(each, request.platform)) for each in (request.base, *request.named))
+    base, *donors = (Path(downloaded_if_pinned(each)) for each in (request.base, *request.named))
     for path in (base, *donors):
         if not path.is_file():
             raise UnreadableError(

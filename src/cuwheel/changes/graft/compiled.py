@@ -147,7 +147,7 @@ def compile_ahead(request: GraftRequest, machines: Sequence[Machine] = ()) -> Gr
     if request.env:
         only = [str(each) for each in (request.base, *request.named) if str(each)]
         return _in_place(in_place.layout_of_environment(request.env), request, aims, only)
-    base = Path(downloaded_if_pinned(request.base, request.platform))
+    base = Path(downloaded_if_pinned(request.base))
     if base.is_dir():
         return _folder(base, request, aims)
     if not base.is_file():

@@ -15,7 +15,7 @@ class GraftRequest:
     """The wheel or library `base` with the device code of `donors` too; or, with `split`, a wheel per architecture.
 
     `output`: a folder, or the file itself. `force`: where nothing proves that they fit. `version`: of the new wheel.
-    `platform`: of `name==version`, the wheel for this one. `add`: architectures to build from `source` as the donor,
+    `add`: architectures to build from `source` as the donor,
     beside one of the base's as the witness, for its libraries of `cuda` (one version or several; the newest of the
     base's). `compile`: GPUs, as `check` takes machines, for which machine code is made of the PTX that the base holds,
     by ptxas of `cuda` (one that fits). The base may then be a folder, too, or with `env` left out: all of that
@@ -28,7 +28,6 @@ class GraftRequest:
     split: bool = False
     force: bool = False
     version: str | None = None
-    platform: str | None = None
     dry_run: bool = False
     add: Sequence[str] = ()
     source: str | Path | None = None

@@ -46,7 +46,7 @@ _FIRST_MOMENT = "315532800"
 
 
 def repair(request: RepairRequest) -> Repair:
-    decisions = [decide(Path(downloaded_if_pinned(wheel, request.platform)), request) for wheel in request.named]
+    decisions = [decide(Path(downloaded_if_pinned(wheel)), request) for wheel in request.named]
     made = []
     for each in decisions:
         if each.refused:

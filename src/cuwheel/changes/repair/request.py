@@ -18,7 +18,7 @@ class RepairRequest:
     `wheels`: one or several, each a file or `name==version`. `output`: the folder for the new ones. `policy`: such as
     manylinux_2_28; without one, or with `auto`, the oldest that the libraries allow. `exclude`: sonames (globs), beside
     NVIDIA's. `requires`: write NVIDIA's packages into the metadata. `cuda`: where the libraries do not tell it.
-    `libraries`: folders to look in first. `platform`: of `name==version`, the wheel for this one.
+    `libraries`: folders to look in first.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -28,7 +28,6 @@ class RepairRequest:
     requires: bool = False
     cuda: str | int | None = None
     libraries: Sequence[Path] = ()
-    platform: str | None = None
     dry_run: bool = False
     # `cuda` as the tables have it: its major, and the release where more than that was said.
     cuda_major: int | None = field(init=False, default=None)

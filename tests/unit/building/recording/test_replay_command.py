@@ -79,14 +79,13 @@ def test_the_command_to_paste(
         (["{}:9"], 2, "has no call 9: it has 3", "--list"),
         (["{}", "--list", "--print"], 2, "cannot be used together", ""),
         (["{}:2"], 4, "the folder this call ran in no longer exists", "--directory"),
-        (["{}", "--scratch", "--diff"], 2, "--scratch cannot be used with --diff", "--help"),
-        (["{}", "--timeout", "3"], 2, "--timeout cannot be used with running it", "--help"),
+        (["{}", "--scratch", "--diff"], 2, "unknown option --scratch", "record diff --help"),
+        (["{}", "--timeout", "3"], 2, "--timeout is gone: use cuwheel record diff --timeout", "--help"),
         (["{}", "--list", "--shell", "cmd"], 2, "--shell cannot be used with --list", "--help"),
-        (["{}", "--here", "--diff", ":1"], 2, "choose one", ""),
         (["{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
         (["{}", "--timeout", "-1"], 2, "--timeout", "--help"),
         (["{}:2", "--diff", ":9", "--max-runs", "0"], 2, "no call 9", "--list"),
-        (["{}:2", "--diff", "nowhere", "--max-runs", "0"], 2, "--diff: nowhere: no such folder", ""),
+        (["{}:2", "--diff", "nowhere", "--max-runs", "0"], 2, "OTHER: nowhere: no such folder", ""),
     ],
 )
 def test_bad_input(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import shutil
+import socket
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.cli import main
 from tests.integration import pretend
-from tests.integration.cluster_world import World, wait_for
+from tests.integration.cluster_world import ROOT, World, wait_for
 from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
@@ -96,4 +100,51 @@ def test_trials_go_to_the_gpus_that_their_file_names(
     assert {each["axes"]["on"]: (each["runs"], each["failures"]) for each in told["groups"]} == {
         "h100": (2, 0),
         "l40": (2, 2),
+    }
+
+
+@pytest.mark.download
+def test_workers_of_dask_cuda_offer_each_its_own_gpu(tmp_path: Path) -> None:
+    """Real `dask scheduler` and `dask cuda worker`, which cuwheel did not start, with a driver that is none."""
+    ran = functools.partial(subprocess.run, check=True, capture_output=True, text=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    ran(["uv", "venv", "--quiet", tmp_path / "venv"])
+    ran(["uv", "pip", "install", "--quiet", "--python", python, "dask-cuda", "cuda-bindings", "-e", f"{ROOT}[cluster]"])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"insecure+tcp://127.0.0.1:{free.getsockname()[1]}"
+    dask = python.parent / "dask"
+    plain = address.removeprefix("insecure+")
+    environ = pretend.environ("9.0,8.9") | {"CUWHEEL_CACHE": str(tmp_path / "cache")}
+    client = {key: value for key, value in environ.items() if key != "LD_LIBRARY_PATH"}
+    with contextlib.ExitStack() as stack:
+        for number, (words, variables) in enumerate(
+            [
+                (["scheduler", "--host", "127.0.0.1", "--port", plain.rpartition(":")[2], "--no-dashboard"], client),
+                (["cuda", "worker", plain, "--local-directory", str(tmp_path / "work")], environ),
+            ]
+        ):
+            log = stack.enter_context((tmp_path / f"{number}.log").open("wb"))
+            child = subprocess.Popen([dask, *words], env=variables, stdout=log, stderr=log, cwd=tmp_path)
+            stack.callback(child.wait, 60)
+            stack.callback(child.terminate)
+        status = [str(python), "-m", "cuwheel", "cluster", "status", address, "--json"]
+
+        def seen() -> set[str]:
+            answer = subprocess.run(status, env=client, capture_output=True, text=True, check=False).stdout
+            workers = json.loads(answer)["workers"] if answer else []
+            return {tag for each in workers for tag in each["tags"]}
+
+        wait_for(lambda: seen() == {"gpu:9.0", "gpu:8.9"}, 120)
+        words = ["verify", str(make_wheel(tmp_path / "wheels", FOO)), "--pass-env", "FAKE_CUDA_GPUS,FAKE_CUDA_DRIVER"]
+        told = subprocess.run(
+            [python, "-m", "cuwheel", *words, "--cluster", address, "-o", tmp_path / "proofs", "--json"],
+            env=client,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    proofs = {each["gpu"]: each["proof"] for each in json.loads(told.stdout)["proofs"]}
+    assert {gpu: each["machine"]["gpus"][0]["capability"] for gpu, each in proofs.items()} == {
+        "9.0": "9.0",
+        "8.9": "8.9",
     }

@@ -23,7 +23,7 @@ def _blocks(answer: Cluster, *, verbose: bool) -> Iterator[Block]:
     cores = sum(each.cores for each in answer.workers)
     yield Heading(f"{answer.address}: {'stopped' if answer.stopped else f'{count}, {cores} cores'}")
     if answer.workers:
-        columns = ["worker", "host", "cores", "memory", "cuwheel", "C library", "runs"]
+        columns = ["worker", "host", "cores", "memory", "cuwheel", "C library", "has", "runs"]
         rows = tuple(
             (
                 each.name or each.address,
@@ -32,6 +32,7 @@ def _blocks(answer: Cluster, *, verbose: bool) -> Iterator[Block]:
                 size(each.memory) if each.memory else "",
                 each.cuwheel,
                 each.libc,
+                "\n".join(each.tags),
                 "\n".join(each.running) or each.problem,
             )
             for each in answer.workers

@@ -203,6 +203,7 @@ def toolchain_remove(
     *,
     components: Sequence[str] = (),
     providers: Sequence[str] = (),
+    cpu: str | None = None,
     every: bool = False,
     downloads: bool = False,
     cache: Path | None = None,
@@ -213,8 +214,8 @@ def toolchain_remove(
     from cuwheel.toolchains.store import open_store
 
     there = open_store(cache)
-    request = ToolchainRequest(version, components=components, providers=providers, cache=cache) if version else None
-    gone, freed = provide.remove(request, there, every=every, downloads=downloads)
+    request = version and ToolchainRequest(version, components=components, providers=providers, cpu=cpu, cache=cache)
+    gone, freed = provide.remove(request or None, there, every=every, downloads=downloads)
     return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)
 
 

@@ -50,6 +50,7 @@ def _toolchain(args: Namespace) -> Answer:
         return api.toolchain_remove(
             args.version,
             components=args.components,
+            cpu=args.cpu,
             **toolkit_sources(args),
             every=args.all,
             downloads=args.downloads,
@@ -73,6 +74,7 @@ TOOLCHAIN = Command(
   cuwheel toolchain install 13.0 --from kit/
   cuwheel toolchain install 13.0 --lock        write cuwheel.lock, then
   cuwheel toolchain install 13.0 --locked      install exactly that
+  cuwheel toolchain install 13.2 --cpu aarch64   to compile for arm64 on x86-64
   cuwheel toolchain list
   cuwheel toolchain remove 13.0
 
@@ -83,6 +85,13 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
         Option("[VERSION]", _VERSION, of=("remove",)),
         COMPONENTS._replace(of=_CHOOSE),
         PROVIDERS._replace(of=_CHOOSE),
+        Option("--cpu CPU", "compile for this processor: aarch64, on x86-64", values.cpu, of=_CHOOSE),
+        Option(
+            "--glibc VERSION",
+            "with --cpu: the newest glibc that the result may need there, such as 2.31",
+            values.glibc,
+            of=_CHOOSE[:-1],
+        ),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
         Option("--upgrade", "look for a newer patch release than the installed one", of=_GET),
         Option(

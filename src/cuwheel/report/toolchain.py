@@ -106,7 +106,13 @@ def _install(answer: Toolchain) -> Iterator[Block]:
         yield Heading(f"CUDA {_release(toolkit)} is ready")
         yield Facts(tuple(_facts(toolkit, answer)))
         if not toolkit.prefix:
-            words = ["cuwheel", "toolchain", "env", toolkit.cuda]
+            words = [
+                "cuwheel",
+                "toolchain",
+                "env",
+                toolkit.cuda,
+                *(["--cpu", toolkit.target] if toolkit.target else ()),
+            ]
             yield Paragraph(f"Use it: {quoting.evaluate(words, quoting.shell_here())}")
     if answer.lock:
         yield Paragraph(f"Written to {answer.lock}.")
@@ -117,6 +123,9 @@ def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
     yield Row("nvcc", toolkit.version)
     yield Row("provider", toolkit.provider)
     yield Row("parts", " ".join(toolkit.components))
+    if toolkit.target:
+        about = f", glibc {answer.host_compiler.glibc}" if answer.host_compiler and answer.host_compiler.glibc else ""
+        yield Row("compiles for", f"{toolkit.target}{about}")
     if compiler := answer.host_compiler:
         yield Row("host compiler", f"{compiler.kind} {compiler.version}, {compiler.path}", origin=compiler.found_via)
     if toolkit.prefix:
@@ -153,7 +162,8 @@ def _list(answer: Toolchain) -> Iterator[Block]:
 
 
 def _release(toolkit: Installed) -> str:
-    return ".".join(toolkit.release.split(".")[:3])
+    release = ".".join(toolkit.release.split(".")[:3])
+    return f"{release} for {toolkit.target}" if toolkit.target else release
 
 
 def _extras(toolkit: Installed) -> str:

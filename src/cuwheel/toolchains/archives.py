@@ -36,12 +36,24 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import ArchiveKind
 
 
+_WHEELS_FOR = "manylinux_2_28_{cpu}"  # NVIDIA's are for this one or an earlier
+
+
 def resolve_wheels(
-    requirements: Sequence[str], *, dependencies: bool = True, offline: bool = False, python: str | None = None
+    requirements: Sequence[str],
+    *,
+    dependencies: bool = True,
+    offline: bool = False,
+    python: str | None = None,
+    cpu: str | None = None,
 ) -> tuple[Archive, ...]:
-    """`python`: another version than the one that asks."""
+    """`python`: another version than the one that asks; `cpu`: another processor."""
     wanted = resolver.Wanted(
-        requirements=tuple(requirements), dependencies=dependencies, offline=offline, python=python
+        requirements=tuple(requirements),
+        dependencies=dependencies,
+        offline=offline,
+        python=python,
+        platform=_WHEELS_FOR.format(cpu=cpu) if cpu else None,
     )
     return tuple(_archive(each) for each in resolver.resolve(wanted))
 
@@ -62,15 +74,21 @@ def _archive(release: resolver.Release) -> Archive:
     )
 
 
-def with_addresses(archives: Sequence[Archive], *, offline: bool = False) -> tuple[Archive, ...]:
-    """Where the index has the wheels that a lock only names. The hash decides whether it is the same file."""
+def with_addresses(
+    archives: Sequence[Archive], *, offline: bool = False, target: str | None = None
+) -> tuple[Archive, ...]:
+    """Where the index has the wheels that a lock only names. The hash decides whether it is the same file.
+
+    `target`: another processor, for which some of them are.
+    """
     lacking = [each for each in archives if each.kind == "wheel" and not each.url]
-    if not lacking or offline:
+    if offline:
         return tuple(archives)
-    found = {
-        each.sha256: each.url
-        for each in resolve_wheels([f"{each.name}=={each.version}" for each in lacking], dependencies=False)
-    }
+    foreign = [each for each in lacking if target and each.file.endswith(f"_{target}.whl")]
+    found: dict[str, str] = {}
+    for cpu, rows in ((None, [each for each in lacking if each not in foreign]), (target, foreign)):
+        if named := [f"{each.name}=={each.version}" for each in rows]:
+            found |= {each.sha256: each.url for each in resolve_wheels(named, dependencies=False, cpu=cpu)}
     return tuple(replace(each, url=each.url or found.get(each.sha256, "")) for each in archives)
 
 
@@ -336,15 +354,23 @@ def _unpack_tar(path: Path, root: Path, room: _Room) -> None:
 
 
 def _unpack_deb(path: Path, root: Path, room: _Room) -> None:
-    """Debian's own program unpacks without a limit; an archive of its kind is a tar file in an ar file."""
-    with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name, _deb_data(path) as data:
+    with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name:
         staged = Path(name).resolve()
-        with tarfile.open(fileobj=data, mode="r|") as archive, log.progress(path.name, None) as bar:
-            for member in archive:
-                room.take_file()
-                _unpack_deb_member(archive, member, staged, room)
-                bar.advance(member.size)
+        _unpack_tree(path, staged, room)
         arrange_debian_files(staged, root)
+
+
+def _unpack_tree(path: Path, root: Path, room: _Room) -> None:
+    """Debian's own program unpacks without a limit; an archive of its kind is a tar file in an ar file."""
+    with (
+        _deb_data(path) as data,
+        tarfile.open(fileobj=data, mode="r|") as archive,
+        log.progress(path.name, None) as bar,
+    ):
+        for member in archive:
+            room.take_file()
+            _unpack_deb_member(archive, member, root, room)
+            bar.advance(member.size)
 
 
 def _unpack_deb_member(archive: tarfile.TarFile, member: tarfile.TarInfo, staged: Path, room: _Room) -> None:
@@ -409,4 +435,5 @@ _UNPACKERS: dict[ArchiveKind, Callable[[Path, Path, _Room], None]] = {
     "wheel": _unpack_wheel,
     "tar": _unpack_tar,
     "deb": _unpack_deb,
+    "compiler": _unpack_tree,
 }

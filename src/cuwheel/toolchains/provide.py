@@ -18,7 +18,7 @@ from cuwheel.facts.arch import Arch
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.support import log, process, quoting
-from cuwheel.toolchains import archives, lock, providers, toolchain
+from cuwheel.toolchains import archives, cross, lock, providers, toolchain
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import open_store
 from cuwheel.toolchains.toolchain import (
@@ -32,7 +32,7 @@ from cuwheel.toolchains.toolchain import (
     nvcc_of,
     variables_inside,
 )
-from cuwheel.toolchains.workplace import Surroundings, Workplace
+from cuwheel.toolchains.workplace import Surroundings, Workplace, compiler_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,8 @@ class Decision(Struct, frozen=True, kw_only=True):
 def provide(request: ToolchainRequest) -> Toolchain:
     """The toolchain of a request, installed if it is not there yet."""
     decision = decide(request)
-    compiler = _compiler(request, decision.chosen)  # before anything is fetched: without one a toolkit is of no use
+    # Before anything is fetched: without one a toolkit is of no use.
+    compiler = _compiler(request, decision.wanted, decision.chosen)
     toolkit = execute(decision)
     decision.around.store.touch(toolkit)
     if request.lock:
@@ -74,7 +75,7 @@ def provide(request: ToolchainRequest) -> Toolchain:
 def foresee(request: ToolchainRequest) -> Toolchain:
     """The toolchain that `provide` would give: nothing is fetched, and a toolkit that is not there yet has no size."""
     decision = decide(request)
-    compiler = _compiler(request, decision.chosen)
+    compiler = _compiler(request, decision.wanted, decision.chosen)
     return _complete(decision.around.machine, _expected(decision), compiler, decision.trail)
 
 
@@ -86,13 +87,14 @@ def _expected(decision: Decision) -> Installed:
     folder = store.place(chosen)
     conda = store.folder / "conda" / folder.name
     root = chosen.place or (conda if chosen.provider == "conda" else folder / "root")
-    return chosen.installed(folder=folder, root=root, version=chosen.release, size=0)
+    own = compiler_of(chosen, folder)
+    return chosen.installed(folder=folder, root=root, version=chosen.release, size=0, host_compiler=own)
 
 
 def _complete(
     machine: World, toolkit: Installed, compiler: HostCompiler | None, trail: tuple[Attempt, ...]
 ) -> Toolchain:
-    compiler = toolkit.host_compiler or compiler
+    compiler = compiler or toolkit.host_compiler
     chosen = toolchain.settings_for(toolkit, compiler)
     if compiler and compiler.kind == "msvc":
         chosen = (*chosen, *toolchain.msvc_settings(machine, compiler))
@@ -114,9 +116,13 @@ def decide(request: ToolchainRequest) -> Decision:
         if request.upgrade or name == "system":  # a system's toolkit may have gone or changed: it is looked at again
             return None
         fitting = [each for each in store.all() if each.provider == name and serves(each, wanted)]
+        if wanted.target and not cross.find_compiler(around.machine, wanted, request.host_compiler, []):
+            fitting = [each for each in fitting if each.host_compiler]
         return max(fitting, key=_closeness, default=None)
 
     chosen, trail = providers.decide(wanted, around, have)
+    if wanted.target and isinstance(chosen, Recipe) and request.host_compiler != "":
+        chosen = cross.complete(chosen, wanted, around, request.host_compiler)
     return Decision(wanted=wanted, chosen=chosen, around=around, supply=supply, trail=trail)
 
 
@@ -124,7 +130,8 @@ def _as_locked(
     request: ToolchainRequest, wanted: Wanted, recipe: Recipe, around: Surroundings, supply: Supply
 ) -> Decision:
     if not request.fetched:
-        recipe = replace(recipe, archives=archives.with_addresses(recipe.archives, offline=request.offline))
+        found = archives.with_addresses(recipe.archives, offline=request.offline, target=wanted.target)
+        recipe = replace(recipe, archives=found)
     chosen = around.store.find(recipe.identity) or recipe
     return Decision(wanted=wanted, chosen=chosen, around=around, supply=supply, trail=())
 
@@ -163,12 +170,16 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")
     match = _PATCH.fullmatch(request.version.strip())
     system, cpu = platform_here(around)
+    target = request.cpu if request.cpu != cpu else None
+    glibc = cross.reachable_glibc(system, cpu, target, request.glibc) if target else None
     return Wanted(
         toolkit=row,
         exact=match[1] if match else None,
         components=toolkits.with_base(request.components),
         providers=providers.chosen(request.providers),
         cpu=cpu,
+        target=target,
+        glibc=glibc,
         system=system,
         offline=request.offline,
         redist_url=request.redist_url,
@@ -182,7 +193,8 @@ def serves(toolkit: Installed, wanted: Wanted) -> bool:
     parts = {row.name for row in wanted.components}
     # `13.0.3.0`, as the index writes it, is 13.0.3.
     patch = wanted.exact is None or wanted.exact in (toolkit.version, ".".join(toolkit.release.split(".")[:3]))
-    return toolkit.cuda == wanted.cuda and patch and parts <= set(toolkit.components)
+    fits = toolkit.target == wanted.target and (not wanted.target or cross.serves(toolkit, wanted))
+    return toolkit.cuda == wanted.cuda and patch and parts <= set(toolkit.components) and fits
 
 
 def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...]]:
@@ -202,29 +214,38 @@ def platform_here(around: Surroundings) -> tuple[OperatingSystem, str]:
     return system, _CPUS[machine.cpu]
 
 
-def _compiler(request: ToolchainRequest, chosen: Recipe | Installed) -> HostCompiler | None:
+def _compiler(request: ToolchainRequest, wanted: Wanted, chosen: Recipe | Installed) -> HostCompiler | None:
+    """None where the toolkit brings its own."""
     if request.host_compiler == "" or chosen.provider in ("conda", "container"):  # none is wanted, or they bring one
         return None
+    if wanted.target:
+        brought = any(each.kind == "compiler" for each in chosen.archives) and not request.host_compiler
+        return None if brought else cross.choose_compiler(World.here(), wanted, request.host_compiler)
     return toolchain.choose_host_compiler(World.here(), toolkits.find_toolkit(chosen.cuda), request.host_compiler)
 
 
 def installed_like(request: ToolchainRequest) -> tuple[Installed, ...]:
     """What the store has for a request, last used first; nothing is looked for elsewhere."""
+    return _installed_like(request)[1]
+
+
+def _installed_like(request: ToolchainRequest) -> tuple[Wanted, tuple[Installed, ...]]:
     store = open_store(request.cache)
     wanted = resolve(request, Surroundings.here(store))
     found = [each for each in store.all() if serves(each, wanted) and each.provider in wanted.providers]
-    return tuple(sorted(found, key=store.last_used, reverse=True))
+    return wanted, tuple(sorted(found, key=store.last_used, reverse=True))
 
 
 def find(request: ToolchainRequest) -> Toolchain:
     """A toolchain as `provide` gives it, but installed before: the last used of those that fit."""
-    installed = installed_like(request)
+    wanted, installed = _installed_like(request)
     if not installed:
-        options = [f"--with {','.join(request.components)}"] if request.components else []
+        options = [f"--cpu {request.cpu}"] if wanted.target else []
+        options += [f"--with {','.join(request.components)}"] if request.components else []
         options += [f"--provider {','.join(request.providers)}"] if request.providers else []
         words = " ".join(["cuwheel toolchain install", request.version, *options])
         raise UnavailableError(f"CUDA {request.version} is not installed", hint=words)
-    return _complete(World.here(), installed[0], _compiler(request, installed[0]), ())
+    return _complete(World.here(), installed[0], _compiler(request, wanted, installed[0]), ())
 
 
 def remove(

@@ -20,7 +20,7 @@ class ToolkitSources:
     `cache`: where toolkits are kept. `fetched`: the folder or URL that `fetch` filled. `locked`: a cuwheel.lock, whose
     toolkit is used and no other; `lock`: the file in which it is written down. `host_compiler`: a program; empty for
     none at all, None to choose one. `redist_url`: a mirror of NVIDIA's archives, a URL or a folder. `image`: the
-    container image instead of NVIDIA's.
+    container image instead of NVIDIA's. `cpu`: the processor to compile for, where it is not this machine's.
     """
 
     providers: Sequence[str] = ()
@@ -33,6 +33,7 @@ class ToolkitSources:
     redist_url: str | None = None
     apt_sources: str | None = None
     image: str | None = None
+    cpu: str | None = None
 
     def __post_init__(self) -> None:
         normalise(self)
@@ -45,10 +46,14 @@ class ToolkitSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainRequest(ToolkitSources):
-    """A toolkit: its version, libraries beside the compiler, and `upgrade` to a newer patch release than is there."""
+    """A toolkit: its version, libraries beside the compiler, and `upgrade` to a newer patch release than is there.
+
+    `glibc`: for another processor, the newest that what is compiled may need there.
+    """
 
     version: str = field(kw_only=False)
     components: Sequence[str] = ()
+    glibc: str | None = None
     upgrade: bool = False
     dry_run: bool = False
 
@@ -77,7 +82,9 @@ class CacheRequest:
             raise UsageError("--older-than, --most and --dry-run belong to --prune", hint=hint)
 
 
-def toolkit_from(sources: ToolkitSources, version: str, components: Sequence[str]) -> ToolchainRequest:
+def toolkit_from(
+    sources: ToolkitSources, version: str, components: Sequence[str], glibc: str | None = None
+) -> ToolchainRequest:
     """A toolkit from the places that another request names."""
     shared = {each.name: getattr(sources, each.name) for each in fields(ToolkitSources)}
-    return ToolchainRequest(version, components=components, **shared)
+    return ToolchainRequest(version, components=components, glibc=glibc, **shared)

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import Compiler
 
 
-ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]
+ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda", "compiler"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
 How: TypeAlias = Literal["set", "prepend"]
 
 
 class Archive(Struct, frozen=True, kw_only=True):
-    """One file to fetch and unpack. `url` is empty where it is only known by name: then the index is asked again."""
+    """One file to fetch and unpack. `url` is empty where it is only known by name: then the index is asked again.
+
+    A `compiler` is a package of Debian's, unpacked as it is.
+    """
 
     kind: ArchiveKind
     name: str
@@ -53,6 +56,7 @@ class Archive(Struct, frozen=True, kw_only=True):
 class Wanted(Struct, frozen=True, kw_only=True):
     """A request whose words were looked up in the tables. `exact` is a patch release (`13.0.2`), where one was named.
 
+    `target`: the processor to compile for, where it is not `cpu`; `glibc`: the newest to link with there.
     `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
     """
 
@@ -61,6 +65,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     components: tuple[Component, ...]
     providers: tuple[ProviderName, ...]
     cpu: str
+    target: str | None = None
+    glibc: str | None = None
     system: OperatingSystem = "linux"
     offline: bool = False
     redist_url: str | None = None
@@ -73,8 +79,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def platform(self) -> str:
-        """The platform as NVIDIA calls it: `linux-x86_64`, `windows-x86_64`."""
-        return f"{self.system}-{self.cpu}"
+        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`; `linux-x86_64-aarch64` is on one for another."""
+        return "-".join(filter(None, (self.system, self.cpu, self.target)))
 
     @property
     def asked(self) -> str:
@@ -131,10 +137,13 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 class HostCompiler(Struct, frozen=True, kw_only=True):
+    """`glibc`: that of the processor that it compiles for, where that is another."""
+
     kind: str
     version: str
     path: str
     found_via: str
+    glibc: str = ""
 
 
 class Installed(Struct, frozen=True, kw_only=True):
@@ -154,6 +163,12 @@ class Installed(Struct, frozen=True, kw_only=True):
     prefix: tuple[str, ...] = ()
     host_compiler: HostCompiler | None = None  # its own, where it brought one
     found_via: str = ""
+
+    @property
+    def target(self) -> str | None:
+        """The processor that it compiles for, where it is not the one that compiles."""
+        _, _, other = f"{self.platform}--".split("-")[:3]
+        return other or None
 
 
 class Setting(Struct, frozen=True, kw_only=True):

@@ -13,17 +13,19 @@ from msgspec import Struct
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.facts.packages import DRIVER_LIBRARY
+from cuwheel.facts.tables import tables
 from cuwheel.machine.world import World
 from cuwheel.support import log, process
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.toolchain import HostCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cuwheel.machine.profile import Attempt
-    from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe
+    from cuwheel.toolchains.toolchain import Installed, Recipe
 
 
 # What providers may look at: the machine, and the store.
@@ -142,12 +144,78 @@ class Workplace(Struct, frozen=True, kw_only=True):
 def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
     root = workplace.scratch.resolve() / "root"
     root.mkdir()
+    compiler = root.with_name(COMPILER)
     for archive, path in zip(recipe.archives, archives.obtain_archives(recipe.archives, workplace.supply), strict=True):
-        archives.unpack(archive, path, root)
+        if archive.kind == "compiler":
+            compiler.mkdir(exist_ok=True)
+        archives.unpack(archive, path, compiler if archive.kind == "compiler" else root)
     complete_toolkit(root, recipe.platform.rpartition("-")[2])
+    if compiler.is_dir():
+        arrange_compiler(compiler, workplace.final / COMPILER)
     log.debug("asking the new nvcc for its version")
     version = nvcc_version(root / "bin" / "nvcc")
-    return workplace.note(recipe, root=workplace.final / "root", version=version)
+    own = compiler_of(recipe, workplace.final)
+    return workplace.note(recipe, root=workplace.final / "root", version=version, host_compiler=own)
+
+
+# A compiler for another processor, of Debian's packages, beside the toolkit.
+
+COMPILER = "compiler"
+_RUN_S = 60.0
+_DOTTED = re.compile(r"\d+(?:\.\d+)+", re.ASCII)
+_SCRIPT = """\
+#!/bin/sh
+LD_LIBRARY_PATH='{libraries}' exec '{program}' "$@"
+"""
+
+
+def compiler_of(chosen: Recipe | Installed, folder: Path) -> HostCompiler | None:
+    """That of the packages of a toolkit that is, or is going to be, in `folder`; None where it has none."""
+    names = {each.name: each for each in chosen.archives if each.kind == "compiler"}
+    for row in tables().toolchains.cross:
+        compiler, library = (names.get(each) for each in row.packages[:2])
+        if compiler and library:
+            version = _DOTTED.match(compiler.version)
+            path = folder / COMPILER / "bin" / f"{row.triplet}-g++"
+            return HostCompiler(
+                kind="gcc",
+                version=version[0] if version else row.gcc,
+                path=str(path),
+                found_via=f"Debian {row.suite}",
+                glibc=library.version.partition("-")[0],
+            )
+    return None
+
+
+def arrange_compiler(root: Path, final: Path) -> None:
+    """Packages, unpacked into `root`, as programs that find their own libraries and headers in `final`.
+
+    They look for both relative to themselves, but for those of the linker scripts, and the libraries that they need.
+    """
+    (row,) = {
+        each.triplet: each for each in tables().toolchains.cross if (root / "usr" / each.triplet / "lib").is_dir()
+    }.values()
+    for path in (root / "usr" / row.triplet / "lib").glob("*.so"):
+        head = path.read_bytes()[:4096] if path.is_file() and not path.is_symlink() else b""
+        if head.startswith(b"/* GNU ld script"):
+            path.write_bytes(head.replace(f"/usr/{row.triplet}/lib/".encode(), b""))
+    own = f"{row.on}-linux-gnu"
+    libraries = ":".join(str(final / each / own) for each in ("usr/lib", "lib") if (root / each / own).is_dir())
+    folder = root / "bin"
+    folder.mkdir()
+    programs = sorted((root / "usr" / "bin").glob(f"{row.triplet}-*"))
+    for path in programs:
+        plain = re.sub(r"-\d+(?:\.\d+)*$", "", path.name)  # as everybody calls it
+        for name in {plain, path.name}:
+            script = folder / name
+            script.write_text(
+                _SCRIPT.format(libraries=libraries, program=final / "usr" / "bin" / path.name), encoding="utf-8"
+            )
+            script.chmod(0o755)
+    compiler = next((each for each in programs if each.name.startswith(f"{row.triplet}-g++")), None)
+    if compiler is None:
+        raise MalformedError(root, "has no compiler in it")
+    process.run([compiler, "-dumpversion"], timeout=_RUN_S)  # that it runs at all
 
 
 # libcuda.so to link with, where there is no driver: every function of cuda.h by name, and nothing behind them.

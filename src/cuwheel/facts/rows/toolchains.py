@@ -13,6 +13,7 @@ class Component(Struct, frozen=True, kw_only=True):
     name: str
     source: tuple[str, ...]
     base: bool = False
+    programs: bool = False
     index: tuple[str, ...] = ()
     package: str = ""
     beside: tuple[str, ...] = ()
@@ -85,6 +86,19 @@ class DebianSuite(Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
 
 
+class CrossCompiler(Struct, frozen=True, kw_only=True):
+    """A suite's compiler that runs `on` one processor and compiles for another; `glibc`: that of its `target`."""
+
+    on: str
+    target: str
+    triplet: str
+    suite: str
+    gcc: str
+    glibc: str
+    packages: tuple[str, ...]
+    source: tuple[str, ...]
+
+
 class CompilerVariable(Struct, frozen=True, kw_only=True):
     """Which variable tells nvcc its host compiler: `variable` from `since` on, flags in `before` always."""
 
@@ -121,6 +135,7 @@ class Toolchains(Struct, frozen=True, kw_only=True):
     conda: CondaChannel
     container: ContainerImage
     debian: tuple[DebianSuite, ...]
+    cross: tuple[CrossCompiler, ...]
     ccbin: CompilerVariable
     releases: Releases
     standard: tuple[CxxStandard, ...]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
+_FOR_OTHERS: tuple[ProviderName, ...] = ("index", "redist")  # whose parts for two processors can be put together
 _ON_WINDOWS: tuple[ProviderName, ...] = ("system", "index")
 
 
@@ -51,6 +52,9 @@ def decide(
         if wanted.system == "windows" and name not in _ON_WINDOWS:
             trail.append(Attempt(fact="toolchain", tried=name, outcome="is for Linux alone"))
             continue
+        if wanted.target and name not in _FOR_OTHERS:
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=f"is not for {wanted.target} on {wanted.cpu}"))
+            continue
         try:
             recipe = provider(name).decide(wanted, around)
         except CuwheelError as error:
@@ -74,5 +78,7 @@ def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     if wanted.offline:
         hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
     return UnavailableError(
-        f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}:{tried}", hint=hint
+        f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}"
+        f"{f' for {wanted.target}' if wanted.target else ''}:{tried}",
+        hint=hint,
     )

@@ -22,12 +22,11 @@ from cuwheel.toolchains.toolchain import Archive, Recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.facts.rows.toolchains import DebianSuite
+    from cuwheel.facts.rows.toolchains import CrossCompiler, DebianSuite
     from cuwheel.toolchains.toolchain import Wanted
     from cuwheel.toolchains.workplace import Surroundings
 
 _UPDATE_S = 300.0
-_PROGRAMS = ("apt-get",)
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("state/lists/partial", "cache/archives/partial", "parts")
@@ -57,15 +56,7 @@ Signed-By: {keyring}
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     row = _suite(wanted)
-    for program in _PROGRAMS:
-        if not around.machine.which_all(program):
-            raise UnavailableError(f"this is not Debian or a derivative: {program} was not found")
-    with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
-        environ = _configured(row, wanted, around)
-        if not wanted.offline:
-            process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
-        done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
-    found = [_archive(*match) for match in _URI.findall(done.stdout)]
+    found = packages(row, wanted, around)
     # `12.4.131~12.4.1-2` is the compiler of release 12.4.1.
     version = next((each.version for each in found if each.name == row.packages[0]), "")
     match = re.search(r"~(\d+\.\d+\.\d+)-", version)
@@ -94,9 +85,21 @@ def _suite(wanted: Wanted) -> DebianSuite:
     return row
 
 
-def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mapping[str, str]:
+def packages(row: DebianSuite | CrossCompiler, wanted: Wanted, around: Surroundings) -> list[Archive]:
+    """Where a suite has the packages of a row."""
+    if not around.machine.which_all("apt-get"):
+        raise UnavailableError("this is not Debian or a derivative: apt-get was not found")
+    with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
+        environ = _configured(row.suite, wanted, around)
+        if not wanted.offline:
+            process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
+        done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
+    return [_archive(*match) for match in _URI.findall(done.stdout)]
+
+
+def _configured(suite: str, wanted: Wanted, around: Surroundings) -> Mapping[str, str]:
     """The environment in which apt knows that suite and nothing else."""
-    home = around.store.folder / "apt" / row.suite
+    home = around.store.folder / "apt" / suite
     try:
         for folder in _FOLDERS:
             (home / folder).mkdir(parents=True, exist_ok=True)
@@ -110,7 +113,7 @@ def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mappi
             found = process.run(command, timeout=_UPDATE_S).stdout.split()
             if not found:
                 raise UnavailableError("no mirror of Debian is configured here: give one with --provider debian=FILE")
-            text = _SOURCES.format(mirror=found[0], suite=row.suite, keyring=_KEYRING)
+            text = _SOURCES.format(mirror=found[0], suite=suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
         cpu = _CPUS[wanted.cpu]
         settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)

@@ -23,8 +23,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
     if not toolkits.nvcc_on_index(wanted.cuda):
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
-    requirements = tuple(_requirements(wanted, wanted.components))
-    found = archives.resolve_wheels(requirements, offline=wanted.offline)
+    found = _wheels(wanted, wanted.components)
     meta = tables().toolchains.index.package
     release = next((each.version for each in found if each.name == meta), wanted.asked)
     return Recipe(
@@ -54,10 +53,20 @@ def release_with(compiler: str) -> str | None:
 
 def libraries(wanted: Wanted, components: Iterable[Component]) -> tuple[Archive, ...]:
     """Wheels of single components for toolkits of other providers."""
-    requirements = tuple(_requirements(wanted, components))
     meta = tables().toolchains.index.package
-    found = archives.resolve_wheels(requirements, offline=wanted.offline) if requirements else ()
-    return tuple(each for each in found if each.name != meta)
+    return tuple(each for each in _wheels(wanted, components) if each.name != meta)
+
+
+def _wheels(wanted: Wanted, components: Iterable[Component]) -> tuple[Archive, ...]:
+    """Programs for the processor that compiles; what they compile against, for the one that it is for."""
+    rows = tuple(components)
+    programs = [row for row in rows if row.programs or not wanted.target]
+    found: dict[str, Archive] = {}
+    for cpu, chosen in ((None, programs), (wanted.target, [row for row in rows if row not in programs])):
+        if requirements := tuple(_requirements(wanted, chosen)):
+            resolved = archives.resolve_wheels(requirements, offline=wanted.offline, cpu=cpu)
+            found |= {each.name: each for each in resolved}  # what programs brought along, and is no program, too
+    return tuple(found.values())
 
 
 def _requirements(wanted: Wanted, components: Iterable[Component]) -> Iterator[str]:

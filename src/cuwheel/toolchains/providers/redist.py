@@ -35,16 +35,17 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     name = f"redistrib_{release}.json"
     manifest = _manifest(base, name, offline=wanted.offline)
     platform = _platform(wanted.cpu, tegra=around.machine.exists(TEGRA_RELEASE))
+    libraries = _platform(wanted.target, tegra=False) if wanted.target else platform
     found: dict[str, Archive] = {}
     for row in wanted.components:
-        for archive in _archives(row, manifest, platform, base):
+        for archive in _archives(row, manifest, platform if row.programs else libraries, base):
             found[archive.name] = archive
     packaged = [row for row in wanted.components if row.package]
     return Recipe(
         provider="redist",
         cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{wanted.cpu}",
+        platform=wanted.platform,
         components=tuple(row.name for row in wanted.components),
         archives=archives.in_order([*found.values(), *index.libraries(wanted, packaged)]),
         found_via=f"{name} of {base}",

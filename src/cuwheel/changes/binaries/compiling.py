@@ -27,7 +27,7 @@ from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutE
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
 from cuwheel.facts.tables import tables
-from cuwheel.machine import fleet
+from cuwheel.machine import fleet, system
 from cuwheel.support import codec, files, log, process
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name
@@ -321,7 +321,7 @@ def _options(library: str, ptx: Entry) -> tuple[str, ...]:
 
 def compile_all(
     wanted: Sequence[Compilation], read: Callable[[str, Entry], bytes], folder: Path
-) -> tuple[list[Compiled], list[Finding]]:
+) -> dict[Compilation, Compiled | Finding]:
     """Whatever was made before is taken from the cache. `folder`: for scratch files.
 
     `read`: what an entry of a library holds; of LTO-IR, which only NVIDIA's tools unpack, a fat binary with that entry.
@@ -348,7 +348,7 @@ def compile_all(
                 made[what] = done
                 progress.advance(what.bytes)
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(system.compilers_at_once(system.available_resources()[0])) as pool:
             futures = [pool.submit(work, each) for each in order]
             try:
                 for future in futures:
@@ -357,8 +357,7 @@ def compile_all(
                 bench.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
-    every = [made[each] for each in wanted]
-    return [each for each in every if isinstance(each, Compiled)], [each for each in every if isinstance(each, Finding)]
+    return {each: made[each] for each in wanted}
 
 
 class _Bench(NamedTuple):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.changes import in_place
@@ -66,13 +66,17 @@ _BARE = "make a fat binary of it, and let the package open that: cuwheel graft F
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """`wanted`: what is to be compiled; `libraries`: those that get it. `left`: why some stays as it is."""
+    """`wanted`: what is to be compiled; `libraries`: those that get it. `left`: why some stays as it is.
+
+    `incomplete`: those of the libraries in which the driver has something left to compile.
+    """
 
     request: GraftRequest
     aims: tuple[Aim, ...]
     libraries: tuple[Library, ...]
     wanted: tuple[Compilation, ...]
     left: tuple[Finding, ...]
+    incomplete: frozenset[str]
 
     @property
     def seconds(self) -> tuple[float, float] | None:
@@ -124,7 +128,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         known = {"findings": made.findings if made else self.findings, **known}
         known |= {"libraries": self.expected} if planned else {}
         return replace(
-            answer_of(self.request, base, refused=self.refused or bool(made and not made.decisions), **known),
+            answer_of(self.request, base, refused=self.refused or bool(made and not made.compiled), **known),
             compiled=made.rows if made else self.rows(),
             reached=tuple(made.reached) if made else (),
             seconds=self.seconds,
@@ -157,7 +161,7 @@ def compile_ahead(request: GraftRequest, machines: Sequence[Machine] = ()) -> Gr
     if base.suffix == ".whl":
         return _wheel(base, request, aims)
     found = survey(base, detail="entries").libraries[0]
-    return (_text if found.format == "ptx" else _library)(base, replace(found, path=str(base)), request, aims)
+    return _single(base, replace(found, path=str(base)), request, aims)
 
 
 def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim, ...], *, alone: bool = False) -> Plan:
@@ -166,6 +170,7 @@ def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim
     wanted: list[Compilation] = []
     left: list[Finding] = []
     growing = []
+    incomplete = set()
     for library in libraries:
         found = compiling.wishes(library, aims, cuda)
         reason = why_untouchable(library, drop_signature=request.drop_signature) if found.wanted else None
@@ -176,10 +181,18 @@ def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim
             left.append(finding("compile-unsupported", words, fix=reason.fix))
             continue
         left += found.left
+        incomplete |= {library.path} if found.left else set()
         wanted += found.wanted
         growing += [library] if found.wanted else []
     left += _without_ptx([each for each in libraries if each not in growing], aims)
-    return Plan(request=request, aims=aims, libraries=tuple(growing), wanted=tuple(wanted), left=tuple(left))
+    return Plan(
+        request=request,
+        aims=aims,
+        libraries=tuple(growing),
+        wanted=tuple(wanted),
+        left=tuple(left),
+        incomplete=frozenset(incomplete),
+    )
 
 
 def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[Finding]:
@@ -195,34 +208,48 @@ def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[
 
 
 class Making(Struct, kw_only=True):
-    """`decisions`: of the libraries that get something. `reached`: of each, once it was written."""
+    """`compiled`: what went into a library, or goes. `incomplete`: as in the plan, and where something failed.
+
+    `decisions`: of the libraries that get something. `reached`: of each, once it was written.
+    """
 
     plan: Plan
-    decisions: list[Decision]
     compiled: list[Compiled]
     findings: tuple[Finding, ...]
-    reached: list[Reached]
+    incomplete: frozenset[str]
+    decisions: list[Decision] = field(default_factory=list)
+    reached: list[Reached] = field(default_factory=list)
 
     @property
     def rows(self) -> tuple[CompiledCode, ...]:
         return tuple(_row(each.what, each.ptxas, kept=each.kept) for each in self.compiled)
 
-    def must_reach(self, decision: Decision, written: Path) -> None:
+    def must_reach(self, path: str, written: Path) -> None:
         """The new library, read as `check` reads it: the driver has nothing to compile for these GPUs any more."""
-        before = next(each for each in self.plan.libraries if each.path == decision.base.name)
-        after = _surveyed(written)
-        left = any(file_name(before.path) in each.message for each in self.findings)
+        before = next(each for each in self.plan.libraries if each.path == path)
+        after = surveyed(written)
         for aim in self.plan.aims:
             was, now = (reach_of(each).by_code(aim.device) for each in (before, after))
-            if now.containers.jit and now.basis != "relocatable" and not left:
+            if now.containers.jit and now.basis != "relocatable" and path not in self.incomplete:
                 words = f"the driver would still compile {now.containers.jit} containers for {aim.name}"
-                raise MalformedError(before.path, words)
+                raise MalformedError(path, words)
             if now.outcome in ("fails", "partial") and was.outcome in GOOD:
-                raise MalformedError(before.path, f"it would no longer run on {aim.name}")
-            self.reached.append(Reached(library=before.path, machine=aim.name, before=was.outcome, after=now.outcome))
+                raise MalformedError(path, f"it would no longer run on {aim.name}")
+            self.reached.append(Reached(library=path, machine=aim.name, before=was.outcome, after=now.outcome))
 
 
-def _surveyed(path: Path) -> Library:
+def _compiled(plan: Plan, read: Callable[[str, Entry], bytes], folder: Path) -> Making:
+    done = compiling.compile_all(plan.wanted, read, folder)
+    failed = {what.library: each for what, each in done.items() if isinstance(each, Finding)}
+    return Making(
+        plan=plan,
+        compiled=[each for each in done.values() if isinstance(each, Compiled)],
+        findings=(*plan.left, *(each for each in done.values() if isinstance(each, Finding))),
+        incomplete=plan.incomplete.union(failed),
+    )
+
+
+def surveyed(path: Path) -> Library:
     buffer = FileBuffer(path)
     try:
         return read_library(buffer, detail="entries")
@@ -231,7 +258,7 @@ def _surveyed(path: Path) -> Library:
 
 
 @contextmanager
-def _made(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator[Making]:
+def machine_code(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator[Making]:
     """Everything compiled. `place_of`: where a library can be read. `folder`: for scratch files."""
     with ExitStack() as stack:
         stack.enter_context(compiling.cache_in_use())
@@ -241,26 +268,20 @@ def _made(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> Iterator
             )
             for each in plan.libraries
         }
-        done, failed = compiling.compile_all(plan.wanted, lambda name, entry: _content(subjects[name], entry), folder)
-        findings = [*plan.left, *failed]
-        decisions = []
+        made = _compiled(plan, lambda name, entry: _content(subjects[name], entry), folder)
         for number, library in enumerate(plan.libraries):
             name, subject = library.path, subjects[library.path]
-            own = [each for each in done if each.what.library == name]
+            own = [each for each in made.compiled if each.what.library == name]
             try:
                 if own:
-                    decisions.append(stack.enter_context(_decision(subject, own, library, folder / f"{number}.fatbin")))
+                    decided = stack.enter_context(_decision(subject, own, library, folder / f"{number}.fatbin"))
+                    made.decisions.append(decided)
             except MalformedError as error:
                 words = f"{file_name(name)} stays as before: {error.problem}"
-                findings.append(finding("compile-unsupported", words))
-        names = {each.base.name for each in decisions}
-        yield Making(
-            plan=plan,
-            decisions=decisions,
-            compiled=[each for each in done if each.what.library in names],
-            findings=tuple(findings),
-            reached=[],
-        )
+                made.findings += (finding("compile-unsupported", words),)
+        names = {each.base.name for each in made.decisions}
+        made.compiled = [each for each in made.compiled if each.what.library in names]
+        yield made
 
 
 def _content(subject: Subject, entry: Entry) -> bytes:
@@ -301,76 +322,59 @@ def _decision(subject: Subject, made: Sequence[Compiled], library: Library, plac
 # A library, a wheel.
 
 
-def _target(base: Path, name: str, request: GraftRequest) -> Path:
-    """Where a changed file goes. Raises UsageError for where it came from."""
+def _single(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
+    """A library; of a file of PTX the fat binary beside it: what loads the one (cuModuleLoad) loads the other."""
     if request.version:
         raise UsageError("--version is for wheels")
-    target = files.output_of(base.with_name(name), request.output or Path())
+    text = library.format == "ptx"
+    target = files.output_of(base.with_suffix(".fatbin") if text else base, request.output or Path())
     if request.output and target.exists() and target.samefile(base):
         raise UsageError(f"{target} is the input", hint="choose another place with -o")
-    return target
-
-
-def _library(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
-    target = _target(base, base.name, request)
-    plan = plan_of([library], request, aims)
+    if text:
+        library = replace(library, entries=(replace(library.entries[0], flags=compiling.PLAIN_FLAGS),))
+    plan = plan_of([library], request, aims, alone=True)
     if not plan.wanted or request.dry_run:
         return plan.answer(base, outputs=[target] if plan.wanted else [])
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         files.errors_of(target, f"{target} was not written"),
         files.scratch_beside(target.parent) as folder,
-        _made(plan, lambda _: base, folder) as made,
     ):
-        if not made.decisions:
+        place = folder / "new"
+        made, row = (_write_text if text else _write_grown)(plan, base, place)
+        if row is None:
             return plan.answer(base, made)
-        (decision,) = made.decisions
-        size = write_library(decision, folder / "library", made.must_reach)
-        shutil.copymode(base, folder / "library")
-        system_calls.rename_over(folder / "library", target)
-        return plan.answer(base, made, libraries=(decision.library(size),), outputs=[target], written=True)
-
-
-def _text(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
-    """A fat binary beside a file of PTX: what loads the one (cuModuleLoad) loads the other, with the PTX in it too."""
-    target = _target(base, f"{base.stem}.fatbin", request)
-    (ptx,) = library.entries
-    ptx = replace(ptx, flags=compiling.PLAIN_FLAGS)
-    plan = plan_of([replace(library, entries=(ptx,))], request, aims, alone=True)
-    if not plan.wanted or request.dry_run:
-        return plan.answer(base, outputs=[target] if plan.wanted else [])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        files.errors_of(target, f"{target} was not written"),
-        files.scratch_beside(target.parent) as folder,
-        compiling.cache_in_use(),
-    ):
-        text = base.read_bytes()
-        done, failed = compiling.compile_all(plan.wanted, lambda _, __: text, folder)
-        made = Making(plan=plan, decisions=[], compiled=done, findings=(*plan.left, *failed), reached=[])
-        if not done:
-            return plan.answer(base, made)
-        entries = [compiling.entry_of(each.cubin(), each.what.arch, ptx) for each in done]
-        sizes = [
-            AddedCode(kind="cubin", arch=each.what.arch, count=1, bytes=len(entry))
-            for each, entry in zip(done, entries, strict=True)
-        ]
-        place = folder / "made"
-        place.write_bytes(fatbin.container_of(b"".join((*entries, compiling.text_entry(text, ptx)))))
-        after = _surveyed(place)
-        for aim in aims:
-            was, now = (reach_of(each).by_code(aim.device).outcome for each in (library, after))
-            made.reached.append(Reached(library=str(base), machine=aim.name, before=was, after=now))
+        shutil.copymode(base, place)
         system_calls.rename_over(place, target)
-    row = GraftedLibrary(
-        path=str(base),
+    return plan.answer(base, made, libraries=(row,), outputs=[target], written=True)
+
+
+def _write_grown(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLibrary | None]:
+    with machine_code(plan, lambda _: base, place.parent) as made:
+        rows = [each.library(write_library(each, place, made.must_reach)) for each in made.decisions]
+        return made, next(iter(rows), None)
+
+
+def _write_text(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLibrary | None]:
+    """With the PTX in it, too."""
+    (library,) = plan.libraries
+    (ptx,) = library.entries
+    text = base.read_bytes()
+    with compiling.cache_in_use():
+        made = _compiled(plan, lambda _, __: text, place.parent)
+        entries = {each.what.arch: compiling.entry_of(each.cubin(), each.what.arch, ptx) for each in made.compiled}
+    if not entries:
+        return made, None
+    place.write_bytes(fatbin.container_of(b"".join((*entries.values(), compiling.text_entry(text, ptx)))))
+    made.must_reach(library.path, place)
+    return made, GraftedLibrary(
+        path=library.path,
         bytes_before=library.size,
-        bytes_after=target.stat().st_size,
+        bytes_after=place.stat().st_size,
         containers=1,
-        added=tuple(sizes),
+        added=tuple(AddedCode(kind="cubin", arch=arch, count=1, bytes=len(entry)) for arch, entry in entries.items()),
         proof=None,
     )
-    return replace(plan.answer(base, made, libraries=(row,), outputs=[target], written=True), refused=False)
 
 
 def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
@@ -395,7 +399,7 @@ def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
         for path, place in places.items():
             with place.open("wb") as file:
                 wheel.copy_to(path, file)
-        made = stack.enter_context(_made(plan, places.__getitem__, folder))
+        made = stack.enter_context(machine_code(plan, places.__getitem__, folder))
         if not made.decisions:
             return plan.answer(base, made)
         answer = partial(plan.answer, base, made)
@@ -459,7 +463,7 @@ def _write_in_place(root: Path, plan: Plan, owners: dict[str, in_place.Owner], *
     header = Header(tool=TOOL, targets=tuple(each.name for each in plan.aims))
     with (
         tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as scratch,
-        _made(plan, root.joinpath, Path(scratch)) as made,
+        machine_code(plan, root.joinpath, Path(scratch)) as made,
     ):
         if not made.decisions:
             return plan.answer(root, made)

@@ -57,7 +57,7 @@ def write_wheel(
     givers: Sequence[WheelFile] = (),
     origin: Origin | None = None,
     compiled: tuple[CompiledCode, ...] = (),
-    also: Callable[[Decision, Path], object] | None = None,
+    also: Callable[[str, Path], object] | None = None,
 ) -> Graft:
     """What was decided; with `dry_run` its sizes alone. `folder`: for scratch files, where the result is going to be.
 
@@ -91,7 +91,7 @@ def write_wheel(
 
 
 def _written(
-    decision: Decision, edit: WheelEdit, place: Path, also: Callable[[Decision, Path], object] | None
+    decision: Decision, edit: WheelEdit, place: Path, also: Callable[[str, Path], object] | None
 ) -> GraftedLibrary:
     if not decision.containers:
         return decision.library(decision.base.buffer.size)
@@ -155,8 +155,8 @@ def expected_size(decision: Decision) -> int:
     ).size
 
 
-def write_library(decision: Decision, target: Path, also: Callable[[Decision, Path], object] | None = None) -> int:
-    """The new library at `target`; its size. `also`: raises for a file that is wrong in yet another way."""
+def write_library(decision: Decision, target: Path, also: Callable[[str, Path], object] | None = None) -> int:
+    """The new library at `target`; its size. `also`: raises for one, by its name, that is wrong in yet another way."""
     base = decision.base
 
     def must_hold(beside: Path) -> None:
@@ -171,7 +171,7 @@ def write_library(decision: Decision, target: Path, also: Callable[[Decision, Pa
                 raise MalformedError(base.name, f"the new file's host side is not the base's: {differs}", hint=_BUG)
         _must_load(base, beside)
         if also:
-            also(decision, beside)
+            also(base.name, beside)
 
     return rewrite.grow_library(
         base.path, base.buffer, target, decision.contents, must_hold, drop_signature=base.drop_signature

@@ -20,6 +20,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.support import codec
+from cuwheel.support.finding import Finding
 from cuwheel.toolchains import assembler
 from cuwheel.toolchains.assembler import Assembler
 from tests.fixtures import cache, manifest
@@ -428,7 +429,8 @@ def test_what_takes_too_long_or_cannot_be_read_is_told(monkeypatch: pytest.Monke
             raise MalformedError(library, "it is damaged")
         return b""
 
-    failed = list(compiling.compile_all(made, read_text, tmp_path).values())
+    found = compiling.compile_all(made, read_text, tmp_path).values()
+    failed = [each for each in found if isinstance(each, Finding)]
     assert [each.rule for each in failed] == ["compile-failed"] * 2
     assert "did not answer within 0.05 s" in failed[0].evidence[0]
     assert "it is damaged" in failed[1].evidence[0]

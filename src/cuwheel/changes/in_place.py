@@ -5,6 +5,7 @@ what goes into the journal that undoes it: files, RECORDs, and the note beside e
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -20,6 +21,7 @@ from cuwheel.support import files, system_calls
 from cuwheel.support.confined import leads_inside
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few
+from cuwheel.version import __version__
 from cuwheel.wheel import journal_file, metadata, record
 from cuwheel.wheel.metadata import normalised, recorded_files
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest
+
+
+TOOL = f"cuwheel {__version__}"  # in notes and journals
+_PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
 
 
 class _Answer(Protocol):
@@ -167,30 +173,45 @@ def must_be_replaceable(root: Path, paths: Sequence[str]) -> None:
         )
 
 
+def licence_findings(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What the licences say of changes, as far as METADATA tells; no legal advice. `metadata`: by distribution."""
+    names = sorted(name for name, text in metadata.items() if _PROPRIETARY.search(text.partition("\n\n")[0]))
+    if not names:
+        return ()
+    return (
+        finding(
+            "licence-on-changes",
+            "by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
+            evidence=(a_few(names, 4),),
+        ),
+    )
+
+
 # The RECORDs of what was changed, and what else is written beside it.
 
 
 def stage_record(
     changes: Changes,
     info: Path,
-    note: tuple[str, bytes],
+    notes: Mapping[str, bytes],
     digests: Mapping[str, Digest],
     removed: Sequence[str] = (),
 ) -> list[Finding]:
-    """The RECORD of one distribution, and the note beside it: its name and its bytes."""
-    name, data = note
-    listed, noted = info / "RECORD", info / name
-    before, digest = noted.is_file(), record.digest_of_bytes(data)
-    stage_bytes(changes, noted, data, digest)
+    """The RECORD of one distribution, and the notes beside it, by their names."""
+    listed = info / "RECORD"
+    rows = {name: record.digest_of_bytes(data) for name, data in notes.items()}
+    there = {f"{info.name}/{name}": row for name, row in rows.items() if (info / name).is_file()}
+    new = {f"{info.name}/{name}": row for name, row in rows.items() if not (info / name).is_file()}
+    for name, data in notes.items():
+        stage_bytes(changes, info / name, data, rows[name])
     signatures = [info / each for each in record.SIGNATURES if (info / each).is_file()]
     for path in signatures:
         changes.remove(path, listed)
-    row = f"{info.name}/{name}"
     text = record.changed(
         read_text(listed),
-        {**digests, **({row: digest} if before else {})},
+        {**digests, **there},
         removed=[*removed, *(f"{info.name}/{each.name}" for each in signatures)],
-        added={} if before else {row: digest},
+        added=new,
     )
     data = text.encode("utf-8", "surrogateescape")
     stage_bytes(changes, listed, data, record.digest_of_bytes(data))

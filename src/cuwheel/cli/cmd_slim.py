@@ -52,6 +52,7 @@ SLIM = Command(
     """\
   cuwheel slim torch-2.11.0.whl --for h100,l40 -o slim/
   cuwheel slim bitsandbytes==0.50.2 --for h100 --cuda 12.8 -o slim/
+  cuwheel slim foo==1.0 --for b200 --compile -o slim/   of its PTX, too
   cuwheel slim --env .venv --for this           in place; then either
   cuwheel slim --env .venv --undo               restore every byte, or
   cuwheel slim --env .venv --commit             delete the originals
@@ -71,6 +72,7 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
         ),
         Option("--env FOLDER", "the Python environment to slim in place", environment),
         OUTPUT,
+        Option("--compile", "where --for has only PTX, make machine code of it first (as graft --compile)"),
         Option("--dry-run", "report estimates, write nothing"),
         Option("--undo", "restore every original"),
         Option("--commit", "delete the originals; with --for, keep none"),

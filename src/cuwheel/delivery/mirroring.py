@@ -206,7 +206,7 @@ def _wanted(lock: InstallLock, machines: Sequence[Machine], *, slim: bool) -> li
 
 def _brought(wanted: _Wanted, scratch: Path, request: PublishRequest) -> tuple[Path, MirroredFile, list[Finding]]:
     """The file, by its hash, and cut where that is asked for and makes it smaller."""
-    from cuwheel.changes.slim.decide import licence_findings  # noqa: PLC0415 - all that changes wheels
+    from cuwheel.changes.in_place import licence_findings  # noqa: PLC0415 - all that changes wheels
 
     release = wanted.release
     path = fleet_install.fetched(release, scratch)

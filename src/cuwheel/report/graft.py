@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.changes.graft.answer import Proof
+    from cuwheel.changes.slim.answer import Slim
     from cuwheel.report.document import Block
 
 __all__ = ["Graft", "document"]
@@ -27,7 +28,7 @@ def document(answer: Graft, *, verbose: bool) -> Document:
     if answer.proof:
         blocks.append(Facts(tuple(_proof_rows(answer.proof))))
     if answer.compiled:
-        blocks.append(Facts(tuple(_compiled_rows(answer))))
+        blocks.append(Facts(tuple(compiled_rows(answer))))
     if answer.findings:
         blocks += [Heading("Findings"), Findings(answer.findings)]
     return Document(title, tuple(blocks))
@@ -93,7 +94,7 @@ def _proof_rows(proof: Proof) -> Iterator[Row]:
         yield Row("not seen", "; ".join(proof.not_compared))
 
 
-def _compiled_rows(answer: Graft) -> Iterator[Row]:
+def compiled_rows(answer: Graft | Slim) -> Iterator[Row]:
     made_of = dict.fromkeys(f"{each.arch} from {each.source}, ptxas {each.ptxas}" for each in answer.compiled)
     yield Row("compiled" if answer.written else "to compile", "; ".join(made_of))
     if answer.dry_run and answer.seconds:

@@ -21,6 +21,7 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
+from cuwheel.report.graft import compiled_rows
 from cuwheel.support.wording import file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
             Heading(_heading(answer, changed)),
             *([Paragraph(sums)] if (sums := _sums(answer, changed)) else ()),
             *_files(answer.files if verbose else changed, verbose=verbose),
+            *([Facts(tuple(compiled_rows(answer)))] if answer.compiled else ()),
             *_cut_by_use(answer, verbose=verbose),
             *_what_remains(answer, verbose=verbose),
             *([Heading("Findings"), Findings(_merged(answer.findings, verbose=verbose))] if answer.findings else ()),
@@ -131,6 +133,8 @@ def _removed_in_words(each: FileChange, *, verbose: bool) -> str:
             sum(getattr(row, f"bytes_{when}") for row in each.recompressed) for when in ("before", "after")
         )
         parts.append(f"{', '.join(ways)}: {size(before)} → {size(after)}")
+    if each.added:
+        parts.append("added: " + " ".join(row.arch for row in each.added))
     if each.debug:
         parts.append(f"debug information ({size(each.debug)})")
     return "; ".join(parts)

@@ -156,6 +156,7 @@ def test_one_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["WHEEL", "--for", "h1000"], 2, "no GPU named 'h1000'", "did you mean"),
         (["WHEEL", "--for", "all"], 2, "keeps every architecture", "--recompress"),
         (["WHEEL", "--for", "all,h100", "--recompress"], 2, "keeps every architecture", "alone"),
+        (["WHEEL", "--for", "all", "--recompress", "--compile"], 2, "--compile needs the GPUs", "--for h100 --compile"),
         (["WHEEL", "WHEEL", "--for", "h100"], 2, "one wheel or one folder at a time", "once for each"),
         (["WHEEL", "--for", "h100", "--cuda", "99.1"], 2, "no CUDA toolkit named '99.1'", ""),
         (["WHEEL", "--for", "h100", "--version", "new one"], 2, "--version: 'new one' is not a version", ""),

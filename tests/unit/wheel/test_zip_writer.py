@@ -253,7 +253,7 @@ def test_record_keeps_what_it_does_not_change() -> None:
     ],
 )
 def test_licences_that_restrict_changes_are_reported(text: str, reported: bool) -> None:  # noqa: FBT001
-    from cuwheel.changes.slim.decide import licence_findings
+    from cuwheel.changes.in_place import licence_findings
 
     assert [each.rule for each in licence_findings({"x": text})] == (["licence-on-changes"] if reported else [])
 

@@ -48,10 +48,19 @@ class Recompressed(Struct, frozen=True, kw_only=True):
     bytes_after: int
 
 
+class AddedCode(Struct, frozen=True, kw_only=True):
+    """Entries of one kind and architecture that a library got; `bytes` as stored, headers included."""
+
+    kind: Kind
+    arch: Arch
+    count: int
+    bytes: int
+
+
 class FileChange(Struct, frozen=True, kw_only=True):
     """One library. In a dry run `bytes_after` and `recompressed` are estimates.
 
-    `debug`: bytes of debug information that went with it.
+    `debug`: bytes of debug information that went with it. `added`: machine code made of its PTX.
     """
 
     path: str
@@ -61,6 +70,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     dropped: tuple[Dropped, ...] = ()
     recompressed: tuple[Recompressed, ...] = ()
     debug: int = 0
+    added: tuple[AddedCode, ...] = ()
 
 
 class EntryDecision(Struct, frozen=True, kw_only=True):
@@ -93,7 +103,8 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     A plan with `refused` findings keeps what the machines had. `machines`: those for which the driver must choose
     as before, None where nobody said; not in containers that lost relocatable code (`drops_relocatable`), nor in
     those that a workload never loads (`by_use`). `drop_signature`: of a signed Windows binary, whose signature no
-    change survives. `debug`: bytes of the host code's debug information, which goes too.
+    change survives. `debug`: bytes of the host code's debug information, which goes too. `made`: those of the entries
+    that are not there yet: machine code for which the PTX in their containers will be compiled.
     """
 
     path: str
@@ -106,10 +117,11 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
     by_use: bool = False
     drop_signature: bool = False
     debug: int = 0
+    made: tuple[Entry, ...] = ()
 
     @property
     def changes(self) -> bool:
-        return bool(self.debug) or self.changes_code
+        return bool(self.debug or self.made) or self.changes_code
 
     @property
     def changes_code(self) -> bool:
@@ -117,7 +129,13 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_after_estimate(self) -> int:
-        return self.bytes_before - self.debug - sum(each.bytes - each.bytes_after_estimate for each in self.entries)
+        saved = sum(each.bytes - each.bytes_after_estimate for each in self.entries)
+        return self.bytes_before + sum(each.header_size + each.bytes for each in self.made) - self.debug - saved
+
+    @property
+    def room_to_grow(self) -> int:
+        """What the library takes that has both its PTX and what was made of it."""
+        return self.bytes_before + sum(each.bytes for each in self.made) if self.made else 0
 
     @property
     def unchanged(self) -> FileChange:
@@ -152,6 +170,15 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
             bytes_before=bytes_before,
             bytes_after=bytes_after,
             debug=self.debug,
+            added=tuple(
+                AddedCode(
+                    kind="cubin",
+                    arch=arch,
+                    count=sum(each.arch == arch for each in self.made),
+                    bytes=sum(each.header_size + each.bytes for each in self.made if each.arch == arch),
+                )
+                for arch in dict.fromkeys(each.arch for each in self.made)
+            ),
             dropped=tuple(
                 Dropped(kind=kind, arch=arch, section=section, count=count, bytes=size)
                 for (kind, arch, section), (count, size) in dropped.items()

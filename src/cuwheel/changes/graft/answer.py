@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Kind
+from cuwheel.changes.binaries.plan import AddedCode
 from cuwheel.facts.arch import Arch
 from cuwheel.support import codec
 from cuwheel.support.finding import Finding
@@ -48,15 +48,6 @@ def weakest(proofs: Sequence[Proof]) -> Proof | None:
         compared=tuple(dict.fromkeys(text for each in proofs for text in each.compared)),
         not_compared=tuple(dict.fromkeys(text for each in proofs for text in each.not_compared)),
     )
-
-
-class AddedCode(Struct, frozen=True, kw_only=True):
-    """Entries of one kind and architecture that a library got; `bytes` as stored, headers included."""
-
-    kind: Kind
-    arch: Arch
-    count: int
-    bytes: int
 
 
 class GraftedLibrary(Struct, frozen=True, kw_only=True):

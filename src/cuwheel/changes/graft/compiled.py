@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from cuwheel.changes import in_place
 from cuwheel.changes.binaries import compiling, rewrite
 from cuwheel.changes.binaries.compiling import Aim, Compilation, Compiled
-from cuwheel.changes.binaries.plan import Reason, why_untouchable
+from cuwheel.changes.binaries.plan import AddedCode, Reason, why_untouchable
 from cuwheel.changes.graft.answer import (
     GRAFT_NOTE,
-    AddedCode,
     CompiledCode,
     GraftedLibrary,
     Reached,
@@ -32,8 +31,6 @@ from cuwheel.changes.graft.decide import Decision
 from cuwheel.changes.graft.request import GraftRequest
 from cuwheel.changes.graft.subject import CodeFile, Held, Subject
 from cuwheel.changes.graft.writing import labelled, must_be_intact, write_library, write_wheel
-from cuwheel.changes.slim.answer import TOOL
-from cuwheel.changes.slim.decide import licence_findings
 from cuwheel.device_code import fatbin
 from cuwheel.device_code.libraries import Entry, Library
 from cuwheel.device_code.library import read_library
@@ -137,6 +134,27 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def rows(self) -> tuple[CompiledCode, ...]:
         return tuple(_row(each, each.cuda) for each in self.wanted)
+
+    @property
+    def entries(self) -> dict[str, tuple[Entry, ...]]:
+        """What each library will have more; sizes are estimates."""
+        return {
+            library.path: tuple(
+                replace(
+                    each.ptx,
+                    container=each.container,
+                    section=library.containers[each.container].section,
+                    kind="cubin",
+                    arch=each.arch,
+                    linked=each.ptx.linked or bool(each.objects),
+                    ptx_isa=None,
+                    bytes=round(each.ptx.bytes * _SHARE_OF_PTX),
+                )
+                for each in self.wanted
+                if each.library == library.path
+            )
+            for library in self.libraries
+        }
 
 
 def _row(what: Compilation, ptxas: str, *, kept: bool = False) -> CompiledCode:
@@ -383,7 +401,7 @@ def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
         must_be_intact(wheel)
         found = survey_wheel(wheel, detail="entries")
         plan = plan_of(found.libraries, request, aims)
-        licences = licence_findings({wheel.distribution.name: wheel.metadata or ""}) if plan.wanted else ()
+        licences = in_place.licence_findings({wheel.distribution.name: wheel.metadata or ""}) if plan.wanted else ()
         plan = replace(plan, left=(*plan.left, *licences))
         if not plan.wanted:
             return plan.answer(base)
@@ -450,7 +468,7 @@ def _in_place(
             for each in plan.libraries
             if (owner := owners.get(each.path)) and (owner.info / "METADATA").is_file()
         }
-        plan = replace(plan, left=(*recovered, *unread, *plan.left, *licence_findings(texts)))
+        plan = replace(plan, left=(*recovered, *unread, *plan.left, *in_place.licence_findings(texts)))
         if not plan.wanted or dry_run:
             return replace(plan.answer(root, outputs=[root] if plan.wanted else []), dry_run=dry_run)
         return _write_in_place(root, plan, owners, keep_originals=keep_originals)
@@ -460,7 +478,7 @@ def _write_in_place(root: Path, plan: Plan, owners: dict[str, in_place.Owner], *
     """Every new file is staged first; the journal then renames them, and can undo that."""
     in_place.must_be_replaceable(root, [each.path for each in plan.libraries])
     files.must_have_room(root, sum(each.bytes_after for each in plan.expected))
-    header = Header(tool=TOOL, targets=tuple(each.name for each in plan.aims))
+    header = Header(tool=in_place.TOOL, targets=tuple(each.name for each in plan.aims))
     with (
         tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as scratch,
         machine_code(plan, root.joinpath, Path(scratch)) as made,
@@ -487,7 +505,7 @@ def _write_in_place(root: Path, plan: Plan, owners: dict[str, in_place.Owner], *
                     ),
                 )
                 rows = {own[path]: digests[path] for path in own}
-                findings += in_place.stage_record(changes, info, (GRAFT_NOTE, note), rows)
+                findings += in_place.stage_record(changes, info, {GRAFT_NOTE: note}, rows)
             findings += in_place.in_no_record(digests, owners)
             changes.apply()
     if not keep_originals:

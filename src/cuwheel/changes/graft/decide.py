@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import rewrite
+from cuwheel.changes.binaries.plan import AddedCode
 from cuwheel.changes.graft import fitting, host
-from cuwheel.changes.graft.answer import AddedCode, GraftedLibrary, Proof, weakest
+from cuwheel.changes.graft.answer import GraftedLibrary, Proof, weakest
 from cuwheel.changes.graft.fitting import Misfit, Pair
 from cuwheel.errors import MalformedError
 

@@ -75,8 +75,8 @@ def write_wheel(
     libraries = tuple(_written(each, edit, folder / f"made-{index}", also) for index, each in enumerate(decisions))
     note = note_of(
         read_note(wheel),
-        base=_giver(wheel),
-        donors=tuple(map(_giver, givers)),
+        base=giver_of(wheel),
+        donors=tuple(map(giver_of, givers)),
         libraries=libraries,
         forced=tuple(each for decision in decisions for each in decision.findings if each.severity == "warning"),
         compiled=compiled,
@@ -100,7 +100,7 @@ def _written(
     return decision.library(size)
 
 
-def _giver(wheel: WheelFile) -> Giver:
+def giver_of(wheel: WheelFile) -> Giver:
     return Giver(file=wheel.path.name, version=wheel.distribution.version, sha256=files.sha256(wheel.path))
 
 

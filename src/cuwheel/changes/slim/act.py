@@ -10,7 +10,7 @@ import dataclasses
 import os
 import re
 import shutil
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,13 +19,16 @@ from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.changes.binaries.plan import FileChange
+from cuwheel.changes.graft.answer import GRAFT_NOTE
 from cuwheel.changes.in_place import (
+    TOOL,
     Layout,
     Owner,
     changed_copy,
     in_no_record,
     layout_of_environment,
     layout_of_folder,
+    licence_findings,
     must_be_new,
     must_be_replaceable,
     of_distributions,
@@ -36,11 +39,10 @@ from cuwheel.changes.in_place import (
     stage_bytes,
     stage_record,
 )
-from cuwheel.changes.slim.answer import TOOL, Size, Slim, answer_of, note_of, total_of
+from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
 from cuwheel.changes.slim.decide import (
     PackageRelease,
     findings_of_writing,
-    licence_findings,
     make_plan,
     release_in_folder,
 )
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.graft.answer import CompiledCode
+    from cuwheel.changes.slim.ahead import Ahead
     from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimRequest, SlimTask
     from cuwheel.wheel.journal import Changes
@@ -148,14 +152,13 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
     with WheelFile(path) as wheel:
         wheel.must_be_sound("slimmed")
         found = survey_wheel(wheel, detail="entries")
-        edit = WheelEdit(wheel)
-        edit.rename(version=_new_version(wheel, task.request.version))
-        edit.label(None)  # it would promise code that is gone
-        edit.drop([wheel.info + variant.FILE])
-        output = output_of(task.request.output or Path(), str(edit.name), [wheel.path])
         name = wheel.distribution.name
         owner = PackageRelease(name, found.loads_as or wheel.distribution.version)
         plan = make_plan(found.libraries, task, lambda _: owner)
+        edit = WheelEdit(wheel)
+        edit.label(None)  # it would promise code that is gone
+        edit.drop([wheel.info + variant.FILE])
+        output = _named(edit, task.request, plan.ahead.rows() if plan.ahead else ())
         findings = [*found.findings, *plan.findings]
         if wheel.info + variant.FILE in wheel.members or (wheel.name and wheel.name.variant):
             words = f"the slimmed wheel is no variant any more: without its label, and without {variant.FILE}"
@@ -177,6 +180,8 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
 
 def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[Finding]) -> Slim:
     from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
+    from cuwheel.changes.graft.writing import giver_of  # noqa: PLC0415
+    from cuwheel.changes.slim.ahead import compiled_first  # noqa: PLC0415
     from cuwheel.changes.stamp import stamp  # noqa: PLC0415
 
     wheel = edit.wheel
@@ -186,32 +191,49 @@ def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[F
             f"not slimmed: these files are not what RECORD says of them: {a_few(wrong)}",
             hint="download the wheel again from its publisher",
         )
-    with files.scratch_beside(output.parent) as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(files.scratch_beside(output.parent))
         largest = max((each.bytes_before for each in plan.to_write), default=0)
-        must_have_room(folder, 2 * largest + sum(each.bytes_after_estimate for each in plan.to_write) + wheel.size)
+        room = 2 * largest + sum(each.bytes_after_estimate + 2 * each.room_to_grow for each in plan.to_write)
+        must_have_room(folder, room + wheel.size)
         places = {each.path: folder / f"out-{number}" for number, each in enumerate(plan.to_write)}
 
+        def copied(path: str) -> Path:
+            whole = places[path].with_suffix(".in")
+            if not whole.exists():
+                with whole.open("wb") as file:
+                    wheel.copy_to(path, file)
+            return whole
+
+        ahead = stack.enter_context(compiled_first(plan, copied))
+
         def rewritten(library: LibraryPlan) -> Rewritten:
-            place = places[library.path]
-            whole = place.with_name(place.name.replace("out", "in"))
-            with whole.open("wb") as file:
-                wheel.copy_to(library.path, file)
-            result = rewrite.slim_library(whole, place, library)
-            whole.unlink()
+            place, whole = places[library.path], copied(library.path)
+            result = ahead.slim_library(whole, place, library, place.with_suffix(".grown"))
+            if not library.made:  # or it is still open
+                whole.unlink()
             return result
 
         results = rewrite.each_library(plan.to_write, rewritten)
         changed = plan.files(results)
-        findings += findings_of_writing(results)
+        findings += [*ahead.findings, *findings_of_writing(results)]
         if all(each.fate == "unchanged" for each in changed):
-            return answer_of(plan, changed, [*findings, _nothing_to_slim(wheel.path)])
+            return answer_of(plan, changed, [*findings, _nothing_to_slim(wheel.path)], made=ahead.made)
         for each in changed:
             if each.fate == "slimmed":
                 edit.replace(each.path, places[each.path])
         edit.drop(each.path for each in changed if each.fate == "removed")
-        noted = wheel.info + SLIM_NOTE
-        before = wheel.read(noted) if noted in wheel.members else None
-        edit.add(noted, note_of(plan.task, wheel.distribution.version, changed, before))
+        earlier = {
+            name: wheel.read(wheel.info + name)
+            for name in (SLIM_NOTE, GRAFT_NOTE)
+            if wheel.info + name in wheel.members
+        }
+        names = {each.path: each.path for each in changed}
+        notes = {SLIM_NOTE: note_of(plan.task, wheel.distribution.version, changed, earlier.get(SLIM_NOTE))}
+        notes |= ahead.note(earlier.get(GRAFT_NOTE), names, giver_of(wheel)) if ahead.rows else {}
+        for name, note in notes.items():
+            edit.add(wheel.info + name, note)
+        output = _named(edit, plan.task.request, ahead.rows)
         edit.write(folder / "wheel")
         findings += map(signature_dropped, wheel.signatures)
         if wheel.unlisted:
@@ -222,11 +244,11 @@ def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[F
                     evidence=tuple(sorted(wheel.unlisted)[:3]),
                 )
             )
-        made = stamp.restamp(folder / "wheel", output.name)
+        made = stamp.restamp(folder / "wheel", output.name, added=list(dict.fromkeys(each.arch for each in ahead.rows)))
         sizes = Size(bytes_before=wheel.size, bytes_after=made.stat().st_size)
         system_calls.rename_over(made, output)
         files.sync_folder(output.parent)
-    return answer_of(plan, changed, findings, wheel=sizes, output=str(output), written=True)
+    return answer_of(plan, changed, findings, wheel=sizes, output=str(output), written=True, made=ahead.made)
 
 
 def _nothing_to_slim(path: Path) -> Finding:
@@ -234,17 +256,23 @@ def _nothing_to_slim(path: Path) -> Finding:
     return finding("nothing-to-slim", words)
 
 
-def _new_version(wheel: WheelFile, asked: str | None) -> str:
-    """The one asked for, else the wheel's own with a local label."""
+def _named(edit: WheelEdit, request: SlimRequest, made: Sequence[CompiledCode]) -> Path:
+    """Where the new wheel goes, with its new version: the one asked for, else its own with local labels."""
+    wheel, asked = edit.wheel, request.version
     version = wheel.distribution.version
+    if made and not asked:
+        from cuwheel.changes.graft.writing import labelled as with_architectures  # noqa: PLC0415 - few compile
+
+        version = with_architectures(wheel, dict.fromkeys(each.arch for each in made))
     try:
-        return str(Version(asked or labelled(version)))
+        edit.rename(version=str(Version(asked or labelled(version))))
     except InvalidVersion as error:
         if asked:
             raise UsageError(f"--version {asked}: {error}", hint="such as --version 2.11.0+h100") from error
         raise MalformedError(
             wheel.path, f"not slimmed: {version!r} is not a version", hint="download the wheel again from its publisher"
         ) from error
+    return output_of(request.output or Path(), str(edit.name), [wheel.path])
 
 
 def labelled(version: str) -> str:
@@ -303,9 +331,14 @@ def _write_in_place(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], fi
     """
     root, task = layout.root, plan.task
     must_be_replaceable(root, [*plan.removed, *(each.path for each in plan.to_write)])
-    must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
-    with journal.begin(root, Header(tool=TOOL, targets=task.machine_names)) as changes:
-        results, digests = _stage_libraries(changes, plan.to_write)
+    must_have_room(root, sum(each.bytes_after_estimate + each.room_to_grow for each in plan.to_write))
+    from cuwheel.changes.slim.ahead import compiled_first  # noqa: PLC0415 - not for a dry run
+
+    with (
+        compiled_first(plan, root.joinpath) as ahead,
+        journal.begin(root, Header(tool=TOOL, targets=task.machine_names)) as changes,
+    ):
+        results, digests = _stage_libraries(changes, plan.to_write, ahead)
         for path in plan.removed:
             changes.remove(root / path, owners[path].info / "RECORD" if path in owners else None)
         became = plan.files(results)
@@ -321,9 +354,13 @@ def _write_in_place(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], fi
                     else:
                         rows.digests[owner.row] = digests[file.path]
             for info, rows in by_info.items():
-                before = info / SLIM_NOTE
-                note = note_of(task, rows.version, rows.files, before.read_bytes() if before.is_file() else None)
-                findings += stage_record(changes, info, (SLIM_NOTE, note), rows.digests, rows.removed)
+                earlier = {
+                    name: (info / name).read_bytes() for name in (SLIM_NOTE, GRAFT_NOTE) if (info / name).is_file()
+                }
+                names = {path: owner.row for path, owner in owners.items() if owner.info == info}
+                notes = {SLIM_NOTE: note_of(task, rows.version, rows.files, earlier.get(SLIM_NOTE))}
+                notes |= ahead.note(earlier.get(GRAFT_NOTE), names)
+                findings += stage_record(changes, info, notes, rows.digests, rows.removed)
             if task.workload:
                 from cuwheel.changes.slim import use  # noqa: PLC0415
 
@@ -335,9 +372,9 @@ def _write_in_place(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], fi
             changes.apply()
     if task.request.commit:
         journal.commit(root)
-    findings += findings_of_writing(results)
+    findings += [*ahead.findings, *findings_of_writing(results)]
     undo = _undo_command(task, *task.named) if changed and not task.request.commit else None
-    return answer_of(plan, became, findings, written=bool(changed), output=str(root), undo=undo)
+    return answer_of(plan, became, findings, written=bool(changed), output=str(root), undo=undo, made=ahead.made)
 
 
 def _undo_command(task: SlimTask, *folder: str | Path) -> str:
@@ -346,15 +383,18 @@ def _undo_command(task: SlimTask, *folder: str | Path) -> str:
     return quoting.here(["cuwheel", "slim", "--undo", *map(str, where)])
 
 
-def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> tuple[list[Rewritten], dict[str, Digest]]:
+def _stage_libraries(
+    changes: Changes, plans: Sequence[LibraryPlan], ahead: Ahead
+) -> tuple[list[Rewritten], dict[str, Digest]]:
     from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
 
     digests: dict[str, Digest] = {}
 
     def rewritten(plan: LibraryPlan) -> Rewritten:
         path, staged = changes.root / plan.path, changes.stage()
-        result = rewrite.slim_library(path, staged, plan)
-        if result.written and result.change.bytes_after >= result.change.bytes_before:
+        result = ahead.slim_library(path, staged, plan, changes.stage())
+        change = result.change
+        if result.written and not change.added and change.bytes_after >= change.bytes_before:
             staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
             return result._replace(change=plan.unchanged)
         if result.written:
@@ -392,14 +432,20 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
         return answer_of(plan, plan.expected, findings)
 
     from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
+    from cuwheel.changes.slim.ahead import compiled_first  # noqa: PLC0415
 
     def rewritten(library: LibraryPlan) -> Rewritten:
-        result = rewrite.slim_library(Path(library.path), places[library.path], library)
+        place = places[library.path]
+        with files.scratch_beside(place.parent) as folder:
+            result = ahead.slim_library(Path(library.path), place, library, folder / "grown")
         if result.written:
-            shutil.copymode(library.path, places[library.path])
+            shutil.copymode(library.path, place)
         return result
 
-    with files.errors_of(output, "the files already written are complete, the rest were not written"):
+    with (
+        files.errors_of(output, "the files already written are complete, the rest were not written"),
+        compiled_first(plan, Path) as ahead,
+    ):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
         results = rewrite.each_library(plan.to_write, rewritten)
@@ -410,8 +456,8 @@ def _slim_libraries(paths: Sequence[Path], task: SlimTask) -> Slim:
                 with files.scratch_beside(place.parent) as folder:
                     shutil.copy2(path, folder / "copy")
                     system_calls.rename_over(folder / "copy", place)
-    findings += findings_of_writing(results)
-    return answer_of(plan, plan.files(results), findings, written=True, output=str(output))
+    findings += [*ahead.findings, *findings_of_writing(results)]
+    return answer_of(plan, plan.files(results), findings, written=True, output=str(output), made=ahead.made)
 
 
 def _slim_folder_copy(folder: Path, output: Path, task: SlimTask) -> Slim:

@@ -11,18 +11,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
+from cuwheel.changes.graft.answer import CompiledCode, Reached
+from cuwheel.changes.in_place import TOOL
 from cuwheel.changes.slim.request import Kind, SlimTask
 from cuwheel.device_code.libraries import Library
 from cuwheel.support import codec, quoting
 from cuwheel.support.finding import Finding
-from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.graft.compiled import Making, Plan  # noqa: TC004 - never decoded
 
-TOOL = f"cuwheel {__version__}"
 _HEAVY = 5
 _HEAVY_BYTES = 1_000_000
 _NEARLY_ALL = 0.95
@@ -43,7 +44,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 class SlimPlan(Struct, frozen=True, kw_only=True):
     """What is to become of all libraries. `plans` and `removed` go by their paths.
 
-    `refused`: why nothing may be written. `kept`: what cutting by use leaves of each.
+    `refused`: why nothing may be written. `kept`: what cutting by use leaves of each. `ahead`: what is compiled first.
     """
 
     task: SlimTask
@@ -53,6 +54,7 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     refused: tuple[Finding, ...]
     kept: tuple[Kept, ...] = ()
+    ahead: Plan | None = None
 
     @property
     def to_write(self) -> tuple[LibraryPlan, ...]:
@@ -112,7 +114,9 @@ class Slim(Struct, frozen=True, kw_only=True):
     """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
 
     `total` is of the libraries with device code. `container`: the line for a Dockerfile. `workload`: what was traced,
-    where it was cut by use; `kept`: what that left of each library.
+    where it was cut by use; `kept`: what that left of each library. `compiled`: what was made of PTX, or would be;
+    `reached`: what `check` says of those libraries. `seconds`: what compiling was estimated to take of one core, at
+    least and at most.
     """
 
     schema: Literal["cuwheel.slim/1"] = "cuwheel.slim/1"
@@ -134,6 +138,9 @@ class Slim(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     workload: tuple[str, ...] | None = None
     kept: tuple[Kept, ...] = ()
+    compiled: tuple[CompiledCode, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    seconds: tuple[float, float] | None = None
 
     @property
     def is_for_other_gpus(self) -> bool:
@@ -163,10 +170,11 @@ def answer_of(
     output: str | None = None,
     wheel: Size | None = None,
     undo: str | None = None,
+    made: Making | None = None,
 ) -> Slim:
     """`files`: what became of the libraries, or the plan's estimates. `findings`: beside those that refuse.
 
-    A library that cannot be read is left as it is, and no reason to stop.
+    A library that cannot be read is left as it is, and no reason to stop. `made`: what was compiled.
     """
     task = plan.task
     unread = (replace(each, severity="warning") if each.severity == "error" else each for each in findings)
@@ -188,6 +196,9 @@ def answer_of(
         findings=(*plan.refused, *unread),
         workload=task.commands,
         kept=plan.kept,
+        compiled=made.rows if made else plan.ahead.rows() if plan.ahead else (),
+        reached=tuple(made.reached) if made else (),
+        seconds=plan.ahead.seconds if plan.ahead else None,
     )
 
 
@@ -197,6 +208,7 @@ def _remaining(plan: SlimPlan, files: Sequence[FileChange]) -> tuple[Remaining, 
     kept = [each for each in files if each.path not in plan.removed]
     code = sum(row.bytes for each in kept for row in each.dropped)
     code += sum(row.bytes_before - row.bytes_after for each in kept for row in each.recompressed)
+    code -= sum(row.bytes for each in kept for row in each.added)
     debug = sum(each.debug for each in kept)
     sums["debug"] -= debug
     if code:

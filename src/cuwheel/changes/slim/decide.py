@@ -7,7 +7,6 @@ container with nothing for any of them is left empty: the driver says 209 of an 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import files
 from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name, first_few, size
+from cuwheel.support.wording import file_name, first_few, size
 from cuwheel.verdicts import drivers, predict
 from cuwheel.verdicts.choice import (
     LOADABLE,
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.graft.compiled import Plan
     from cuwheel.changes.slim.request import SlimTask
     from cuwheel.device_code.libraries import Compression, Entry, Library
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
-_PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
 
 
 class PackageRelease(NamedTuple):
@@ -73,7 +72,13 @@ def make_plan(
     strips = task.request.strip_debug
     with_code = [each for each in libraries if each.device_code or (strips and host_debug_of(each))]
     removed, findings = _for_other_cuda(with_code, task.cuda, package_of) if task.cuda else ((), ())
-    plans = {each.path: decide_library(each, task) for each in with_code if each.path not in removed}
+    ahead = None
+    if task.request.compile and task.machines:
+        ahead = _compiled_first([each for each in with_code if each.path not in removed], task, task.machines)
+    made = ahead.entries if ahead else {}
+    plans = {
+        each.path: decide_library(each, task, made.get(each.path, ())) for each in with_code if each.path not in removed
+    }
     kept: list[Kept] = []
     refused: list[Finding] = []
     if task.workload:
@@ -88,11 +93,24 @@ def make_plan(
         removed=removed,
         findings=(
             *findings,
+            *(ahead.findings if ahead else ()),
             *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.untouched),
         ),
         refused=(*refused, *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.refused)),
         kept=tuple(kept),
+        ahead=ahead,
     )
+
+
+def _compiled_first(libraries: Sequence[Library], task: SlimTask, machines: Sequence[Machine]) -> Plan:
+    """What `graft --compile` would make for the machines."""
+    from cuwheel.changes.binaries import compiling  # noqa: PLC0415 - few compile
+    from cuwheel.changes.graft import compiled  # noqa: PLC0415
+    from cuwheel.changes.graft.request import GraftRequest  # noqa: PLC0415
+
+    names = tuple(each.name for each in machines)
+    request = GraftRequest(task.target, compile=names, drop_signature=task.request.drop_signature)
+    return compiled.plan_of(libraries, request, compiling.aims_of(machines))
 
 
 def with_library_name(path: str, found: Finding) -> Finding:
@@ -140,20 +158,6 @@ def _for_other_cuda(
     return tuple(removed), tuple(findings)
 
 
-def licence_findings(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What the licences say of changes, as far as METADATA tells; no legal advice. `metadata`: by distribution."""
-    names = sorted(name for name, text in metadata.items() if _PROPRIETARY.search(text.partition("\n\n")[0]))
-    if not names:
-        return ()
-    return (
-        finding(
-            "licence-on-changes",
-            "by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
-            evidence=(a_few(names, 4),),
-        ),
-    )
-
-
 # One library.
 
 
@@ -164,12 +168,15 @@ class _Ruling(NamedTuple):
     reason: str
 
 
-def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
+def decide_library(library: Library, task: SlimTask, made: Sequence[Entry] = ()) -> LibraryPlan:
     """What stays, what goes, and why. `library` must have been surveyed with `detail="entries"`.
+
+    `made`: what will be in its containers before anything is cut.
 
     Later rulings overrule earlier ones: what a machine loads, what no trace loaded, relocatable and debug code.
     """
     request = task.request
+    library = replace(library, entries=(*library.entries, *made)) if made else library
     untouchable = why_untouchable(library, drop_signature=request.drop_signature)
     rulings: dict[int, _Ruling] = {}
     refused: tuple[Finding, ...] = ()
@@ -220,6 +227,7 @@ def decide_library(library: Library, task: SlimTask) -> LibraryPlan:
         by_use=task.workload is not None,
         drop_signature=request.drop_signature,
         debug=host_debug_of(library) if request.strip_debug else 0,
+        made=tuple(made),
     )
 
 

@@ -27,14 +27,15 @@ class SlimRequest:
     `targets`: one or several; with `env`, names of distributions in it. `machines`: as for `check`; also `this`, and
     `all` to keep every architecture. `cuda`: of packages with a library per CUDA version, keep the one loaded with
     this. `used`: traces; of each library only what they show to be loaded is kept, in an environment or a folder.
-    `drop_signature`: also change signed Windows binaries. `platform`: of
-    `name==version`, the wheel for this one. `commit`: keep no originals.
+    `compile`: where they would compile PTX, machine code is made of it first. `drop_signature`: also change signed
+    Windows binaries. `platform`: of `name==version`, the wheel for this one. `commit`: keep no originals.
     """
 
     targets: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
     machines: Sequence[str | Path | Machine] = ()
     env: Path | None = None
     output: Path | None = None
+    compile: bool = False
     future: bool = False
     cuda: str | None = None
     recompress: bool = False
@@ -133,6 +134,11 @@ def _machines(words: Sequence[str | Path | Machine], request: SlimRequest) -> tu
     if not flat:
         raise UsageError(
             "no GPUs to keep were given", hint="--for h100,l40, --for this, or --for all with --recompress"
+        )
+    if request.compile and (_ALL in flat or request.used):
+        raise UsageError(
+            "--compile needs the GPUs, and no trace: one shows what was loaded before",
+            hint="--for h100 --compile; then trace that, and slim it with --used",
         )
     if _ALL in flat:
         if len(flat) > 1 or not (request.recompress or request.drop_relocatable or request.strip_debug or request.cuda):

@@ -166,7 +166,7 @@ def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> 
     decided = decide.decide_library
     no = Finding(rule="would-lose-code", severity="error", message="h100 would be left without code")
 
-    def refuse(one: object, task: SlimTask) -> object:
+    def refuse(one: object, task: SlimTask, _made: object) -> object:
         from msgspec.structs import replace
 
         return replace(decided(one, task), refused=(no,))  # type: ignore[arg-type]

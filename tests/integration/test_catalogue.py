@@ -22,7 +22,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support import buffer, codec
 from cuwheel.support.buffer import MemoryBuffer
-from cuwheel.verdicts import library_sources
+from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import FIXTURES, LINUX, NATIVE, TAG, _served, _wheel
@@ -393,10 +393,10 @@ def test_what_ships_goes_with_the_torch_that_it_requires(monkeypatch: pytest.Mon
         facts = held.facts(each.sha256)
         assert facts is not None
         survey = wheel_facts.survey(facts)
-        specs = [spec for wanted in library_sources.torch_requirements(survey) for spec in wanted.specifier]
+        specs = [spec for wanted in torch_releases.torch_requirements(survey) for spec in wanted.specifier]
         pins = {spec.version for spec in specs if spec.operator == "=="}
         if facts.torch_symbols and len(pins) == 1 and (pinned := versions.minor(pins.pop())) in known:
-            assert library_sources.fitting_torch_releases(survey) == (pinned,), each.file
+            assert torch_releases.fitting_torch_releases(survey) == (pinned,), each.file
             checked += 1
     assert checked > 20
 

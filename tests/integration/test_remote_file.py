@@ -16,7 +16,8 @@ import pytest
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.network import client
-from cuwheel.network.remote import Budget, OverBudgetError, RemoteFile
+from cuwheel.network.remote import RemoteFile
+from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures import servers
 

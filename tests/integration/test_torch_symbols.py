@@ -18,7 +18,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.facts.torch import SymbolTable
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
-from cuwheel.verdicts import library_sources
+from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.cache import UnavailableError
 from tests.integration.index_server import clean_environment
@@ -201,7 +201,7 @@ def test_real_torch(tmp_path: Path) -> None:
         taken = {name for library in read.libraries for name in library.torch_symbols}
         found = torch_symbols.exported(tmp_path / "torch", "2.14.1", taken)
         assert found is not None
-        assert found == library_sources.torch_exports("2.14.1", read, taken)
+        assert found == torch_releases.torch_exports("2.14.1", read, taken)
         missing.append(sorted(taken - found.names))
     assert missing == [["_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"], []]
 

@@ -26,10 +26,8 @@ _MOST_AT_ONCE = 1024
 _LONGEST_S = 366 * 24 * 3600.0
 _UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
 _AGE_DIGITS = 5
-_LAST_LEVEL = 9  # of zlib
 _LAST_MINOR = 9  # no CUDA had a tenth minor release
 _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
-_LONGEST_NAME = 255
 _LONGEST_LABEL = 64  # a file name has to hold it
 _LONGEST_NEED = 200
 _GPUS = "cuwheel lookup gpu lists the GPUs"
@@ -134,12 +132,6 @@ def index(text: str) -> int:
     """From 0 on, as devices are numbered."""
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST:
         raise wrong(text, "a number from 0 up")
-    return int(text)
-
-
-def level(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 1 or int(text) > _LAST_LEVEL:
-        raise wrong(text, "a level from 0 to 9")
     return int(text)
 
 
@@ -558,13 +550,11 @@ def package(text: str) -> str:
     return text
 
 
-def distribution(text: str) -> str:
-    """The bare name of a package."""
-    if not _fits(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", text):
-        raise wrong(text, "the name of a package, such as torch")
-    return text
-
-
+distribution = _patterned(
+    "distribution",  # the bare name of a package
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?",
+    "the name of a package, such as torch",
+)
 distributions = each(distribution)
 
 
@@ -585,12 +575,7 @@ def fallbacks(text: str) -> list[str]:
     return [] if text.strip() == "none" else _each_of(_parts(text), one_of(*FALLBACKS))
 
 
-def variable(text: str) -> str:
-    if not _fits(_VARIABLE, text):
-        raise wrong(text, "a variable name, such as MODEL_FOLDER")
-    return text
-
-
+variable = _patterned("variable", _VARIABLE, "a variable name, such as MODEL_FOLDER")
 variables = each(variable)
 
 
@@ -616,17 +601,15 @@ def bench_setting(text: str) -> str:
     return text
 
 
-def soname(text: str) -> str:
-    """What a library is called, or a pattern of it: never a path."""
-    if "/" in text or len(text) > _LONGEST_NAME:
-        raise wrong(text, "a library name, such as 'libmpi.so.*'")
-    return text
+# What a library is called, or a pattern of it: never a path.
+soname = _patterned("soname", r"[^/]{1,255}", "a library name, such as 'libmpi.so.*'")
 
 
-def image(text: str) -> str:
-    if not _fits(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", text):
-        raise wrong(text, "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04")
-    return text
+image = _patterned(
+    "image",
+    r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}",
+    "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04",
+)
 
 
 def cluster(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.delivery import choosing, pin_files
+from cuwheel.delivery import choosing
 from cuwheel.delivery.install_answer import CompiledWheel, Slimmed
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError
 from cuwheel.network import addresses, client, resolver, transfer, venvs
@@ -100,6 +100,9 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
                 place.copy.must_keep_out()
                 _must_be_there(place.prefix, releases)
                 hide_origins(place.prefix, releases)
+        if plan.pinned:
+            from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
+
         for each in plan.pinned:
             pin_files.write_settings(each, plan.settings.variables)
     except CuwheelError as error:

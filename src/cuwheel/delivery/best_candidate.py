@@ -26,7 +26,7 @@ from cuwheel.facts import versions
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
-from cuwheel.network.remote import Budget, OverBudgetError, TooSlowError
+from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import log
 from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags

@@ -26,7 +26,7 @@ from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.facts import gpus
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
-from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.support import codec, files, log
 from cuwheel.support.files import folder_lock
 from cuwheel.support.wording import size

@@ -32,9 +32,9 @@ from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages, versions
 from cuwheel.support import files, log
 from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts import alternatives
-from cuwheel.verdicts.alternatives import Pin
+from cuwheel.verdicts import pins
 from cuwheel.verdicts.judge import judge
+from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import requirements
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
@@ -537,8 +537,8 @@ def settings_for(choices: Sequence[Choice], releases: Sequence[Release]) -> Pack
             continue
         survey = choice.ruling.survey
         machines = machines_with_torch(choice.found.machines, releases)
-        pin = alternatives.needed_pin(survey, machines)
-        if variable := alternatives.loading_variable(survey):
+        pin = pins.needed_pin(survey, machines)
+        if variable := pins.loading_variable(survey):
             variables[variable] = pin.value if pin else None
         found += [pin] if pin else []
         for machine in machines:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import candidates, pin_files
+from cuwheel.delivery import candidates
 from cuwheel.delivery.choosing import Choice, PackageSettings
 from cuwheel.delivery.install_answer import Change, Install
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -304,6 +304,8 @@ class EnvironmentCopy:
         inside = {str(self.prefix / each.path) for each in found.steps}
         for each in found.header.pinned if found.header else ():
             if each.path not in inside:
+                from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
+
                 pin_files.restore_settings(each)
         return tuple(journal.undo_one(self.prefix, folder, found))
 
@@ -332,6 +334,8 @@ class EnvironmentCopy:
 
     def _must_be_ours(self, folder: Path, found: Journal) -> None:
         for each in found.header.pinned if found.header else ():
+            from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
+
             pin_files.must_be_ours(each, folder)
 
     def _forget_older(self) -> None:

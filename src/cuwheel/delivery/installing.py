@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.delivery import candidates, choosing, environment_changes, pin_files
+from cuwheel.delivery import candidates, choosing, environment_changes
 from cuwheel.delivery.best_candidate import search_for
 from cuwheel.delivery.choosing import PackageSettings, answer_of_choices
 from cuwheel.delivery.environment_changes import InstallPlan
@@ -21,7 +21,7 @@ from cuwheel.machine import fleet
 from cuwheel.network import addresses, venvs
 from cuwheel.network.settings import read_settings
 from cuwheel.support import log, quoting
-from cuwheel.verdicts.alternatives import Pin
+from cuwheel.verdicts.pins import Pin
 from cuwheel.wheel import journal_file
 from cuwheel.wheel.metadata import normalised
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import Install
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
+    from cuwheel.wheel.journal_file import Pinned
 
 
 def install(request: InstallRequest) -> Install:
@@ -190,8 +191,12 @@ def _if_allowed(
         raise UsageError(
             f"{changed[0]} needs a GPU, and that of {', '.join(unknown)} is not known", hint="name it: --on h100"
         )
-    pin_places = tuple(map(pin_files.parse_place, request.pin))
-    pinned = pin_files.pending_settings(pin_places, place.prefix, plan.settings.variables) if pin_places else ()
+    pinned: tuple[Pinned, ...] = ()
+    if request.pin:
+        from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
+
+        pin_places = tuple(map(pin_files.parse_place, request.pin))
+        pinned = pin_files.pending_settings(pin_places, place.prefix, plan.settings.variables)
     answer = replace(
         plan.answer,
         changes=changes,

@@ -22,14 +22,13 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
-from cuwheel.network.remote import RemoteFile
 from cuwheel.support import files, log
 from cuwheel.support.wording import a_few, file_name, size
-from cuwheel.verdicts import alternatives, library_sources, wheel_tags
-from cuwheel.verdicts.alternatives import Pin
+from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
+from cuwheel.verdicts.pins import Pin
 from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import TorchExports
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
-    from cuwheel.network.remote import Budget
+    from cuwheel.network.transfer import Budget
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.verdict import Verdict
     from cuwheel.wheel.metadata import WheelName
@@ -130,6 +129,8 @@ def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> Wh
     listing = candidate.listing
     if candidate.path:
         return WheelFile(candidate.path)
+    from cuwheel.network.remote import RemoteFile  # noqa: PLC0415 - most have a facts file
+
     wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
     try:
         stored = sum(
@@ -291,7 +292,7 @@ class Judge:
 
     def rule(self, ruling: Ruling, contents: Contents) -> Ruling:
         self.expect([contents.survey])
-        pin = alternatives.needed_pin(contents.survey, self._machines, self._torch)
+        pin = pins.needed_pin(contents.survey, self._machines, self._torch)
         machines = [pin.on(each) for each in self._machines] if pin else self._machines
         verdicts = judge_all(contents.survey, machines, self._torch)
         outcome = worst_outcome(each.outcome for each in verdicts)
@@ -301,11 +302,17 @@ class Judge:
             for finding in verdict.findings
             if finding.severity == "error" or finding.rule in _OF_TORCH
         ]
-        if not self._installed and (lacking := list(self._lacking(contents.survey))) and not errors:
-            errors, outcome = lacking, "fails"
+        fitting: tuple[str, ...] | None = None
+        if contents.survey.torch_symbols:
+            from cuwheel.verdicts import torch_releases  # noqa: PLC0415 - few are extensions of torch
+
+            fitting = torch_releases.fitting_torch_releases(contents.survey)
+            if not self._installed and (lacking := list(self._lacking(contents.survey))) and not errors:
+                errors, outcome = lacking, "fails"
         if any(each.rule in _NEVER_INSTALLED for each in contents.survey.findings):
             outcome = "fails"
-        replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
+        known = any(each.torch for each in self._machines)
+        replaced = tuple(dict.fromkeys(self._replaced(contents.survey))) if known else ()
         lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)
         setting = (f"{pin.setting} is set: {pin.why}",) if pin else ()
@@ -321,23 +328,27 @@ class Judge:
             device_code=any(each.device_code for each in contents.survey.libraries),
             needs=tuple(sorted(_needs(contents.survey, machines[0]))),
             pin=pin,
-            survey=contents.survey if alternatives.loading_variable(contents.survey) else None,
-            torch=library_sources.fitting_torch_releases(contents.survey),
+            survey=contents.survey if pins.loading_variable(contents.survey) else None,
+            torch=fitting,
             decided=True,
         )
 
     def _lacking(self, survey: Survey) -> Iterator[str]:
         """`check` says nothing where a library that nobody knows might bring them. Another release is better."""
+        from cuwheel.verdicts import torch_releases  # noqa: PLC0415 - few are extensions of torch
+
         for machine in self._machines:
-            if machine.torch and (names := library_sources.lacking_torch_symbols(survey, machine.torch)):
+            if machine.torch and (names := torch_releases.lacking_torch_symbols(survey, machine.torch)):
                 what = "a symbol" if len(names) == 1 else f"{len(names)} symbols"
                 yield _judged(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
         """A torch that it does not go with, installed, asked for or planned: an installer would bring another one."""
-        for wanted in library_sources.torch_requirements(survey):
+        from cuwheel.verdicts import torch_releases  # noqa: PLC0415 - few are extensions of torch
+
+        for wanted in torch_releases.torch_requirements(survey):
             for machine in self._machines:
-                if machine.torch and not library_sources.requirement_allows(wanted, machine.torch):
+                if machine.torch and not torch_releases.requirement_allows(wanted, machine.torch):
                     there = self._installed and python_environment.torch_version(self._env) == machine.torch
                     why = "is installed" if there else "is asked for"
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"

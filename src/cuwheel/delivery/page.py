@@ -25,7 +25,7 @@ from cuwheel.machine.fleet import from_gpu
 from cuwheel.support import codec, files, wording
 from cuwheel.support.verbs import VERBS
 from cuwheel.support.wording import file_name, size
-from cuwheel.verdicts import drivers, library_sources, predict
+from cuwheel.verdicts import drivers, predict, torch_releases
 from cuwheel.version import __version__
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import WheelName
@@ -92,7 +92,7 @@ def machines_script() -> bytes:
             if row.driver.linux
         ],
         "torch": page_verdicts.torch_cudas(),
-        "torch_releases": library_sources.known_torch_releases(),
+        "torch_releases": torch_releases.known_torch_releases(),
         "verb": "install" if "install" in VERBS else "find",
     }
     return machines_mark() + script_of("machines", "", value)
@@ -161,7 +161,7 @@ def wheel_script(facts: WheelFacts) -> bytes:
         majors = {drivers.cuda_major(each) for each in wheel_facts.survey(facts).libraries} - {None}
         if len(majors) == 1:
             value["cuda"] = str(majors.pop())
-    if unfit := dict(library_sources.unfit_torch_releases(wheel_facts.survey(facts))):
+    if unfit := dict(torch_releases.unfit_torch_releases(wheel_facts.survey(facts))):
         value["torch"] = unfit
     return wheel_mark(facts) + script_of("wheel", facts.file, value)
 

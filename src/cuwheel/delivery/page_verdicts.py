@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import wheel_facts
 from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.machine.fleet import Machine, System
-from cuwheel.verdicts import alternatives, check_rules, wheel_tags
+from cuwheel.verdicts import check_rules, driver_steps, wheel_tags
 from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.loading import loading, profile_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.facts.arch import Capability
-    from cuwheel.verdicts.alternatives import StepAnswer
+    from cuwheel.verdicts.driver_steps import StepAnswer
 
 T = TypeVar("T", bound="Hashable")
 # The driver from which on a verdict holds (empty: the driver is not known), and its index into `verdicts`.
@@ -184,7 +184,7 @@ class _Sweep:
         """What a driver changes has nothing to do with torch, unless that chooses the library."""
         key = f"{machine.os} {machine.cpu} {machine.capability}"
         known = () if profile_of(self._survey) else self._changes.get(key, ())
-        steps = alternatives.driver_steps(self._judge, self._survey, machine, known)
+        steps = driver_steps.driver_steps(self._judge, self._survey, machine, known)
         self._changes[key] = tuple(step.since for step in steps if step.since)
         return tuple((step.since or "", self._verdict(step.answer)) for step in steps)
 

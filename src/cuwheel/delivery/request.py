@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from packaging.requirements import Requirement
 
-from cuwheel.delivery import candidates, pin_files
+from cuwheel.delivery import candidates
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
@@ -244,6 +244,8 @@ class InstallRequest(FindRequest):
         if strange := set(self.fallback) - set(FALLBACKS):
             raise UsageError(f"{min(strange)[:40]!r} is not a fallback", hint=", ".join(FALLBACKS))
         for each in self.pin:
+            from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
+
             pin_files.parse_place(each)
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.device_code import cubin, dynamic, elf, fatbin, limits, loose, pe, torch_symbols
+from cuwheel.device_code import cubin, dynamic, elf, fatbin, limits, loose, torch_symbols
 from cuwheel.device_code.dynamic import ArchivePointers, ElfPointers
 from cuwheel.device_code.elf import SHT_NOBITS
 from cuwheel.device_code.fatbin import Walk
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
+_PE_MAGIC = b"MZ"
 _CXX11 = "__cxx11"
 _CXX = "_ZNSs"  # the old string: only code that passes strings tells the two apart
 
@@ -88,9 +89,21 @@ def recognise(buffer: Buffer) -> Format | None:
         return "fatbin"
     if start[:8] == elf.ARCHIVE_MAGIC:
         return "archive"
-    if start[:2] == pe.MAGIC and pe.is_pe(buffer):
-        return "pe"
+    if start[:2] == _PE_MAGIC:
+        from cuwheel.device_code import pe  # noqa: PLC0415 - few files are of Windows
+
+        if pe.is_pe(buffer):
+            return "pe"
     return "ptx" if loose.is_ptx(buffer) else None
+
+
+def is_foreign(head: bytes) -> bool:
+    """Whether a file is for a 32-bit or big-endian machine, by its first bytes: no CUDA of today makes such files."""
+    if head[:2] == _PE_MAGIC:
+        from cuwheel.device_code import pe  # noqa: PLC0415 - few files are of Windows
+
+        return pe.is_foreign(head)
+    return elf.is_foreign(head)
 
 
 def read_library(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
@@ -135,6 +148,8 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
 
 
 def _pe(buffer: Buffer, *, search: Search) -> _Draft:
+    from cuwheel.device_code import pe  # noqa: PLC0415 - few files are of Windows
+
     file = pe.read_pe(buffer)
     draft = _Draft(
         buffer=buffer,

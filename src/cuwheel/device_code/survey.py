@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.device_code import elf, library, pe, source, torch_symbols
+from cuwheel.device_code import elf, library, source, torch_symbols
 from cuwheel.device_code.libraries import Survey
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
 from cuwheel.facts import packages
@@ -174,7 +174,7 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
             raise
         findings.append(source.unread(item.path, error))
         return False
-    if elf.is_foreign(head) or pe.is_foreign(head):
+    if library.is_foreign(head):
         findings.append(source.foreign(item.path))
         return False
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client, transfer
+from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support.buffer import check
 
 if TYPE_CHECKING:
@@ -29,31 +30,6 @@ _PARTIAL, _UNSATISFIABLE = 206, 416
 _ATTEMPTS = 3
 _PATIENCE_S = 30.0  # of one part, after which it has to come at the slowest rate, too
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
-
-
-class OverBudgetError(NetworkError):
-    """More would have to be downloaded than the user allows."""
-
-
-class TooSlowError(NetworkError):
-    """It comes, but would take hours: not tried again."""
-
-
-class Budget:
-    """Bytes that may be downloaded, for any number of files; None for no limit."""
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.limit, self.used = limit, 0
-        self._lock = threading.Lock()
-
-    def must_allow(self, url: str, count: int) -> None:
-        if self.limit is not None and self.used + count > self.limit:
-            raise OverBudgetError(url, f"reading it takes more than is left of the {self.limit:,} bytes allowed")
-
-    def spend(self, url: str, count: int) -> None:
-        with self._lock:
-            self.must_allow(url, count)
-            self.used += count
 
 
 class RemoteFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 import time
 import zlib
 from typing import IO, TYPE_CHECKING
@@ -31,6 +32,31 @@ SLOWEST = 16_000  # bytes a second over the whole download: a server that trickl
 _IDLE_S = 120.0  # without a single byte of a download, which has hours in all: caches and mirrors fetch it first
 _RESUMED = 3  # times that a download which breaks off is continued, within one call
 _PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for lies behind its end
+
+
+class OverBudgetError(NetworkError):
+    """More would have to be downloaded than the user allows."""
+
+
+class TooSlowError(NetworkError):
+    """It comes, but would take hours: not tried again."""
+
+
+class Budget:
+    """Bytes that may be downloaded, for any number of files; None for no limit."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit, self.used = limit, 0
+        self._lock = threading.Lock()
+
+    def must_allow(self, url: str, count: int) -> None:
+        if self.limit is not None and self.used + count > self.limit:
+            raise OverBudgetError(url, f"reading it takes more than is left of the {self.limit:,} bytes allowed")
+
+    def spend(self, url: str, count: int) -> None:
+        with self._lock:
+            self.must_allow(url, count)
+            self.used += count
 
 
 def fetch(url: str, *, limit: int, session: client.Session | None = None) -> bytes:

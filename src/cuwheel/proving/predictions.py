@@ -13,7 +13,7 @@ from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding, examine, finding
-from cuwheel.verdicts import alternatives, check_rules, choice
+from cuwheel.verdicts import check_rules, choice, driver_steps
 from cuwheel.verdicts.check_rules.case import LibraryCase
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.judge import Judge
@@ -162,7 +162,7 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 def _steps(subject: Judge, machine: Machine) -> Iterator[Step]:
     """Steps from the oldest driver on, each where something changes."""
     every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
-    found = alternatives.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
+    found = driver_steps.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
     last: Step | None = None
     for driver in (each for each in every if each in found):
         if found[driver] != last:

@@ -10,7 +10,7 @@ from packaging.version import Version
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
 from cuwheel.support.wording import size
-from cuwheel.verdicts import library_sources
+from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
 
 def _torch(releases: Sequence[str]) -> str:
     return (
-        library_sources.torch_releases_in_words(releases) or "none of the releases that are known has all that it takes"
+        torch_releases.torch_releases_in_words(releases) or "none of the releases that are known has all that it takes"
     )
 
 

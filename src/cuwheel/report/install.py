@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find
-from cuwheel.report import find
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support import quoting
 from cuwheel.support.wording import size
@@ -37,6 +36,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
         if chosen:  # it would run by itself: what stands against it is told above
             return Document(title, tuple(blocks))
         none = Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
+        from cuwheel.report import find  # noqa: PLC0415 - mostly there is one
+
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
     if answer.editable:
         blocks.append(Facts(tuple(_editable(answer.editable))))

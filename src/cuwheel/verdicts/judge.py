@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, examine, gravest_first
 from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts import check_rules, drivers, library_sources, predict, variant_values, wheel_tags
+from cuwheel.verdicts import check_rules, drivers, predict, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
@@ -76,13 +76,16 @@ class Judge:
         self._reaches = predict.reaches_by_path(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judge)
-        self._exports = functools.cache(
-            lambda version: library_sources.torch_exports(version, survey, survey.torch_symbols)
-        )
+        self._exports = functools.cache(self._exports_of_torch)
 
     def on(self, machine: Machine) -> Verdict:
         """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
         return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
+
+    def _exports_of_torch(self, version: str) -> TorchExports | None:
+        from cuwheel.verdicts.torch_releases import torch_exports  # noqa: PLC0415 - few machines are known to have one
+
+        return torch_exports(version, self._survey, self._survey.torch_symbols)
 
     def _judge(self, machine: Machine) -> Verdict:
         survey, reaches = self._survey, self._reaches
@@ -121,7 +124,11 @@ class Judge:
             findings = (each for each in findings if each.rule not in check_rules.ANOTHER_MACHINE)
         if stopped or outcome == "fails":
             findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
-        untrue = () if stopped else variant_values.untrue_on(survey, machine, outcome)
+        untrue: tuple[Finding, ...] = ()
+        if survey.variant and not stopped:
+            from cuwheel.verdicts import variant_values  # noqa: PLC0415 - few wheels are variants
+
+            untrue = tuple(variant_values.untrue_on(survey, machine, outcome))
         everything = dict.fromkeys([*of_package, *survey.findings, *_cut_on_purpose(survey, findings), *untrue])
         at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
         return Verdict(

@@ -9,13 +9,13 @@ import pytest
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.verdicts import alternatives
+from cuwheel.verdicts import driver_steps
 from cuwheel.verdicts.judge import Judge
 from tests.unit.verdicts.subjects import library, survey
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.verdicts.alternatives import DriverStep
+    from cuwheel.verdicts.driver_steps import DriverStep
 
 SUBJECTS = {
     "machine code": survey(library("sm_90 sm_80")),
@@ -47,7 +47,7 @@ def at(steps: tuple[DriverStep, ...], driver: str) -> DriverStep:
 def test_every_driver_is_told_as_check_tells_it(subject: Survey, capability: str) -> None:
     judge = Judge(subject)
     machine = Machine(name="m", capability=Capability.parse(capability))
-    steps = alternatives.driver_steps(judge, subject, machine)
+    steps = driver_steps.driver_steps(judge, subject, machine)
     assert steps[0].since is None
     assert steps[0].answer.outcome == judge.on(machine).outcome
     for driver in DRIVERS:
@@ -64,7 +64,7 @@ def test_every_driver_is_told_as_check_tells_it(subject: Survey, capability: str
 def test_steps_are_few() -> None:
     subject = SUBJECTS["machine code"]
     assert (
-        len(alternatives.driver_steps(Judge(subject), subject, Machine(name="m", capability=Capability.parse("9.0"))))
+        len(driver_steps.driver_steps(Judge(subject), subject, Machine(name="m", capability=Capability.parse("9.0"))))
         <= 4
     )
 
@@ -72,4 +72,4 @@ def test_steps_are_few() -> None:
 def test_a_jetson_has_the_driver_of_its_system() -> None:
     subject = survey(library("sm_87"))
     machine = Machine(name="m", capability=Capability.parse("8.7"), l4t="36.4", os="linux", cpu="aarch64")
-    assert [each.since for each in alternatives.driver_steps(Judge(subject), subject, machine)] == [None]
+    assert [each.since for each in driver_steps.driver_steps(Judge(subject), subject, machine)] == [None]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.verdicts import alternatives
+from cuwheel.verdicts import pins
 from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.verdicts.alternatives import Pin
+    from cuwheel.verdicts.pins import Pin
 
 pytestmark = pytest.mark.unit
 EXACT, NEAREST, VARIANTS = "0.49.0", "0.50.0", "0.43.3"
@@ -33,7 +33,7 @@ def _wheel(version: str, *cudas: str, code: str = "sm_60 sm_70 sm_80 sm_90", new
 
 
 def _needed(subject: Survey, capability: str = "8.6", **known: Any) -> Pin | None:
-    return alternatives.needed_pin(subject, [machine(capability, **known)])
+    return pins.needed_pin(subject, [machine(capability, **known)])
 
 
 def test_a_wheel_for_the_drivers_cuda_and_a_torch_of_a_newer_one() -> None:
@@ -73,17 +73,17 @@ def test_another_major_is_never_taken_and_nothing_is_set_in_vain() -> None:
 def test_a_variable_that_is_set_wrongly_is_set_right() -> None:
     subject = _wheel(EXACT, "122", "124")
     here = machine("8.6", torch_cuda="12.4", driver="550.54.14", loads=("BNB_CUDA_VERSION=118",))
-    pin = alternatives.needed_pin(subject, [here])
+    pin = pins.needed_pin(subject, [here])
     assert pin is not None
     assert pin.value == "124"
     assert judge(subject, pin.on(here)).outcome == "compatible"
-    assert alternatives.needed_pin(subject, [replace(here, loads=("BNB_CUDA_VERSION=124",))]) is None
+    assert pins.needed_pin(subject, [replace(here, loads=("BNB_CUDA_VERSION=124",))]) is None
 
 
 def test_one_setting_for_every_gpu_of_a_machine() -> None:
     subject = _wheel(EXACT, "122", "124", newest="sm_80")
     both = [machine("8.6", **CASE_1), machine("9.0", **CASE_1)]
-    pin = alternatives.needed_pin(subject, both)
+    pin = pins.needed_pin(subject, both)
     assert pin is not None
     assert pin.value == "122"
 

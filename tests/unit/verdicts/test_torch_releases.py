@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from cuwheel.facts import torch
 from cuwheel.facts.torch import SymbolTable
-from cuwheel.verdicts import library_sources
+from cuwheel.verdicts import torch_releases
 from cuwheel.verdicts.judge import judge
 from tests.unit.verdicts.subjects import library, machine, survey
 
@@ -53,8 +53,8 @@ def _extension(*symbols: str, requires: tuple[str, ...] = ()) -> Survey:
 def test_the_releases_that_an_extension_goes_with(
     symbols: tuple[str, ...], requires: tuple[str, ...], expected: str | None
 ) -> None:
-    found = library_sources.fitting_torch_releases(_extension(*symbols, requires=requires))
-    assert (None if found is None else library_sources.torch_releases_in_words(found)) == expected
+    found = torch_releases.fitting_torch_releases(_extension(*symbols, requires=requires))
+    assert (None if found is None else torch_releases.torch_releases_in_words(found)) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_the_releases_that_an_extension_goes_with(
 def test_the_releases_that_it_does_not_go_with(
     symbols: tuple[str, ...], requires: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    assert dict(library_sources.unfit_torch_releases(_extension(*symbols, requires=requires))) == expected
+    assert dict(torch_releases.unfit_torch_releases(_extension(*symbols, requires=requires))) == expected
 
 
 def test_a_library_that_the_import_loads_decides_over_others() -> None:
     own = library("sm_90", path="demo/_C.so", torch_symbols=(ALWAYS,))
     other = library("sm_90", path="demo/extra.so", torch_symbols=(GONE,))
     both = survey(own, other)
-    assert library_sources.fitting_torch_releases(replace(both, imported=("demo/_C.so",))) == (
+    assert torch_releases.fitting_torch_releases(replace(both, imported=("demo/_C.so",))) == (
         "2.6",
         "2.7",
         "2.8",
         "2.9",
     )
-    assert library_sources.fitting_torch_releases(both) == ("2.6", "2.7", "2.8")
+    assert torch_releases.fitting_torch_releases(both) == ("2.6", "2.7", "2.8")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_only_torch_that_is_in_the_table_is_judged(version: str, *, judged: bool
     ],
 )
 def test_torch_by_its_minor_release_stands_for_its_patches(wanted: str, version: str, *, allowed: bool) -> None:
-    assert library_sources.requirement_allows(Requirement(wanted), version) is allowed
+    assert torch_releases.requirement_allows(Requirement(wanted), version) is allowed
 
 
 def test_torch_that_has_them_all_is_not_spoken_of() -> None:

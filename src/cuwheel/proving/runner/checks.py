@@ -23,7 +23,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Optional
 
-from . import child, loaded
+from . import child
 from .output import Capture
 
 # What would lead a check out of its environment, or change what Python does in it: -O takes its asserts away.
@@ -202,11 +202,15 @@ def run_check(
     `cut`: off the network. `hide`: makes secrets unreadable in all that is kept of what it printed. `tracer`: the
     library that sees what its programs load on a GPU.
     """
-    seen = Path(folder).absolute() / ".loaded" if tracer and capabilities else None
-    if tracer and seen:
+    if tracer and capabilities:
+        from . import loaded  # noqa: PLC0415 - few have a GPU
+
+        seen = Path(folder).absolute() / ".loaded"
         environ = {**environ, **loaded.tracing_variables(tracer, seen, environ)}
-    result = _run(check, python, environ, folder, capabilities, cut=cut)
-    result["loaded"] = loaded.read_loaded(seen, environ.get("VIRTUAL_ENV", "")) if seen else []
+        result = _run(check, python, environ, folder, capabilities, cut=cut)
+        result["loaded"] = loaded.read_loaded(seen, environ.get("VIRTUAL_ENV", ""))
+    else:
+        result = {**_run(check, python, environ, folder, capabilities, cut=cut), "loaded": []}
     return {key: hide(value) if isinstance(value, str) and key not in _OURS else value for key, value in result.items()}
 
 

@@ -10,7 +10,6 @@ from cuwheel.facts.arch import Arch
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few, file_name, rough_seconds, size
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.ahead_of_time import release_for
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import (
     INVALID_PTX,
@@ -176,6 +175,8 @@ def _newest_isa(case: LibraryCase) -> str:
 
 def _ahead(case: LibraryCase, isa: str, before: str) -> str:
     """The command that makes machine code of its PTX, where a ptxas can."""
+    from cuwheel.verdicts.ahead_of_time import release_for  # noqa: PLC0415 - most have machine code
+
     device = case.machine.capability
     driver = drivers.cuda_of_driver(case.machine, drivers.system_of(case.library, case.machine))
     try:

@@ -242,7 +242,7 @@ IN_MEMORY = 1 << 24
 TEXT_LIMIT = 1 << 26
 _CHUNK = 1 << 20
 _LOCAL = struct.Struct("<4s5H3I2H")
-_ENCRYPTED, _UTF8 = 0x1, 0x800
+_ENCRYPTED, _PATCH, _UTF8 = 0x41, 0x20, 0x800  # the first: in the old way, or in the strong one
 # Code deflates to a third; what is much smaller than that, and large, was made to hurt.
 _HIGHEST_RATIO = 200
 _LARGE = 1 << 26
@@ -405,6 +405,8 @@ class ZipReader:
             return _Problem("zip-link", "it is a symbolic link, which wheels cannot hold")
         if info.flag_bits & _ENCRYPTED:
             return _Problem("zip-encrypted", "it is encrypted")
+        if info.flag_bits & _PATCH:
+            return _Problem("zip-method", "it is a patch of another file, which no installer applies")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return _Problem("zip-method", f"its compression method {info.compress_type} is not allowed in wheels")
         if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:

@@ -128,11 +128,16 @@ def test_the_c_compiler_beside_a_cxx_one(tmp_path: Path, cxx: str, cc: str) -> N
 
 
 @systems.NO_MODES
-def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path) -> None:
+def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the system has by itself: a folder with a gcc stands in for its folders."""
+    system = tmp_path / "system"
+    system.mkdir()
+    (system / "gcc").touch()
+    monkeypatch.setattr(workspace, "SYSTEM_PATH", (str(system),))
     for name in ("cargo", "gcc", "nvcc", "rustc"):
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o755)
     (tmp_path / "rustc").chmod(0o644)
-    found = dict(workspace.tool_links(f"{tmp_path}:/usr/bin"))
+    found = dict(workspace.tool_links(f"{tmp_path}:{system}"))
     assert found.get("cargo") == str(tmp_path / "cargo")
     assert {"gcc", "nvcc", "rustc"}.isdisjoint(found)

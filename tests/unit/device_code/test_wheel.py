@@ -179,6 +179,8 @@ def patched(path: Path, signature: bytes, offset: int, value: bytes, *, nth: int
     [
         (10, struct.pack("<H", 12), "zip-method"),
         (8, struct.pack("<H", 1), "zip-encrypted"),
+        (8, struct.pack("<H", 0x40), "zip-encrypted"),
+        (8, struct.pack("<H", 0x20), "zip-method"),
         (38, struct.pack("<I", 0o120777 << 16), "zip-link"),
         (16, struct.pack("<I", 1), "library-unreadable"),  # the checksum
         (24, struct.pack("<I", 100), "library-unreadable"),  # it inflates to more than that

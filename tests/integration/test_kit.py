@@ -123,19 +123,31 @@ print("loaded", driver.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), base + 
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
-def test_the_proof_lists_what_was_really_loaded(tmp_path: Path) -> None:
-    """A check that hands a container of the wheel's library to the driver: which, and of which file."""
+@pytest.mark.parametrize(
+    ("compiles", "words"), [({}, "nothing"), ({"FAKE_CUDA_COMPILES": "120"}, "1 piece of PTX, 0.1 s")]
+)
+def test_the_proof_lists_what_was_really_loaded(compiles: dict[str, str], words: str, tmp_path: Path) -> None:
+    """A check that hands a container of the wheel's library to the driver: which, of which file, and if it compiled."""
     check = {"name": "loads", "kind": "python", "text": LOADS, "gpu": True, "expect": ["loaded 0"]}
     files = {"foo/__init__.py": b"", "foo/libplain.so": fixture("plain-130.so")}
     made = packed(tmp_path, IMPORT, check, files=files)
-    status, said, found = run(made, gpu())
+    status, said, found = run(made, gpu() | compiles)
     assert status == 0, said
     by_check = {each["name"]: each for each in found["wheels"][0]["checks"]}
     (row,) = by_check["loads"]["loaded"]
+    took = row.pop("compile_ms")
+    assert took >= 120 if compiles else took == 0.0
     offset = int(by_check["loads"]["output"].split()[2])
-    assert row == {"library": "foo/libplain.so", "offsets": [offset], "images": 0, "kernels": []}
+    assert row == {
+        "library": "foo/libplain.so",
+        "offsets": [offset],
+        "images": 0,
+        "kernels": [],
+        "compiled": len(compiles),
+    }
     assert by_check["import foo"]["loaded"] == []
     assert "loaded foo/libplain.so: 1 pieces" in said
+    assert f"the driver compiled {words}" in said
     read = proof.read_proof(made.parent / "elsewhere" / "proof.json")
     assert [each.loaded[0].offsets for each in read.wheels[0].checks if each.loaded] == [(offset,)]
     assert not run(made)[2]["wheels"][0]["checks"][0]["loaded"]  # no GPU, nothing to see

@@ -45,12 +45,16 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """What a check loaded of a library on a GPU, seen as `trace` does: `offsets` of device code in its file.
 
     `library`: below the environment, or its name alone. `images`: that its code made in memory. `kernels`: launched.
+    `compiled`: of how many pieces the driver, its cache empty, had to compile PTX; `compile_ms`: for how long. Null: it
+    was not measured.
     """
 
     library: str
     offsets: tuple[int, ...]
     images: int
     kernels: tuple[str, ...]
+    compiled: int | None = None
+    compile_ms: float | None = None
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):

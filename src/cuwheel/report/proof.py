@@ -20,8 +20,9 @@ from cuwheel.support import codec
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from cuwheel.proving.outcomes import CheckResult
     from cuwheel.proving.proof import Proof, ProofMachine, ProofWheel
     from cuwheel.report.document import Block
 
@@ -85,7 +86,7 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
         rows.append(Row("predicted", f"{found.outcome}{error} on {found.capability}{follows}"))
     if wheel.agreement != "none":
         rows.append(Row("hardware", f"{_AGREEMENTS[wheel.agreement]}: {wheel.why}"))
-    rows += [Row("loaded" if not number else "", line) for number, line in enumerate(_loaded(wheel))]
+    rows += loaded_rows(wheel.checks)
     yield Facts(tuple(rows))
     if wheel.checks:
         yield _checks(wheel)
@@ -95,9 +96,12 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
             yield last_lines(each.output, None if verbose else _LINES)
 
 
-def _loaded(wheel: ProofWheel) -> list[str]:
-    """What its checks really loaded on the GPU, all together."""
-    return loaded.loaded_in_words(loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
+def loaded_rows(checks: Sequence[CheckResult]) -> list[Row]:
+    """What checks really loaded on the GPU, all together, and what the driver had to compile for it."""
+    found = loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in checks)
+    rows = [Row("loaded" if not number else "", line) for number, line in enumerate(loaded.loaded_in_words(found))]
+    words = loaded.compiling_in_words(found)
+    return [*rows, Row("driver compiled", words)] if words else rows
 
 
 def _checks(wheel: ProofWheel) -> Table:

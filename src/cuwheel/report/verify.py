@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.proving.runner import loaded
 from cuwheel.report.document import (
     Column,
     Document,
@@ -19,7 +18,7 @@ from cuwheel.report.document import (
     Verbatim,
     last_lines,
 )
-from cuwheel.support import codec
+from cuwheel.report.proof import loaded_rows
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import size
 
@@ -86,10 +85,8 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
     if tried.checks:
         yield _table(tried)
-    if lines := loaded.loaded_in_words(
-        loaded.merge_loaded({"loaded": codec.builtins(each.loaded)} for each in tried.checks)
-    ):
-        yield Facts(tuple(Row("loaded" if not number else "", line) for number, line in enumerate(lines)))
+    if seen := loaded_rows(tried.checks):
+        yield Facts(tuple(seen))
     for each in tried.checks:
         if each.output and (verbose or not each.good):
             yield Paragraph(f"{each.name} printed:")

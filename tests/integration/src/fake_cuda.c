@@ -1,8 +1,11 @@
 // A driver that is none: FAKE_CUDA_GPUS="9.0,12.0" are its GPUs, FAKE_CUDA_DRIVER=13000 what it came for.
 // It makes no context for anybody, and says who asked for what in FAKE_CUDA_LOG.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST = 16, NO_DEVICE = 100, INVALID = 1, NO_BINARY = 209 };
 static int majors[MOST], minors[MOST], count, ready;
@@ -61,6 +64,8 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; note("c
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return 0; }
 int cuCtxSetCurrent(void *context) { (void)context; return 0; }
 int cuGetErrorName(int code, const char **name) { *name = code == NO_BINARY ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR_FAKE"; return 0; }
+// The driver's compiler, which it looks up by this name: as many milliseconds as FAKE_CUDA_COMPILES says.
+int __cuda_CallJitEntryPoint(void) { return usleep(1000 * atoi(getenv("FAKE_CUDA_COMPILES"))); }
 // Loads nothing that FAKE_CUDA_REFUSES names by its size in bytes, or anything at all where it says `all`.
 int cuModuleLoadData(void **module, const void *image) {
   const char *refused = getenv("FAKE_CUDA_REFUSES");
@@ -69,6 +74,7 @@ int cuModuleLoadData(void **module, const void *image) {
   *module = 0;
   snprintf(size, sizeof size, "%llu", (unsigned long long)(words[2] | (unsigned long long)words[3] << 32));
   note("cuModuleLoadData");
+  if (getenv("FAKE_CUDA_COMPILES")) ((int (*)(void))dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY), "__cuda_CallJitEntryPoint"))();
   return refused && (!strcmp(refused, "all") || !strcmp(refused, size)) ? NO_BINARY : 0;
 }
 int cuModuleUnload(void *module) { (void)module; return 0; }

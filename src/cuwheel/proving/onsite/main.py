@@ -301,6 +301,8 @@ class _Job:
             _say_check(result)
             for line in loaded.loaded_in_words(result["loaded"]):
                 _say(f"          loaded {line}")
+            if words := loaded.compiling_in_words(result["loaded"]):
+                _say(f"          the driver compiled {words}")
             results.append(result)
         return results
 

@@ -1,7 +1,8 @@
 """What the processes of a check loaded on the GPU, by the library that `cuwheel trace` preloads.
 
 A row for each library: its path below the environment (else its name alone), the offsets of device code in its file,
-how many images it made in memory, and the kernels that were launched.
+how many images it made in memory, the kernels that were launched, and of how many pieces the driver compiled PTX, for
+how long (what it takes from its cache it does not compile).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 _LONGEST_LINE, _MOST_EVENTS, _MOST_FILES = 1 << 18, 1_000_000, 1000
 _MOST_OFFSETS, _MOST_KERNELS = 10_000, 200
 _TRIAL_S = 20
+_NS_A_MS = 1_000_000
 
 
 def loads_here(library: str) -> bool:
@@ -29,10 +31,14 @@ def loads_here(library: str) -> bool:
 
 
 def tracing_variables(library: str, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """What makes programs write into `folder`."""
+    """What makes programs write into `folder`; the driver begins with an empty cache, as in a new container."""
     folder.mkdir(parents=True, exist_ok=True)
     before = environ.get("LD_PRELOAD")
-    return {"LD_PRELOAD": f"{library}:{before}" if before else library, "CUWHEEL_TRACE": str(folder)}
+    return {
+        "LD_PRELOAD": f"{library}:{before}" if before else library,
+        "CUWHEEL_TRACE": str(folder),
+        "CUDA_CACHE_PATH": str(folder / "driver-cache"),
+    }
 
 
 def read_loaded(folder: Path, root: str) -> list[dict[str, Any]]:
@@ -52,6 +58,9 @@ def merge_loaded(checks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             into["offsets"].update(row["offsets"])
             into["kernels"].update(dict.fromkeys(row["kernels"]))
             into["images"] += row["images"]
+            measured = row.get("compiled") is not None and into["compiled"] is not None  # older proofs do not tell
+            into["compiled"] = into["compiled"] + row["compiled"] if measured else None
+            into["compile_ms"] += row.get("compile_ms") or 0.0
     return _rows(found)
 
 
@@ -62,20 +71,25 @@ def _rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             "offsets": sorted(row["offsets"])[:_MOST_OFFSETS],
             "images": row["images"],
             "kernels": list(row["kernels"])[:_MOST_KERNELS],
+            "compiled": row["compiled"],
+            "compile_ms": None if row["compiled"] is None else round(row["compile_ms"], 3),
         }
         for name, row in sorted(found.items())
     ]
 
 
 def _row(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    return found.setdefault(name, {"offsets": set(), "images": 0, "kernels": {}})
+    return found.setdefault(name, {"offsets": set(), "images": 0, "kernels": {}, "compiled": 0, "compile_ms": 0.0})
 
 
 def _process(path: Path, root: str, found: dict[str, dict[str, Any]]) -> None:
     modules: dict[str, str] = {}  # handle of a library or module → the file it is of
     kernels: dict[str, tuple[str, str]] = {}
-    for event in _events(path):
+    loads: dict[str, int] = {}  # any handle → which load it came from
+    compiled: set[tuple[str, int]] = set()
+    for number, event in enumerate(_events(path)):
         kind, handle = event.get("event"), str(event.get("handle") or "")
+        name = ""
         if kind == "load":
             name = _name(event, root)
             row = _row(found, name)
@@ -84,8 +98,11 @@ def _process(path: Path, root: str, found: dict[str, dict[str, Any]]) -> None:
             else:
                 row["images"] += 1
             modules[handle] = name
+            loads[handle] = number
         elif kind == "handle":
             of = str(event.get("of") or "")
+            name = modules.get(of) or kernels.get(of, ("",))[0]
+            loads[handle] = loads.get(of, number)
             if of in kernels:
                 kernels[handle] = kernels[of]
             elif of in modules and event.get("api") == "cuLibraryGetModule":
@@ -95,6 +112,11 @@ def _process(path: Path, root: str, found: dict[str, dict[str, Any]]) -> None:
         elif kind == "launch" and str(event.get("kernel")) in kernels:
             library, kernel = kernels[str(event["kernel"])]
             _row(found, library)["kernels"][kernel] = None
+        if name and isinstance(event.get("jit"), int):  # while it was loaded, or lazily later
+            row = _row(found, name)
+            row["compile_ms"] += event["jit"] / _NS_A_MS
+            row["compiled"] += (name, loads[handle]) not in compiled
+            compiled.add((name, loads[handle]))
 
 
 def _name(event: Mapping[str, Any], root: str) -> str:
@@ -137,3 +159,14 @@ def loaded_in_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         + (f", {row['images']} made in memory" if row["images"] else "")
         for row in rows
     ]
+
+
+def compiling_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How much the driver had to compile for all that was loaded; nothing where nothing was seen on a GPU."""
+    if not rows:
+        return ""
+    if any(row.get("compiled") is None for row in rows):
+        return "unknown: it was not measured"
+    pieces = sum(row["compiled"] for row in rows)
+    seconds = sum(row["compile_ms"] for row in rows) / 1000
+    return f"{pieces} piece{'s' * (pieces > 1)} of PTX, {seconds:.1f} s" if pieces else "nothing"

@@ -83,6 +83,8 @@ WRONG = {
         ",",
     ),
     "cmake": ("12", "3", "3.18..3.28", "cmake", "3.28.", "99.1"),
+    "glibc": ("12.8", "3.12", "2.17..2.35", "2", "2.350", "glibc"),
+    "cpu": ("x86", "risc", "h100", "64"),
     "platform": ("linux", "win", "windows", "x86_64", "h100", "win_amd65", "manylinux", "py3-none-any"),
     "choice": ("h100", "12.8"),
     "count": ("0", "1.5", "1e3", "100001", "\N{ARABIC-INDIC DIGIT THREE}"),

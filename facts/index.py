@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -21,6 +20,7 @@ from cuwheel.support.buffer import BufferFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from packaging.version import Version
 
@@ -96,7 +96,7 @@ def directory(wheel: Wheel) -> tuple[str, ...]:
 
 def member(wheel: Wheel, ending: str) -> bytes | None:
     """The member of a wheel whose path ends so, read in one go; None where there is none."""
-    kept = _kept(wheel, Path(ending).name)
+    kept = _kept(wheel, ending.replace("/", "_"))
     if kept.exists():
         return kept.read_bytes()
     with _open(wheel) as file, zipfile.ZipFile(file) as archive:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from functools import cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from cuwheel.diagnosis.events import event, is_compiler_call
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
 from cuwheel.diagnosis.text import Hit, Search
+from cuwheel.facts import versions
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.predict import GOOD
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
 
     from cuwheel.diagnosis.causes import Knowledge
     from cuwheel.diagnosis.known import Known
-    from cuwheel.diagnosis.rows import Fix, Way, Ways
+    from cuwheel.diagnosis.rows import Fix, Relation, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.verdicts.verdict import Verdict
 
 
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
+NOT_CUDA = "not-cuda"
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
 _SHOWN = 0.2  # causes below are not told
 _CERTAIN = 0.99
@@ -75,6 +78,7 @@ def explain(
     found = [_weighed(each, known.with_versions(_held(each))) for each in _found(search, using, known)]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
+    ranked += _others(log, ranked)
     causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
         causes=causes,
@@ -122,6 +126,8 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
             own = [hit for text in signature.texts for hit in search.said(text)]
             if quoted and signature.weight < _KNOWN_MESSAGE:
                 own = [hit for hit in own if search.log.numbers[hit.line] not in quoted]
+            if signature.says:
+                own = [hit for hit in own if _is_so(signature.says, hit.held)]
             if signature.by:
                 own = [hit for hit in own if event(search.log.lines[hit.line]).speaker in signature.by]
             if not own or not all(map(search.has, signature.needs)) or any(map(search.has, signature.unless)):
@@ -132,6 +138,14 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
             doubt *= 1 - signature.weight
         if hits:
             yield _Found(id=id_, file=file, hits=tuple(hits), confidence=1 - doubt)
+
+
+def _is_so(says: Relation, held: Mapping[str, str]) -> bool:
+    """Where a line names the version that is there and the one that was asked for, they decide."""
+    if not (held.get("found") and held.get("wanted")):
+        return True
+    found, wanted = versions.key(held["found"]), versions.key(held["wanted"])
+    return found < wanted if says == "too-old" else found > wanted if says == "too-new" else found != wanted
 
 
 def _weighed(found: _Found, known: Known) -> _Found:
@@ -145,16 +159,23 @@ def _ruled_out(found: _Found, known: Known) -> bool:
 
 
 def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
-    """A first error that caused fifty others is one cause."""
+    """A first error that caused fifty others is one cause. Of two that explain each other the surer does."""
+    explainers = {each.id: each.file.explained_by for each in found}
     sure = {each.id: each.confidence for each in found if each.confidence >= _EXPLAINS}
     for each in found:
         others = sure.keys() - {each.id}
-        explained = others if ANY_CAUSE in each.file.explained_by else others & {*each.file.explained_by}
+        explained = others if _yields(each) else others & {*each.file.explained_by}
+        explained -= {id_ for id_ in explained if each.id in explainers[id_] and each.confidence > sure[id_]}
         if explained:
             first = max(sorted(explained), key=lambda id_: sure[id_])
             yield replace(each, confidence=each.confidence * _CONSEQUENCE, follows=first)
         else:
             yield each
+
+
+def _yields(found: _Found) -> bool:
+    """To whatever else is found."""
+    return ANY_CAUSE in found.file.explained_by
 
 
 def _cause(found: _Found, search: Search, known: Known) -> Cause:
@@ -289,6 +310,8 @@ def _words_of_way(way: Way) -> Iterator[str]:
 # to call it a cause, and better than nothing to go by.
 
 _COUNT = 3
+_DOUBTFUL = 0.75  # a first cause that is less sure is told with others beside it
+_ALIKE, _AS_MUCH = 3.0, 0.5  # how much these must have in common with the log, and with it compared with the first
 _LINES = 400  # that tell of a failure: the first ones matter
 _LETTERS = 1000  # of a line
 _LENGTH = 0.7  # how much a cause with many words is held back: with 1 it is the cosine of two texts
@@ -306,17 +329,49 @@ _OF_CUDA = re.compile(
 
 def nearest_causes(log: Log) -> tuple[str, ...]:
     """Ids, the nearest first; none for a log that does not speak of such things at all."""
+    return tuple(_alike(log))[:_COUNT]
+
+
+def _alike(log: Log) -> dict[str, float]:
+    """How much the lines that tell of a failure have in common with what is written of each cause, the most first."""
     if not _OF_CUDA.search(log.folded):
-        return ()
-    causes = knowledge().causes
+        return {}
     lines = [line[:_LETTERS].lower() for line in log.lines]
     lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines[:_LINES]
     words = {term for line in lines for term in _terms(line)}
+    spoken, rare = _vocabulary()
+    scores = {id_: _score(terms, words, rare) for id_, terms in spoken.items()}
+    return {id_: scores[id_] for id_ in sorted(scores, key=lambda id_: -scores[id_]) if scores[id_]}
+
+
+@cache
+def _vocabulary() -> tuple[dict[str, Counter[str]], dict[str, float]]:
+    """The terms of each cause, and how rare each is."""
+    causes = knowledge().causes
     spoken = {id_: Counter(term for text in _texts(file) for term in set(_terms(text))) for id_, file in causes.items()}
     spread = Counter(term for terms in spoken.values() for term in terms)
-    rare = {term: math.log(len(causes) / count) for term, count in spread.items()}
-    scores = {id_: _score(terms, words, rare) for id_, terms in spoken.items()}
-    return tuple(id_ for id_ in sorted(scores, key=lambda id_: -scores[id_])[:_COUNT] if scores[id_])
+    return spoken, {term: math.log(len(causes) / count) for term, count in spread.items()}
+
+
+def _others(log: Log, found: Sequence[_Found]) -> Iterator[_Found]:
+    """Where the evidence for a first cause leaves much doubt: those that the log speaks of in as many words."""
+    if not found or found[0].confidence >= _DOUBTFUL or found[0].id == NOT_CUDA or _yields(found[0]):
+        return
+    scores = _alike(log)
+    least = max(_ALIKE, scores.get(found[0].id, 0.0) * _AS_MUCH)
+    there = {each.id for each in found if each.confidence >= _SHOWN}
+    near = [id_ for id_, score in scores.items() if score >= least and id_ not in there and id_ != NOT_CUDA]
+    for id_ in near[: max(0, _COUNT - len(there))]:
+        hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
+        yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=_SHOWN)
+
+
+def _nearest_line(log: Log, id_: str) -> int:
+    """The one that tells of a failure and has most in common with a cause."""
+    spoken, rare = _vocabulary()
+    lowered = [(index, line[:_LETTERS].lower()) for index, line in enumerate(log.lines)]
+    lines = list(islice((each for each in lowered if _FAILURE.search(each[1])), _LINES)) or lowered[:_LINES]
+    return max(lines, key=lambda each: sum(rare[term] for term in {*_terms(each[1])} & spoken[id_].keys()))[0]
 
 
 def _score(terms: Counter[str], there: set[str], rare: Mapping[str, float]) -> float:

@@ -35,8 +35,10 @@ KINDS = {
     "quoted": r"[^']{1,300}",
     "arch": r"(?:sm_|compute_)?\d{2,3}[af]?",
     "b": r"(?<![\w])(?=[\w])|(?<=[\w])(?![\w])",
+    "less": "<=?",
+    "more": ">=?",
 }
-_ZERO_WIDTH = {"b"}
+_SHORT = {"b", "less", "more"}  # nothing, or a sign: another hole may follow
 _WORD = re.compile(r"[a-z0-9_]+")  # of folded text
 _PART = 1 << 20  # letters whose words are listed at once
 _SHORTEST_NEEDLE = 3
@@ -155,7 +157,7 @@ def _expression(part: str) -> str:
         kind, text = token.lastgroup, token[0]
         if kind == "stray":
             raise PatternError(f"has a stray {text!r}")
-        is_hole = kind == "hole" and text[1:-1] not in _ZERO_WIDTH
+        is_hole = kind == "hole" and text[1:-1] not in _SHORT
         if is_hole and after_hole:
             raise PatternError("has two holes without text between them")
         after_hole = is_hole

@@ -14,6 +14,8 @@ from cuwheel.support import codec
 
 _NAMED = re.compile(r"<@([\w-]+)>")
 _ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words of many programs, for all causes
+_STATEMENTS = Path(__file__).with_name("statements.toml")
+Relation: TypeAlias = Literal["too-old", "too-new", "other"]
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
     "cargo", "cmake", "build"
@@ -25,7 +27,8 @@ class Signature(Struct, frozen=True, kw_only=True):
 
     `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
     must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so. `by`: who must say it
-    (speakers.toml), where others use the same words for something else.
+    (speakers.toml), where others use the same words for something else. `says`: or that one of the things in `of` is
+    too old, too new or of another version, in all the wordings of statements.toml.
     """
 
     weight: float
@@ -35,10 +38,15 @@ class Signature(Struct, frozen=True, kw_only=True):
     unless: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
+    says: Relation | None = None
+    of: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*self.any, *texts_of_errors(self.errors)) if self.errors else self.any
+        if not (self.errors or self.says):
+            return self.any
+        stated = texts_of_statement(self.says, self.of) if self.says else ()
+        return (*self.any, *texts_of_errors(self.errors), *stated)
 
 
 class FactChange(Struct, frozen=True, kw_only=True):
@@ -164,6 +172,21 @@ class Readings(Struct, frozen=True, kw_only=True):
     """readings.toml."""
 
     reading: tuple[Reading, ...]
+
+
+class Statements(Struct, frozen=True, kw_only=True, rename="kebab"):
+    """statements.toml: wordings with `{what}` in them."""
+
+    too_old: tuple[str, ...]
+    too_new: tuple[str, ...]
+    other: tuple[str, ...]
+
+
+@cache
+def texts_of_statement(says: Relation, of: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns that say this of one of these things."""
+    wordings: tuple[str, ...] = getattr(codec.own_table(_STATEMENTS, Statements), says.replace("-", "_"))
+    return tuple(each.replace("{what}", f"{{b}}<{'|'.join(of)}>") for each in wordings)
 
 
 class ErrorWordings(Struct, frozen=True, kw_only=True):

@@ -400,6 +400,7 @@ _TURNED = tuple(
         ("sin definir", rf"referencia a {_NAME} sin definir", _UNDEFINED),
         ("没有名为", rf"{_NAME}\s?没有名为\s?{_NAME}\s?的成员", r"'\1' has no member named '\2'"),
         ("的成员", rf"{_NAME}\s?不是\s?{_NAME}\s?的成员", r"'\1' is not a member of '\2'"),
+        ("could not find -l", r"could not find (-l[\w.+-]{1,80})", r"cannot find \1"),
         ("nicht finden", r"kann (-l[\w.+-]{1,80}) nicht finden", r"cannot find \1"),
         ("nicht gefunden werden", r"(-l[\w.+-]{1,80}) kann nicht gefunden werden", r"cannot find \1"),
         ("が見つかりません", r"(-l[\w.+-]{1,80}) が見つかりません", r"cannot find \1"),

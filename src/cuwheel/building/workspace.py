@@ -202,15 +202,16 @@ def system_path(links: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def tool_links(path: str) -> Iterator[tuple[str, str]]:
-    """Tools of the caller's PATH that a build may use, and that the system's folders lack: name and place."""
+    """Tools that a build may use, as the caller's PATH finds them outside the system's folders: name and place.
+
+    Shims (of pyenv, asdf) ask their own configuration, which a build does not see: not where the system has the tool.
+    """
     for name in _TOOLS:
         place = shutil.which(name, path=path)
         found = Path(place) if place else None
-        if (
-            found
-            and str(found.parent) not in SYSTEM_PATH
-            and not any(Path(each, name).exists() for each in SYSTEM_PATH)
-        ):
+        if found is None or str(found.parent) in SYSTEM_PATH:
+            continue
+        if found.parent.name != "shims" or not any(Path(each, name).exists() for each in SYSTEM_PATH):
             yield name, str(found)
 
 

@@ -129,15 +129,14 @@ def test_the_c_compiler_beside_a_cxx_one(tmp_path: Path, cxx: str, cc: str) -> N
 
 @systems.NO_MODES
 def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the system has by itself: a folder with a gcc stands in for its folders."""
-    system = tmp_path / "system"
-    system.mkdir()
-    (system / "gcc").touch()
+    """An older cargo of the system is not taken for the caller's; shims are, where the system has nothing."""
+    own, shims, system = tmp_path / "own", tmp_path / "shims", tmp_path / "system"
+    for folder, names in ((own, "cargo gcc nvcc rustc"), (shims, "cmake ninja"), (system, "cargo cmake gcc git")):
+        folder.mkdir()
+        for name in names.split():
+            (folder / name).touch()
+            (folder / name).chmod(0o755)
+    (own / "rustc").chmod(0o644)
     monkeypatch.setattr(workspace, "SYSTEM_PATH", (str(system),))
-    for name in ("cargo", "gcc", "nvcc", "rustc"):
-        (tmp_path / name).touch()
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "rustc").chmod(0o644)
-    found = dict(workspace.tool_links(f"{tmp_path}:{system}"))
-    assert found.get("cargo") == str(tmp_path / "cargo")
-    assert {"gcc", "nvcc", "rustc"}.isdisjoint(found)
+    found = dict(workspace.tool_links(f"{own}:{shims}:{system}"))
+    assert found == {"cargo": str(own / "cargo"), "ninja": str(shims / "ninja")}

@@ -176,6 +176,7 @@ def test_a_killed_record_holds_no_secrets(at: Bench, monkeypatch: pytest.MonkeyP
             for name in ("record-killed", "cuwheel-record-killed"):
                 source = at.session.folder if name == "record-killed" else Path(environ["CUWHEEL_RECORD"])
                 shutil.copytree(source, at.folder / name)
+            (at.folder / "cuwheel-record-killed.lock").touch()
         return -9
 
     at.run(["/bin/sh", "-c", call], popen=run)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 1 << 26
 _FOLDER_PREFIX = "cuwheel-record-"
-_LOCK = "lock"  # held as long as the session lives: the kernel lets go of it however that ends
 _PIECE = 1 << 22
 # Whose options stand in a word of their own, before the secret: only the list of words tells.
 _PROGRAMS = tuple({f'{each.split()[0]}"'.encode() for each in masking.SHORT_OPTIONS})
@@ -227,39 +226,22 @@ class Session:
         )
 
 
-# The folder that tells the shims of a session what to do. It holds variables as they are, secrets among them.
-
-
 @contextlib.contextmanager
 def session_folder() -> Iterator[Path]:
-    """A new one, for its owner alone; gone afterwards. Those that killed sessions have left are removed first."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            _remove_leftover(left)
-    # Windows renames no open file. There nobody removes one either: who comes between has found nothing.
-    first = _LOCK if os.name == "nt" else f"{_LOCK}.new"
-    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX) as name, Path(name, first).open("wb") as lock:
-        system_calls.wait_for_lock(lock.fileno())  # nobody else knows of it
-        if first != _LOCK:
-            Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
-        yield Path(name)
-
-
-def _remove_leftover(folder: Path) -> None:
-    """Also where the build outlived its session: shims that find no orders step aside.
-
-    A session that was killed could not mask what its build printed: that is done now, by the variables that it left.
+    """Tells the shims of a session what to do, by variables as they are, secrets among them: for its owner alone, and
+    gone afterwards. Those of killed sessions go first, also where the build lives on: shims without orders step aside.
     """
-    if not system_calls.is_ours(folder.lstat()) or folder.is_symlink():
-        return
-    with (folder / _LOCK).open("rb") as lock:  # raises if it does not exist yet: a session is about to make it
-        if not scratch.take(lock.fileno()):
-            return
-    with contextlib.suppress(FileNotFoundError):
-        record, environ, masked = shims.read_orders(folder)
-        if masked and (record / calls.HEAD_FILE).is_file():
-            mask_record(record, environ)
-    shutil.rmtree(folder, ignore_errors=True)
+    place = Path(tempfile.gettempdir())
+
+    def mask_leftover(name: str) -> None:
+        """A session that was killed could not mask what its build printed: done now, by the variables that it left."""
+        with contextlib.suppress(OSError):
+            record, environ, masked = shims.read_orders(place / name)
+            if masked and (record / calls.HEAD_FILE).is_file():
+                mask_record(record, environ)
+
+    with scratch.folder(place, _FOLDER_PREFIX, mask_leftover) as own:
+        yield own
 
 
 # Secrets taken out of what a build has written into its record.

@@ -27,14 +27,14 @@ def test_a_session_leaves_nothing(place: Path) -> None:
 
 def test_sessions_at_the_same_time(place: Path) -> None:
     with session.session_folder() as first, session.session_folder() as second:
-        assert {first, second} == set(place.iterdir())
+        assert {first, second} == {each for each in place.iterdir() if each.is_dir()}
 
 
 def test_what_a_killed_session_left_is_removed(place: Path) -> None:
     left = place / "cuwheel-record-x"
     left.mkdir()
     (left / "environ").write_text("MY_TOKEN=hunter2")
-    (left / "lock").touch()
+    (place / "cuwheel-record-x.lock").touch()
     with session.session_folder():
         assert not left.exists()
 
@@ -44,11 +44,12 @@ def test_what_may_be_somebody_elses_is_left_alone(place: Path) -> None:
     target = place / "target"
     for folder in (beginning, target):
         folder.mkdir()
-    (target / "lock").touch()
+    (target / "kept").touch()
+    (place / "cuwheel-record-link.lock").symlink_to(target / "kept")
     link.symlink_to(target)
     (place / "cuwheel-record-file").touch()
     before = set(place.iterdir())
     with session.session_folder():
         pass
     assert set(place.iterdir()) == before
-    assert (target / "lock").exists()
+    assert (target / "kept").exists()

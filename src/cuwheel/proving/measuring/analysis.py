@@ -141,7 +141,12 @@ def _judged(axis: str, sides: tuple[Side, ...], p_values: tuple[float, float], a
         verdict = "prevents" if never else "matters"
     elif stage.finished and difference[1] <= _CLOSE:
         verdict = "close"
-    more = _more_runs(low, high, axes, stage.look + 1) if stage.finished and verdict == "not decided" else None
+    more = None
+    if stage.finished and verdict == "not decided":
+        # Of each value, should the rates be what they look like now; none where they look the same.
+        alpha = rates.ALPHA / 2.0 ** (stage.look + 1) / max(axes, 1)
+        needed = rates.runs_to_tell(low.rate or 0.0, high.rate or 0.0, alpha)
+        more = max(1, needed - min(low.runs, high.runs)) if needed else None
     return Effect(
         axis=axis,
         sides=sides,
@@ -153,12 +158,6 @@ def _judged(axis: str, sides: tuple[Side, ...], p_values: tuple[float, float], a
         more_runs=more,
         says=_says(axis, verdict, low, high, p, difference, stage),
     )
-
-
-def _more_runs(low: Side, high: Side, axes: int, look: int) -> int | None:
-    """Of each value, should the rates be what they look like now. None where they look the same."""
-    needed = rates.runs_to_tell(low.rate or 0.0, high.rate or 0.0, rates.ALPHA / 2.0**look / max(axes, 1))
-    return max(1, needed - min(low.runs, high.runs)) if needed else None
 
 
 def _says(
@@ -488,16 +487,10 @@ def _rate_not_known(header: Header, counts: Mapping[int, Counts]) -> Iterator[st
     low = round(rates.wilson(*worst)[0], 1)
     if worst.rate - low <= 0.1:  # noqa: PLR2004 - known well enough
         return
-    more = _more_of_one(worst, low)
     name = " ".join(header.conditions[number].values()) or "these"
-    if more:
-        yield f"{more} more {name} runs would tell {wording.percent(worst.rate)} from {wording.percent(low)}."
-
-
-def _more_of_one(seen: Counts, low: float) -> int | None:
-    """Until so many failures, at the rate seen, would be too many for the lower rate (one-sided, 97.5 %)."""
+    # Until so many failures, at the rate seen, would be too many for the lower rate (one-sided, 97.5 %).
     for more in range(1, 1000):
-        runs = seen.runs + more
-        if rates.binomial_tail(round(seen.rate * runs), runs, low) < rates.ALPHA / 2:
-            return more
-    return None
+        runs = worst.runs + more
+        if rates.binomial_tail(round(worst.rate * runs), runs, low) < rates.ALPHA / 2:
+            yield f"{more} more {name} runs would tell {wording.percent(worst.rate)} from {wording.percent(low)}."
+            return

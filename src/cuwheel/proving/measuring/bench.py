@@ -9,7 +9,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -87,11 +87,8 @@ def side_with_settings(settings: Sequence[str], env: Path | None, label: str, pl
             )
     base = str(env.absolute()) if env else None
     made = execution.prepare_environment(base, install, Path.cwd(), place)
-    return MeasuredSide(label=", ".join(map(_short, settings)) or label, environment=made, variables=variables)
-
-
-def _short(setting: str) -> str:
-    return Path(setting).name if "=" not in setting else setting
+    short = ", ".join(each if "=" in each else Path(each).name for each in settings)
+    return MeasuredSide(label=short or label, environment=made, variables=variables)
 
 
 class Workers:
@@ -130,15 +127,14 @@ class Workers:
         )
 
 
-@contextlib.contextmanager
-def _worker(request: BenchRequest, side: MeasuredSide, environ: dict[str, str]) -> Iterator[process.Conversation]:
+def _worker(
+    request: BenchRequest, side: MeasuredSide, environ: dict[str, str]
+) -> contextlib.AbstractContextManager[process.Conversation]:
+    words = ["command", *request.command]
     if request.function:
         file, name = request.function
-        words = [side.environment.python, caller.__file__, "function", str(file.absolute()), name]
-    else:
-        words = [side.environment.python, caller.__file__, "command", *request.command]
-    with process.conversing(words, env=environ) as made:
-        yield made
+        words = ["function", str(file.absolute()), name]
+    return process.conversing([side.environment.python, caller.__file__, *words], env=environ)
 
 
 class _Ready(Struct, frozen=True):
@@ -294,12 +290,8 @@ def read_earlier(path: Path) -> Bench:
         ) from error
 
 
-class _Collected:
-    """The blocks of one side at one level, and when they were run."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-        self.times: list[tuple[float, float]] = []
+# The blocks of one side at one level, each with when it began and ended.
+_Collected: TypeAlias = "list[tuple[Block, float, float]]"
 
 
 def measure(request: BenchRequest) -> Bench:
@@ -318,7 +310,14 @@ def measure(request: BenchRequest) -> Bench:
         ended = time.time()
         every = sampler.between(began, ended)
     measured = [
-        _measured(side, [level[index] for level in found], request.at_once, first[index], workers[index], every)
+        Measured(
+            label=side.label,
+            levels=tuple(
+                _level(number, level[index], every) for number, level in zip(request.at_once, found, strict=True)
+            ),
+            import_seconds=round(workers[index].import_seconds, 4),
+            first_call=first[index],
+        )
         for index, side in enumerate(sides)
     ]
     this, other = measured[0], measured[1] if len(measured) > 1 else None
@@ -351,7 +350,8 @@ def _levels(request: BenchRequest, workers: Sequence[Workers]) -> list[list[_Col
     found: list[list[_Collected]] = []
     with log.progress("measuring", len(request.at_once) * request.blocks * len(workers)) as progress:
         for at_once in request.at_once:
-            collected = [_Collected() for _ in workers]
+            calls = None if request.calls is None else max(at_once, -(-request.calls // request.blocks))
+            collected: list[_Collected] = [[] for _ in workers]
             found.append(collected)
             for each in workers:
                 if request.warm_up:
@@ -361,41 +361,20 @@ def _levels(request: BenchRequest, workers: Sequence[Workers]) -> list[list[_Col
                 dice.shuffle(turns)
                 for index in turns:
                     progress.show(f"{at_once} at once")
-                    _one_block(request, workers[index], at_once, collected[index])
+                    began = time.time()
+                    block = workers[index].run(at_once, request.seconds / request.blocks, calls)
+                    collected[index].append((block, began, time.time()))
                     progress.advance()
     return found
 
 
-def _one_block(request: BenchRequest, workers: Workers, at_once: int, collected: _Collected) -> None:
-    calls = None if request.calls is None else max(at_once, -(-request.calls // request.blocks))
-    began = time.time()
-    collected.blocks.append(workers.run(at_once, request.seconds / request.blocks, calls))
-    collected.times.append((began, time.time()))
-
-
-def _measured(
-    side: MeasuredSide,
-    collected: Sequence[_Collected],
-    at_once: Sequence[int],
-    first: FirstCall,
-    workers: Workers,
-    every: Sequence[Sample],
-) -> Measured:
-    return Measured(
-        label=side.label,
-        levels=tuple(_level(number, each, every) for number, each in zip(at_once, collected, strict=True)),
-        import_seconds=round(workers.import_seconds, 4),
-        first_call=first,
-    )
-
-
 def _level(at_once: int, collected: _Collected, every: Sequence[Sample]) -> Level:
-    blocks = collected.blocks
+    blocks = [block for block, _, _ in collected]
     latencies = sorted(value for block in blocks for value in block.latencies)
     speeds = [(block.calls - block.errors) / max(block.ended - block.began, 1e-9) for block in blocks]
     seconds = sum(block.ended - block.began for block in blocks)
     succeeded = sum(block.calls - block.errors for block in blocks)
-    during = [each for each in every if any(began <= each.at <= ended for began, ended in collected.times)]
+    during = [each for each in every if any(began <= each.at <= ended for _, began, ended in collected)]
     memory = [sum(gpu.memory or 0 for gpu in each.gpus) for each in during]
     use = [gpu.use for each in during for gpu in each.gpus if gpu.use is not None]
     return Level(

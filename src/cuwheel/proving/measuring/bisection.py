@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import shutil
@@ -19,7 +20,6 @@ from cuwheel.building.request import BuildRequest
 from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.proving.measuring import campaign, execution, journal, rates
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
-from cuwheel.proving.measuring.rates import Counts
 from cuwheel.support import log, quoting, system_calls, wording
 
 if TYPE_CHECKING:
@@ -131,66 +131,43 @@ def bisect(
     is measured first, and the decisions are made against a rate that it exceeds for all but sure.
     """
     each = error / (steps(candidates) + 2)
-    search = _Search(attempt, each)
     last = candidates - 1
+    decisions: list[Decision] = []
     measured = bad_rate is None
     if bad_rate is None:
-        seen = search.measure(last)
-        bad_rate = rates.lower_bound(*seen, each)
-        if seen.failures < ENOUGH_FAILURES or bad_rate <= good_rate:
-            rarely = (
-                f"the bad one failed in {seen.failures} of {seen.runs} runs: too rarely to tell it from the good one"
-            )
-            return Found(decisions=tuple(search.decisions), problem=rarely)
+        # Until there are enough failures: the bound on the rate holds for runs that end so.
+        failures, runs = 0, 0
+        while failures < ENOUGH_FAILURES and runs < MOST_RUNS:
+            failures, runs = failures + attempt(last), runs + 1
+        decisions.append(Decision(candidate=last, side="bad" if failures else "good", runs=runs, failures=failures))
+        bad_rate = rates.lower_bound(failures, runs, each)
+        if failures < ENOUGH_FAILURES or bad_rate <= good_rate:
+            rarely = f"the bad one failed in {failures} of {runs} runs: too rarely to tell it from the good one"
+            return Found(decisions=tuple(decisions), problem=rarely)
     between = Rates(good=good_rate, bad=bad_rate)
     foretold = foretell(candidates, between, error)
     bad = wording.percent(bad_rate)
     tell(f"{steps(candidates)} to decide in about {foretold} runs; one that fails in {bad} or more is bad")
-    answer = search.first_bad(last, between, check_last=not measured)
-    return Found(
-        first_bad=answer if isinstance(answer, int) else None,
-        rates=between,
-        decisions=tuple(search.decisions),
-        foretold=foretold,
-        problem=answer if isinstance(answer, str) else "",
-    )
 
+    def side_of(candidate: int) -> Side:
+        decisions.append(decide(candidate, attempt, between, each))
+        return decisions[-1].side
 
-class _Search:
-    """`error`: of one decision."""
+    def found(first_bad: int | None, problem: str = "") -> Found:
+        return Found(first_bad=first_bad, rates=between, decisions=tuple(decisions), foretold=foretold, problem=problem)
 
-    def __init__(self, attempt: Attempt, error: float) -> None:
-        self._attempt, self._error = attempt, error
-        self.decisions: list[Decision] = []
-
-    def measure(self, candidate: int) -> Counts:
-        """Runs until there are enough failures: the bound on the rate holds for runs that end so."""
-        failures, runs = 0, 0
-        while failures < ENOUGH_FAILURES and runs < MOST_RUNS:
-            failures, runs = failures + self._attempt(candidate), runs + 1
-        side: Side = "bad" if failures else "good"
-        self.decisions.append(Decision(candidate=candidate, side=side, runs=runs, failures=failures))
-        return Counts(failures, runs)
-
-    def first_bad(self, last: int, between: Rates, *, check_last: bool) -> int | str:
-        """Its place, or why there is none."""
-        if self._side(0, between) != "good":
-            return "the good one fails too, or it could not be decided"
-        if check_last and self._side(last, between) != "bad":
-            return "the bad one does not fail that often, or it could not be decided"
-        low, high = 0, last
-        while high - low > 1:
-            middle = (low + high) // 2
-            side = self._side(middle, between)
-            if side == "undecided":
-                return "one in between fails more often than the good one and less often than the bad one"
-            low, high = (middle, high) if side == "good" else (low, middle)
-        return high
-
-    def _side(self, candidate: int, between: Rates) -> Side:
-        decision = decide(candidate, self._attempt, between, self._error)
-        self.decisions.append(decision)
-        return decision.side
+    if side_of(0) != "good":
+        return found(None, "the good one fails too, or it could not be decided")
+    if not measured and side_of(last) != "bad":
+        return found(None, "the bad one does not fail that often, or it could not be decided")
+    low, high = 0, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        side = side_of(middle)
+        if side == "undecided":
+            return found(None, "one in between fails more often than the good one and less often than the bad one")
+        low, high = (middle, high) if side == "good" else (low, middle)
+    return found(high)
 
 
 _LONGEST = 12  # of a commit's name, as people write it
@@ -256,11 +233,6 @@ class Bisection(Struct, frozen=True, kw_only=True):
 Releases: TypeAlias = "Callable[[str], Iterable[Version]]"
 
 
-def candidate_names(span: Span, releases_of: Releases) -> tuple[str, ...]:
-    """Of all candidates, in order. `releases_of`: of a package, on the indexes that are configured."""
-    return _versions(span, releases_of) if span.package else _commits(span)
-
-
 def _versions(span: Span, releases_of: Releases) -> tuple[str, ...]:
     ends = [_version(each) for each in (span.good, span.bad)]
     known = sorted({*releases_of(str(span.package))} | {each for each in ends if each.is_prerelease})
@@ -301,7 +273,10 @@ def _commits(span: Span) -> tuple[str, ...]:
 def run_bisection(
     plan: Plan, folder: Path, options: CampaignOptions, span: Span, odds: Odds, releases_of: Releases
 ) -> Bisection:
-    """Every run is in the journal: a bisection that was ended goes on where it was, by the runs that it has."""
+    """Every run is in the journal: a bisection that was ended goes on where it was, by the runs that it has.
+
+    `releases_of`: of a package, on the indexes that are configured.
+    """
     chosen = [plan.conditions[number] for number in campaign.chosen_conditions(plan, options.only)]
     if len(chosen) > 1:
         words = " ".join(f"--only {axis}={value}" for axis, value in chosen[0].choices.items())
@@ -310,7 +285,7 @@ def run_bisection(
             hint=f"choose the one that fails most: cuwheel lab trials bisect FILE {words} …",
         )
     (base,) = chosen
-    listed = candidate_names(span, releases_of)
+    listed = _versions(span, releases_of) if span.package else _commits(span)
     if len(listed) < 2:  # noqa: PLR2004 - a good one and a bad one
         raise UsageError(f"{span.good} and {span.bad} are the same", hint="--good OLD --bad NEW")
     bisected = replace(
@@ -318,8 +293,19 @@ def run_bisection(
         axes={**plan.axes, "candidate": tuple(listed)},
         conditions=tuple(_condition(base, span, each, folder) for each in listed),
     )
+
+    @functools.cache
+    def environment_of(number: int) -> MeasuredEnvironment:
+        """Candidates are installed, checked out or built when their first run comes."""
+        condition, name = bisected.conditions[number], listed[number]
+        install = condition.install
+        if span.source:
+            checkout = _checked_out(span.source, name, folder / "checkouts")
+            install = (*install, *_built(checkout, name, span, folder)) if span.build else install
+        return execution.prepare_environment(condition.env, install, Path(plan.folder), folder / "environments")
+
     with campaign.open_campaign(bisected, folder, options) as opened:
-        runner = Runner(bisected, folder, opened, _Prepared(bisected, span, listed, folder).environment)
+        runner = Runner(bisected, folder, opened, environment_of)
         attempt = _attempts(runner, opened.state.results, listed)
         log.info("%d candidates, %d of them to decide at most", len(listed), steps(len(listed)))
         found = bisect(
@@ -372,43 +358,21 @@ def _attempts(
     return attempt
 
 
-class _Prepared:
-    """Candidates are installed, checked out or built when their first run comes."""
-
-    def __init__(self, plan: Plan, span: Span, listed: tuple[str, ...], folder: Path) -> None:
-        self._plan, self._span, self._listed, self._folder = plan, span, listed, folder
-        self._made: dict[int, MeasuredEnvironment] = {}
-
-    def environment(self, number: int) -> MeasuredEnvironment:
-        if number not in self._made:
-            self._made[number] = self._prepare(number)
-        return self._made[number]
-
-    def _prepare(self, number: int) -> MeasuredEnvironment:
-        condition, name = self._plan.conditions[number], self._listed[number]
-        install: tuple[str, ...] = condition.install
-        if self._span.source:
-            checkout = _checked_out(self._span.source, name, self._folder / "checkouts")
-            install = (*install, *(self._built(checkout, name) if self._span.build else ()))
-        place = self._folder / "environments"
-        return execution.prepare_environment(condition.env, install, Path(self._plan.folder), place)
-
-    def _built(self, checkout: Path, name: str) -> tuple[str, ...]:
-        output = self._folder / "wheels" / name
-        if built := sorted(output.glob("*.whl")):
-            return tuple(map(str, built))
-        log.info("building %s", name[:_LONGEST])
-        request = BuildRequest(checkout, machines=self._span.machines, output=output)
-        made = pipeline.build(request, dict(os.environ))
-        wheels = [job.wheel.path for job in made.answer.jobs if job.wheel]
-        if not wheels:
-            reasons = "; ".join(job.reason for job in made.answer.jobs) or "no job"
-            alone = quoting.here(["cuwheel", "build", str(checkout)])
-            raise UnavailableError(
-                f"commit {name[:_LONGEST]} cannot be built: {reasons}",
-                hint=f"try it by itself: {alone}; or narrow --good and --bad",
-            )
-        return (wheels[0],)
+def _built(checkout: Path, name: str, span: Span, folder: Path) -> tuple[str, ...]:
+    output = folder / "wheels" / name
+    if built := sorted(output.glob("*.whl")):
+        return tuple(map(str, built))
+    log.info("building %s", name[:_LONGEST])
+    made = pipeline.build(BuildRequest(checkout, machines=span.machines, output=output), dict(os.environ))
+    wheels = [job.wheel.path for job in made.answer.jobs if job.wheel]
+    if not wheels:
+        reasons = "; ".join(job.reason for job in made.answer.jobs) or "no job"
+        alone = quoting.here(["cuwheel", "build", str(checkout)])
+        raise UnavailableError(
+            f"commit {name[:_LONGEST]} cannot be built: {reasons}",
+            hint=f"try it by itself: {alone}; or narrow --good and --bad",
+        )
+    return (wheels[0],)
 
 
 def _checked_out(source: Path, name: str, to: Path) -> Path:

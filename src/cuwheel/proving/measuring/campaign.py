@@ -220,21 +220,14 @@ class Runner:
 
     def take(self, turn: Turn) -> End:
         condition = self._plan.conditions[turn.condition]
-        rebooted = condition.start == "cold" and self._restarted(turn)
+        hook = self._plan.cold.reboot if condition.start == "cold" else None
+        if hook and (boot := journal.boot_id()) in self._boots:  # a trial ran already since the machine started
+            self._writer.add(Line(reboot=Reboot(condition=turn.condition, repeat=turn.repeat, boot=boot)))
+            execution.restart_machine(hook, boot)
         for _ in range(_WARM_UPS if condition.start == "warm" else 0):
             if turn.condition not in self._warmed:
                 self._try(turn, condition, counted=False)
-        return self._try(turn, condition, rebooted=rebooted)
-
-    def _restarted(self, turn: Turn) -> bool:
-        """Whether this is the first trial since the machine started, as the file asks for before a cold one."""
-        hook, boot = self._plan.cold.reboot, journal.boot_id()
-        if hook is None:
-            return False
-        if boot in self._boots:
-            self._writer.add(Line(reboot=Reboot(condition=turn.condition, repeat=turn.repeat, boot=boot)))
-            execution.restart_machine(hook, boot)
-        return True
+        return self._try(turn, condition, rebooted=hook is not None)
 
     def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
         made = self._environment_of(turn.condition)
@@ -294,7 +287,8 @@ class Runner:
     ) -> execution.Prepared:
         caches = self._folder / "jit-caches"
         if condition.start is None:
-            return execution.start_as_it_is()
+            state = journal.StartState(asked="as it is", jit_cache="the user's", page_cache="kept")
+            return execution.Prepared({}, state)
         if condition.start == "warm":
             return execution.warm_start(
                 self._plan.cold, caches / f"warm-{turn.condition}", ready=turn.condition in self._warmed

@@ -51,10 +51,6 @@ class Prepared(NamedTuple):
     cold: journal.StartState
 
 
-def start_as_it_is() -> Prepared:
-    return Prepared({}, journal.StartState(asked="as it is", jit_cache="the user's", page_cache="kept"))
-
-
 def warm_start(settings: ColdSettings, cache: Path, *, ready: bool) -> Prepared:
     """With a JIT cache that stays from trial to trial. `ready`: a run before it has passed since all was cold."""
     environ = _start_variables(settings, cache)
@@ -160,8 +156,8 @@ def program_files(
         yield path
 
 
-def restart_machine(command: str, boot: str) -> bool:
-    """Ask the machine to start anew. True where it did and we still live, which only a test sees."""
+def restart_machine(command: str, boot: str) -> None:
+    """Ask the machine to start anew. It returns where it did and we still live, which only a test sees."""
     words = quoting.split(command)
     log.info("restarting the machine before a cold trial: %s", command)
     done = process.run(words, timeout=_HOOK_S, check=False)
@@ -172,7 +168,7 @@ def restart_machine(command: str, boot: str) -> bool:
     until = time.monotonic() + _HOOK_S
     while time.monotonic() < until:
         if journal.boot_id() != boot:
-            return True
+            return
         time.sleep(_LOOK_S)
     raise ToolError(
         words,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from cuwheel.errors import NewerSchemaError, UnreadableError
+from cuwheel.errors import UnreadableError
 from cuwheel.proving.measuring.trials_file import FailureKind
 from cuwheel.support import codec, confined, files, system_calls
 from cuwheel.support import scratch as scratches
@@ -161,16 +161,6 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reboot: Reboot | None = None
 
 
-class _Versioned(Struct, frozen=True):
-    schema: str = ""
-
-
-class _HeaderOfAny(Struct, frozen=True):
-    """The header as any release of cuwheel wrote it."""
-
-    header: _Versioned
-
-
 def boot_id() -> str:
     """Another one each time the machine starts; empty where the system has none."""
     try:
@@ -245,9 +235,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
             with contextlib.suppress(msgspec.DecodeError):
                 # Before it is read as ours: a newer cuwheel may have other fields.
                 if piece.startswith(b'{"header"'):
-                    found = codec.decode(piece, _HeaderOfAny).header.schema
-                    if codec.is_newer(found, SCHEMA):
-                        raise NewerSchemaError(path, found, SCHEMA)
+                    codec.refuse_newer(codec.decode(piece)["header"], SCHEMA, path)
                 yield codec.decode(piece, Line)
 
 

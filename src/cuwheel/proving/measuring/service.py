@@ -64,7 +64,12 @@ class ServiceChange(Struct, frozen=True, kw_only=True):
 def change_service(file: Path, folder: Path, kind: ServiceKind | None, *, remove: bool, dry_run: bool) -> ServiceChange:
     """Write what resumes the trials of a file whose journal is in a folder, or remove it."""
     planned = plan_service(file, folder, kind, remove=remove, dry_run=dry_run)
-    return planned if dry_run else replace(planned, done=_removed(planned) if remove else _installed(planned))
+    if dry_run:
+        return planned
+    if remove:
+        return replace(planned, done=_removed(planned))
+    _install(planned)
+    return replace(planned, done=True)
 
 
 def plan_service(
@@ -130,18 +135,17 @@ def _word(text: str) -> str:
     return f'"{_escaped(quoted)}"'
 
 
-def _installed(service: ServiceChange) -> bool:
-    """Installs a service, in place of an earlier one."""
+def _install(service: ServiceChange) -> None:
+    """In place of an earlier one."""
     if service.path is None:
         _write_crontab([*_without(service.name), service.text])
-        return True
+        return
     path = Path(service.path)
     with files.errors_of(path, "choose --cron, or run it as root"):
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, service.text)
     for command in service.commands:
         process.run(command, timeout=_LIMIT_S)
-    return True
 
 
 def _removed(service: ServiceChange) -> bool:

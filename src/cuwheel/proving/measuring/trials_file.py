@@ -218,7 +218,12 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
         if not file.command.strip():
             yield f"{_WHERE}.command: it is empty"
     elif file.function is not None:
-        yield from _function_problems(file.function, axes, folder)
+        path, colon, name = file.function.rpartition(":")
+        if not colon or not name.isidentifier():
+            yield f"{_WHERE}.function: {file.function!r} must be FILE:NAME, such as 'work.py:run'"
+        elif not (folder / path).is_file():
+            yield f"{_WHERE}.function: no such file: {folder / path}"
+        yield from (f"{_WHERE}.axes.{axis}: not the name of an argument" for axis in axes if not axis.isidentifier())
     yield from _number_problems(file)
     if not (folder / file.directory).is_dir():
         yield f"{_WHERE}.directory: no such folder: {folder / file.directory}"
@@ -237,15 +242,6 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
             yield f"{_WHERE}.on: {error.message}"
     yield from named_axes.unknown("include", file.include, axes, _WHERE)
     yield from named_axes.unknown("exclude", file.exclude, axes, _WHERE)
-
-
-def _function_problems(text: str, axes: Mapping[str, object], folder: Path) -> Iterator[str]:
-    file, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier():
-        yield f"{_WHERE}.function: {text!r} must be FILE:NAME, such as 'work.py:run'"
-    elif not (folder / file).is_file():
-        yield f"{_WHERE}.function: no such file: {folder / file}"
-    yield from (f"{_WHERE}.axes.{axis}: not the name of an argument" for axis in axes if not axis.isidentifier())
 
 
 def _number_problems(file: _File) -> Iterator[str]:
@@ -269,15 +265,12 @@ def _conditions(
     if file.vary == "all":
         chosen = named_axes.combinations(axes, file.include, file.exclude, _WHERE, problems)
     else:
-        chosen = [each for each in _one_at_a_time(axes) if not any(named_axes.fits(row, each) for row in file.exclude)]
+        # The first value of each axis, and that with one axis changed.
+        base = {axis: next(iter(values)) for axis, values in axes.items()}
+        every = [base, *({**base, axis: name} for axis, values in axes.items() for name in list(values)[1:])]
+        chosen = [each for each in every if not any(named_axes.fits(row, each) for row in file.exclude)]
         chosen += [dict(row) for row in file.include if row not in chosen]
     return [_condition(file, axes, choices, folder) for choices in chosen]
-
-
-def _one_at_a_time(axes: Mapping[str, Mapping[str, Value]]) -> list[dict[str, str]]:
-    """The first value of each axis, and that with one axis changed."""
-    base = {axis: next(iter(values)) for axis, values in axes.items()}
-    return [base] + [{**base, axis: name} for axis, values in axes.items() for name in list(values)[1:]]
 
 
 def _condition(
@@ -291,10 +284,15 @@ def _condition(
     directories = [value.directory for value in values.values() if value.directory is not None]
     envs = [value.env for value in values.values() if value.env is not None]
     env = envs[-1] if envs else file.env
+    function = None
+    if file.function is not None:
+        path, _, name = file.function.rpartition(":")
+        arguments = {axis: each for axis, each in words.items() if each}
+        function = Function(file=str(folder / path), name=name, arguments=arguments)
     return Condition(
         choices=dict(choices),
         command=named_axes.filled(file.command, words) if file.command is not None else (),
-        function=_function(file.function, words, folder) if file.function is not None else None,
+        function=function,
         directory=str(folder / file.directory / (directories[-1] if directories else ".")),
         environment=environment,
         unset=(*file.unset, *(name for value in values.values() for name in value.unset)),
@@ -303,8 +301,3 @@ def _condition(
         start=next((value.start for value in values.values() if value.start), None),
         on=next((str(fleet.from_gpu(value.on).capability) for value in values.values() if value.on), None),
     )
-
-
-def _function(text: str, words: Mapping[str, str], folder: Path) -> Function:
-    file, _, name = text.rpartition(":")
-    return Function(file=str(folder / file), name=name, arguments={axis: each for axis, each in words.items() if each})

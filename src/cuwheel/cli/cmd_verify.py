@@ -82,6 +82,12 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
                 "--cuda VERSION", "the CUDA version the wheel must serve, whatever is installed", values.cuda, of=_HERE
             ),
             Option("--timeout SECONDS", "time limit for each check, instead of its own", values.seconds, of=_TRY),
+            Option(
+                "--sysroot FOLDER",
+                "for a wheel of another processor: a root file system of it, with Python; it is tried under qemu",
+                places.folder,
+                of=_HERE,
+            ),
             Option("--keep", "keep the environments and show where they are", of=_HERE),
             more=True,
         ),

@@ -21,11 +21,12 @@ from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import venvs
 from cuwheel.network.venvs import Python
 from cuwheel.proving import checks as wheel_checks
-from cuwheel.proving import libraries, predictions, stub
+from cuwheel.proving import emulation, libraries, predictions, stub
+from cuwheel.proving.emulation import Emulator
 from cuwheel.proving.outcomes import Check, Installation, Result, result_of
 from cuwheel.proving.runner import checks as runner
 from cuwheel.proving.runner import child
-from cuwheel.support import log, masking, scratch
+from cuwheel.support import log, masking, quoting, scratch
 from cuwheel.support.finding import Finding, finding
 from cuwheel.tracing import session
 from cuwheel.verdicts import wheel_tags
@@ -48,18 +49,26 @@ _CP = re.compile(r"cp(\d)(\d+)-", re.ASCII)
 
 
 class PythonChoice(Struct, frozen=True, kw_only=True):
-    """`python` None: why the wheel is not tried with this version. It is left out, or nothing else was left either."""
+    """`python` None: why the wheel is not tried with this version. It is left out, or nothing else was left either.
+
+    `emulator`: what runs it, where the wheel is for another processor.
+    """
 
     version: str
     python: Python | None
+    emulator: Emulator | None = None
     problem: str = ""
     outcome: Literal["failed", "skipped"] = "failed"
 
 
-def choose_pythons(survey: Survey, wanted: Sequence[str], here: Machine) -> tuple[PythonChoice, ...]:
+def choose_pythons(
+    survey: Survey, wanted: Sequence[str], here: Machine, sysroot: Path | None = None
+) -> tuple[PythonChoice, ...]:
     """One for each version asked for. A wheel that fits some of them is not wrong for the others."""
-    versions: list[str | None] = [*dict.fromkeys(wanted)] or [_python_that_fits(survey, here)]
-    found = [_python_choice(survey, version, here) for version in versions]
+    cpu = emulation.foreign_processor(survey, here)
+    there = replace(here, cpu=cpu, glibc=None) if cpu else here
+    versions: list[str | None] = [*dict.fromkeys(wanted)] or [_python_that_fits(survey, there)]
+    found = [_python_choice(survey, version, here, cpu, sysroot) for version in versions]
     if any(each.python for each in found):
         found = [replace(each, outcome="skipped") if each.problem.startswith(_UNFIT) else each for each in found]
     return tuple(found)
@@ -68,17 +77,22 @@ def choose_pythons(survey: Survey, wanted: Sequence[str], here: Machine) -> tupl
 _UNFIT = "its tags do not allow it: "
 
 
-def _python_choice(survey: Survey, version: str | None, here: Machine) -> PythonChoice:
+def _python_choice(
+    survey: Survey, version: str | None, here: Machine, cpu: str | None, sysroot: Path | None
+) -> PythonChoice:
+    """`cpu`: the wheel's, where it is not this machine's."""
     try:
-        python = venvs.find_python(version)
+        emulator = emulation.find_emulator(cpu, sysroot, version) if cpu else None
+        python = emulator.python if emulator else venvs.find_python(version)
     except CuwheelError as error:
         problem = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
         return PythonChoice(version=version or "3", python=None, problem=problem)
     distribution = survey.distribution
-    found = wheel_tags.fits_on_machine(distribution.tags, replace(here, python=python.version)) if distribution else ()
+    there = emulator.machine(here) if emulator else replace(here, python=python.version)
+    found = wheel_tags.fits_on_machine(distribution.tags, there) if distribution else ()
     if found and found[0].problems:
         return PythonChoice(version=python.version, python=None, problem=_UNFIT + " and ".join(found[0].problems))
-    return PythonChoice(version=python.version, python=python)
+    return PythonChoice(version=python.version, python=python, emulator=emulator)
 
 
 def _python_that_fits(survey: Survey, here: Machine) -> str | None:
@@ -104,24 +118,32 @@ _PREFIX = "cuwheel-verify-"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """`interpreter`: of the environment at `folder`."""
+    """`interpreter`: of the environment at `folder`; it may be one for another processor, under an `emulator`."""
 
     folder: Path
     interpreter: Path
+    emulator: Emulator | None = None
 
     @property
     def site_packages(self) -> tuple[Path, ...]:
         return site_packages(self.folder)
 
 
-def install_and_check(plan: VerifyPlan, python: Python) -> Installation:
+def install_and_check(plan: VerifyPlan, python: Python, emulator: Emulator | None = None) -> Installation:
     """Always ends with a value, whatever the wheel does; what it leaves behind is removed unless `keep` is set."""
+    if emulator:  # a program on PATH is this machine's, and no proof of the wheel
+        slower = 1 if plan.request.timeout else emulation.SLOWER
+        own = (replace(each, timeout=each.timeout * slower) for each in plan.checks if not each.program)
+        plan = replace(plan, checks=tuple(own))
     keep = plan.request.keep
     with _scratch_folder(keep=keep) as folder:
         began = time.monotonic()
-        tried = Installation(python=python.version, outcome="passed", requirements=plan.listed)
+        name = emulator.words if emulator else ""
+        tried = Installation(python=python.version, outcome="passed", requirements=plan.listed, emulator=name)
         try:
-            made = _make_environment(folder / "env", python, plan, child.with_mark(os.environ, folder.name))
+            interpreter = emulator.make_environment(folder / "env") if emulator else venvs.make(folder / "env", python)
+            made = Environment(folder=folder / "env", interpreter=interpreter, emulator=emulator)
+            _fill_environment(made, plan, child.with_mark(os.environ, folder.name))
         except CuwheelError as error:
             lines = masking.known(error.message, os.environ).splitlines()
             shown = lines if len(lines) <= _OUTPUT_LINES else [lines[0], "…", *lines[-_OUTPUT_LINES:]]
@@ -147,21 +169,19 @@ def _scratch_folder(*, keep: bool) -> Iterator[Path]:
         yield made
 
 
-def _make_environment(folder: Path, python: Python, plan: VerifyPlan, environ: Mapping[str, str]) -> Environment:
+def _fill_environment(made: Environment, plan: VerifyPlan, environ: Mapping[str, str]) -> None:
     """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
-    interpreter = venvs.make(folder, python)
     request = plan.request
-    lines: list[str | Path] = [unlabelled(plan.wheel, folder.with_name("wheel")), *plan.requires]
+    lines: list[str | Path] = [unlabelled(plan.wheel, made.folder.with_name("wheel")), *plan.requires]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
     venvs.install(
-        interpreter,
+        made.interpreter,
         lines,
         find_links=request.find_links,
         offline=request.offline,
         sources=request.sources,
         env=runner.without_python_variables(environ),
     )
-    return Environment(folder=folder, interpreter=interpreter)
 
 
 def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment, folder: Path) -> Installation:
@@ -169,7 +189,10 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
     survey, request = plan.survey, plan.request
     profile = probe.probe(made.folder)
     machines = fleet.machines_here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
-    driver = profile.driver.version is not None
+    emulator = made.emulator
+    if emulator:  # which sees no GPU of this machine, nor its driver
+        machines = (emulator.machine(machines[0]),)
+    driver = profile.driver.version is not None and not emulator
     stubbed = plan.stub and not driver
     marked = child.with_mark(os.environ, folder.name)
     environ = runner.confined_variables(
@@ -180,7 +203,7 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
         if sys.platform != "win32":
             environ[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), marked.get(_PATHS, "")]))
     cut = not request.network and child.can_cut_network()
-    gpus = runner.visible_capabilities(str(made.interpreter), environ, cut=cut)
+    gpus = () if emulator else runner.visible_capabilities(str(made.interpreter), environ, cut=cut)
     verdicts = judge_all(survey, machines)
     foreseen = predictions.host_problems(survey, machines[0])
     checks, skipped = _with_libraries(plan, machines[0])
@@ -207,6 +230,7 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
             *predictions.contradicted_libraries(foreseen, attempts),
         ),
         findings=(
+            *([_under_emulator(emulator, plan)] if emulator else []),
             *([finding("requirements-broken", broken, evidence=tuple(conflicts[:_SHOWN]))] if conflicts else []),
             *_foreseen_failures(verdicts, machines),
             *_shared_files(made, survey.distribution.name if survey.distribution else ""),
@@ -215,9 +239,18 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
     )
 
 
+def _under_emulator(emulator: Emulator, plan: VerifyPlan) -> Finding:
+    return finding(
+        "tried-under-emulator",
+        f"it is for {emulator.cpu}: it was tried under {emulator.words}, with Python {emulator.python.version} and "
+        f"glibc {emulator.glibc} of {emulator.sysroot}. Nothing of it ran on a GPU",
+        fix=quoting.here(["cuwheel", "verify", str(plan.wheel), "--pack", "kit.pyz"]),
+    )
+
+
 def _put_stub(made: Environment, folder: Path) -> Path:
     """A stub of libcuda with the functions that the libraries of the environment want; its folder."""
-    machine = platform.machine().lower()
+    machine = made.emulator.cpu if made.emulator else platform.machine().lower()
     libraries = (
         Path(place, name)
         for site in made.site_packages

@@ -100,7 +100,7 @@ class Installation(Struct, frozen=True, kw_only=True):
     `outcome`: of the installation itself; `problem`: why it failed or was left out. `packages`: all that is installed,
     as name==version. `stub`: the libcuda of the checks was a stub. `network`: whether checks had one (`cut`: they had
     none). `verdicts`: what `check` says of the wheel for this machine. `contradictions`: where that and what happened
-    differ. `folder`: where it was kept, if it was.
+    differ. `folder`: where it was kept, if it was. `emulator`: the program under which it ran, for another processor.
     """
 
     python: str
@@ -118,6 +118,7 @@ class Installation(Struct, frozen=True, kw_only=True):
     contradictions: tuple[Finding, ...] = ()
     findings: tuple[Finding, ...] = ()
     folder: str = ""
+    emulator: str = ""
 
     @property
     def succeeded(self) -> bool:

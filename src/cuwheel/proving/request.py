@@ -49,7 +49,8 @@ class VerifyRequest(_Wheels):
     `python`: of `name==version` the wheel for each of them. `stub`: a libcuda where there is no driver. `cuda`: that
     the wheel is to serve. `static`: nothing is installed.
     `pass_env`: variables that the code sees beside those of GPUs, language and processors. `network`: let it use the
-    network. `sources`: build requirements that come as source, which runs their code with all variables.
+    network. `sources`: build requirements that come as source, which runs their code with all variables. `sysroot`: a
+    root file system with Python, for wheels of its processor, which are tried under qemu.
     """
 
     python: Sequence[str] = ()
@@ -61,6 +62,7 @@ class VerifyRequest(_Wheels):
     pass_env: Sequence[str] = ()
     network: bool = False
     sources: bool = False
+    sysroot: Path | None = None
 
     def __post_init__(self) -> None:
         _Wheels.__post_init__(self)  # `super()` does not find its class where there are slots

@@ -196,7 +196,8 @@ def _examined(target: str, path: Path, surveyed: Survey, cuda: str | None = None
 def _installations(plan: VerifyPlan, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
     from cuwheel.proving import installation  # noqa: PLC0415 - --static installs nothing
 
-    for chosen in installation.choose_pythons(plan.survey, wanted or plan.table.python, here):
+    pythons = wanted or plan.table.python
+    for chosen in installation.choose_pythons(plan.survey, pythons, here, plan.request.sysroot):
         if chosen.python is None:
             yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
         elif unsafe:
@@ -204,7 +205,7 @@ def _installations(plan: VerifyPlan, wanted: tuple[str, ...], here: Machine, *, 
         elif plan.request.dry_run:
             yield Installation(python=chosen.version, outcome="planned", requirements=plan.listed, planned=plan.checks)
         else:
-            yield installation.install_and_check(plan, chosen.python)
+            yield installation.install_and_check(plan, chosen.python, chosen.emulator)
 
 
 def is_of_project(folder: Path, name: str) -> bool:

@@ -114,6 +114,8 @@ def _environment(tried: Installation) -> str:
     if tried.outcome == "failed":
         return f"Python {tried.python}: not installed"
     words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {len(tried.packages) - 1} other packages"]
+    if tried.emulator:
+        words.append(f"under {tried.emulator}")
     words.append(f"GPUs of {', '.join(tried.gpus)}" if tried.gpus else "no GPU")
     words.append("checks without a network" if tried.network == "cut" else "checks with the network")
     if tried.stub:
@@ -162,4 +164,6 @@ def _sum(answer: Verify) -> str:
     words += [f"{absent} not installed"] if absent else []
     text = ", ".join([*words, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
     verdict = "verified" if answer.succeeded else "not verified"
+    emulated = sorted({each.emulator for each in tried if each.emulator})
+    verdict += f" under {', '.join(emulated)}" if emulated else ""
     return f"{verdict}: {text}" if text else verdict

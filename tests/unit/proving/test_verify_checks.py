@@ -316,7 +316,7 @@ def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, m
     assert own.version == "3.11.1"
     foreign = survey(Wheel(tag="py3-none-linux_aarch64", files={"a.py": ""}).write(tmp_path))
     (choice,) = installation.choose_pythons(foreign, [], here)
-    assert "the processor is x86_64, not aarch64" in choice.problem
+    assert choice.problem.startswith("it is for aarch64")
 
 
 def test_the_project_of_a_wheel(tmp_path: Path) -> None:

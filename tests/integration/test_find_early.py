@@ -21,6 +21,7 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
+from cuwheel.device_code import starts
 from cuwheel.errors import EXIT_INTERRUPTED, MalformedError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import remote, venvs
@@ -82,6 +83,47 @@ def test_it_stops_at_the_first_that_runs_and_all_judges_every_release(tmp_path: 
     assert (_chosen(first), first.judged, first.releases, first.stopped) == ("3.0", 1, 3, None)
     assert (_chosen(every), every.judged, every.releases) == ("3.0", 3, 3)
     assert [each.outcome for each in every.candidates] == ["native"] * 3
+
+
+def test_patches_before_one_that_fails_are_not_read_unless_they_are_another_build(tmp_path: Path) -> None:
+    made = [wheel(tmp_path / "dist", "demo", each, library=BLACKWELL, tag=TAG) for each in ("1.1.2", "1.1.1")]
+    other = wheel(tmp_path / "dist", "demo", "1.1.0+cu130", library=NATIVE, tag=TAG)
+    behaviour = Behaviour.of(*made, other)
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+        assert _read(behaviour) == {"1.1.2", "1.1.0+cu130"}
+        every = _find(indexes=[f"{url}/simple"], all_releases=True)
+    assert _chosen(answer) == _chosen(every) == "1.1.0+cu130"
+    why = {each.version: each.reasons[0] for each in answer.candidates}
+    assert why["1.1.1"] == "not looked into: a later patch of it does not run"
+    assert every.judged == 3
+
+
+def test_of_a_large_library_the_start_is_read_and_the_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch loads libtorch_cuda.so whatever else it has: where that one fails, nothing else is read."""
+    monkeypatch.setattr(starts, "LARGE", 3_000)
+    monkeypatch.setattr(starts, "_WITHOUT_CODE", 1)
+    (tmp_path / "dist").mkdir()
+    for version, library in (("2.15.0", BLACKWELL), ("2.14.0", NATIVE)):
+        info = f"torch-{version}.dist-info"
+        with zipfile.ZipFile(tmp_path / "dist" / f"torch-{version}-{TAG}.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(FIXTURES / library, "torch/lib/libtorch_cuda.so")
+            archive.writestr("torch/lib/libtorch_cpu.so", b"\x7fELF" + os.urandom(2_000_000))
+            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+            archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {TAG}\n")
+            archive.writestr(f"{info}/RECORD", "")
+    with serving(Behaviour.of(*(tmp_path / "dist").iterdir())) as url:
+        answer = _find("torch", indexes=[f"{url}/simple"], catalogues=["none"])
+        again = _find("torch", indexes=[f"{url}/simple"], catalogues=["none"])
+    assert (_chosen(answer), answer.stopped) == ("2.14.0", None)
+    chosen, failing = answer.candidates
+    assert any("of libtorch_cuda.so the first" in each for each in chosen.conditions)
+    assert any("libtorch_cpu.so: not read" in each for each in chosen.conditions)
+    assert failing.predicted_error is not None
+    assert [each.known_from for each in again.candidates] == ["cache", "wheel"], "kept only what holds on any machine"
+    assert again.candidates[0].conditions == chosen.conditions
 
 
 def test_facts_of_older_releases_are_not_asked_for_once_one_runs(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from cuwheel import api
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import UnreadableError
+from cuwheel.facts import packages
+from cuwheel.facts.rows.packages import PackageProfile
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import venvs
 from cuwheel.support import files
@@ -233,6 +235,22 @@ def test_facts_that_the_file_contradicts_install_nothing(env: Path, tmp_path: Pa
         assert state(env) == untouched
         honest = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["h100"])
     assert honest.succeeded, "what the file has for another GPU"
+
+
+@pytest.mark.parametrize(("rest", "fits"), [("plain-130.so", True), ("family-130.so", False)])
+def test_what_was_read_in_part_is_read_whole_before_it_is_installed(
+    env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, rest: str, fits: bool
+) -> None:
+    """The second library counts as one that the table says has no device code."""
+    host = PackageProfile(names=("subject",), loads="every", source=(), host=("*/rest.so",))
+    monkeypatch.setattr(packages, "find_profile", lambda *_: host)
+    made = wheel(
+        tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag=LINUX, files={"subject/rest.so": rest}
+    )
+    with serving(Behaviour.of(made)) as url:
+        done = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["a100"])
+    assert done.succeeded == fits
+    assert [each.rule for each in done.findings] == ([] if fits else ["facts-contradict-file"])
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])

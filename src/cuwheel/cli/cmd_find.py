@@ -55,8 +55,9 @@ FIND = Command(
   cuwheel find foo --no-index --find-links dist
 
 An index that `cuwheel publish` wrote has facts of every wheel. Of other wheels
-the libraries are read, the newest release first, until one runs or --budget is
-spent; Ctrl-C ends that with what is known so far. Nothing of them is kept.
+the libraries are read (of large ones the start, and the answer says so), the
+newest release first, until one runs or --budget is spent; Ctrl-C
+ends that with what is known so far. Nothing of them is kept.
 
 exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),

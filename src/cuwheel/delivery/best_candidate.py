@@ -381,7 +381,7 @@ class _Look:
                     read.add(each.release)
                 yield each
                 continue
-            reason = "" if self._everything or not best else self._needless(best, each, patched, read)
+            reason = "" if self._everything else self._needless(best, each, patched, read)
             if not reason and self.stopped == "interrupted":
                 reason = "not looked into: it was interrupted before"
             elif not reason and count == _MOST_READ:
@@ -401,25 +401,29 @@ class _Look:
                 best = judged
             elif best:
                 read.add(judged.release)
+            if judged.origin and judged.rank > MAY_BE_TAKEN:
+                patched.setdefault(judged.release.release[:2], judged)
             yield judged
 
     def _needless(
-        self, best: Ruling, other: Ruling, patched: Mapping[tuple[int, ...], Ruling], read: set[Version]
+        self, best: Ruling | None, other: Ruling, patched: Mapping[tuple[int, ...], Ruling], read: set[Version]
     ) -> str:
         """Why another need not be read; empty where it may be better."""
         patch = patched.get(other.release.release[:2])
-        if patch and patch.release >= other.release:
+        if patch and (patch.release >= other.release if best else _is_later_patch(patch, other)):
             which = "a later patch" if patch.release > other.release else "another wheel"
             how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
             return f"not looked into: {which} of it {how}"
-        if _is_enough(best, other, read, self._judge):
+        if best and _is_enough(best, other, read, self._judge):
             runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
             return f"not looked into: {best.candidate.version} {runs}"
         return ""
 
     def _read(self, ruling: Ruling) -> Ruling:
         try:
-            return self._judge.rule(ruling, judging.read_wheel(ruling.candidate, self._session, self._budget))
+            return self._judge.rule(
+                ruling, judging.read_wheel(ruling.candidate, self._session, self._budget, self._judge)
+            )
         except OverBudgetError:
             self.stopped = "budget"
             left = size(max((self._budget.limit or 0) - self._budget.used, 0))
@@ -433,6 +437,11 @@ class _Look:
         except CuwheelError as error:
             reason = f"not read: {error.message}"
         return replace(ruling, reasons=(reason,), decided=True)
+
+
+def _is_later_patch(one: Ruling, other: Ruling) -> bool:
+    """Of the same build: a release with several has one for other GPUs, perhaps."""
+    return one.release > other.release and one.candidate.version.local == other.candidate.version.local
 
 
 def _by_release(rulings: Sequence[Ruling]) -> Iterator[list[Ruling]]:

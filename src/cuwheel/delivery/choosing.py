@@ -200,7 +200,7 @@ def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
     version = Version(name.version.replace("_", "-")) if name else Version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
     ruler = Judge(found.machines, search.request.env, installed=True)
-    return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget))
+    return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))
 
 
 def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
@@ -210,7 +210,7 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     installed is read once more, before it is.
     """
     by_facts = choice.ruling
-    if by_facts is None or by_facts.origin == "wheel" or choice.fallback == "source build":
+    if by_facts is None or not by_facts.is_to_be_read or choice.fallback == "source build":
         return None
     with WheelFile(wheel) as opened:
         facts = wheel_facts.of_wheel(opened, sha256=by_facts.candidate.listing.sha256)
@@ -220,12 +220,15 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
     if all(getattr(read, name) == getattr(by_facts, name) for name in compared):
         return None
+    if by_facts.in_part and read.rank <= by_facts.rank:  # what was not read is no worse
+        return None
     seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
     listed = {each: "; ".join(getattr(by_facts, each)) for each in ("reasons", "requires")}
+    told_by = "as much as was read of it before" if by_facts.in_part else f"its {by_facts.origin}"
     differing = [f"{each}: {listed[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
     return finding(
         "facts-contradict-file",
-        f"{by_facts.candidate.file} is {read.outcome} here, and its {by_facts.origin} says {by_facts.outcome}",
+        f"{by_facts.candidate.file}: {read.outcome} here, where {told_by} says {by_facts.outcome}",
         evidence=(f"listed by {by_facts.candidate.index}", *differing),
     )
 

@@ -16,13 +16,14 @@ from packaging.version import Version
 from cuwheel.delivery import catalogue
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.device_code import source, wheel_facts
-from cuwheel.device_code.libraries import Survey
-from cuwheel.device_code.survey import survey_wheel
+from cuwheel.device_code.libraries import READ_IN_PART, Survey
+from cuwheel.device_code.survey import items_that_decide, survey_wheel
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
 from cuwheel.support import files, log
+from cuwheel.support.patterns import matches_any
 from cuwheel.support.wording import a_few, file_name, size
 from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.choice import CudaError
@@ -34,16 +35,16 @@ from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.delivery.catalogue import CatalogueReader
-    from cuwheel.device_code.libraries import TorchExports
+    from cuwheel.device_code.libraries import Library, TorchExports
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.transfer import Budget
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.verdict import Verdict
-    from cuwheel.wheel.metadata import WheelName
+    from cuwheel.wheel.metadata import Distribution, WheelName
 
 
 # What is in a candidate.
@@ -107,17 +108,27 @@ def _checked_facts(data: bytes, candidate: Candidate) -> WheelFacts | None:
     return None
 
 
-def read_wheel(candidate: Candidate, session: client.Session, budget: Budget) -> Contents:
-    """From the wheel: of one on a server only the libraries and what is about them; nothing is kept but facts."""
-    if candidate.listing.sha256 and not candidate.path:
-        return Contents(wheel_facts.survey(facts_of(candidate, session, budget)), "wheel")
-    with _opened(candidate, session, budget) as wheel:
-        return Contents(survey_wheel(wheel, detail="containers"), "wheel")
+def read_wheel(candidate: Candidate, session: client.Session, budget: Budget, judge: Judge) -> Contents:
+    """From the wheel: of one on a server only as much as decides; nothing is kept but facts."""
+    decided_by: list[str] = []
+
+    def decides(library: Library, distribution: Distribution) -> bool:
+        decided_by.extend([library.path] if judge.fails_by(library, distribution) else [])
+        return bool(decided_by)
+
+    with _opened(candidate, session, budget, in_part=True) as wheel:
+        if candidate.path or not candidate.listing.sha256:
+            found = survey_wheel(wheel, detail="containers", decides=None if candidate.path else decides)
+            return Contents(found, "wheel")
+        facts = wheel_facts.of_wheel(wheel, sha256=candidate.listing.sha256, decides=decides)
+    if not decided_by:  # else it is known for these machines alone
+        keep_facts(candidate, facts)
+    return Contents(wheel_facts.survey(facts), "wheel")
 
 
 def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFacts:
     """All facts of a wheel: kept ones, else from the wheel."""
-    if kept := _kept_facts(candidate):
+    if (kept := _kept_facts(candidate)) and not was_read_in_part(kept.findings):
         return kept
     with _opened(candidate, session, budget) as wheel:
         facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.listing.sha256)
@@ -125,17 +136,23 @@ def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> W
     return facts
 
 
-def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFile:
+def was_read_in_part(findings: Iterable[Finding]) -> bool:
+    return any(each.rule == READ_IN_PART for each in findings)
+
+
+def _opened(candidate: Candidate, session: client.Session, budget: Budget, *, in_part: bool = False) -> WheelFile:
     listing = candidate.listing
     if candidate.path:
         return WheelFile(candidate.path)
-    from cuwheel.network.remote import RemoteFile  # noqa: PLC0415 - most have a facts file
+    from cuwheel.device_code import starts  # noqa: PLC0415 - most have a facts file
+    from cuwheel.network.remote import RemoteFile  # noqa: PLC0415
 
     wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
     try:
-        stored = sum(
-            each.member.stored for each in source.source_of_wheel(wheel).items if isinstance(each, source.ZipItem)
-        )
+        found = source.source_of_wheel(wheel)
+        items = items_that_decide(found)[0] if in_part else found.items
+        members = [each.member for each in items if isinstance(each, source.ZipItem)]
+        stored = sum(min(each.stored, starts.LARGE) if in_part else each.stored for each in members)
         budget.must_allow(listing.url, stored)
     except BaseException:
         wheel.close()
@@ -191,6 +208,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
     source distribution. `torch`: of an extension, the minor releases of torch that it goes with.
+    `in_part`: of its libraries only as much was read as a verdict needs.
     """
 
     candidate: Candidate
@@ -206,12 +224,18 @@ class Ruling(Struct, frozen=True, kw_only=True):
     pin: Pin | None = None
     survey: Survey | None = None
     torch: tuple[str, ...] | None = None
+    in_part: bool = False
     decided: bool = True
 
     @property
     def release(self) -> Version:
         """Its version without a label: `2.7.1` of `2.7.1+cu128`."""
         return Version(self.candidate.version.public)
+
+    @property
+    def is_to_be_read(self) -> bool:
+        """Whether the file itself has not been, or not all that matters of it."""
+        return self.origin != "wheel" or self.in_part
 
     @property
     def yanked(self) -> bool:
@@ -316,12 +340,13 @@ class Judge:
         lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)
         setting = (f"{pin.setting} is set: {pin.why}",) if pin else ()
+        unread = [each.message for each in contents.survey.findings if each.rule == READ_IN_PART]
         return replace(
             ruling,
             outcome=outcome,
             rank=max(rank, 1) if lost else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
-            conditions=tuple(dict.fromkeys((*setting, *self._conditions(verdicts)))),
+            conditions=tuple(dict.fromkeys((*setting, *self._conditions(verdicts), *unread))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             origin=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
@@ -330,8 +355,23 @@ class Judge:
             pin=pin,
             survey=contents.survey if pins.loading_variable(contents.survey) else None,
             torch=fitting,
+            in_part=was_read_in_part(contents.survey.findings),
             decided=True,
         )
+
+    def fails_by(self, library: Library, distribution: Distribution) -> bool:
+        """Whether this one library alone makes a distribution fail: its package loads it whatever else it has."""
+        profile = packages.find_profile(distribution.name, distribution.version)
+        if (
+            profile is None
+            or profile.loads != "every"
+            or matches_any(library.path, (*profile.optional, *profile.linked))
+        ):
+            return False
+        alone = Survey(
+            target=library.path, kind="wheel", size=0, distribution=distribution, libraries=(library,), findings=()
+        )
+        return any(each.outcome == "fails" for each in judge_all(alone, self._machines, None))
 
     def _lacking(self, survey: Survey) -> Iterator[str]:
         """`check` says nothing where a library that nobody knows might bring them. Another release is better."""

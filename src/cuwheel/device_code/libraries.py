@@ -22,6 +22,7 @@ Detail: TypeAlias = Literal["rows", "containers", "entries"]
 Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
 VERSION_LINKED = 2  # of a wrapper
+READ_IN_PART = "read-in-part"  # the rule of findings that say so of a wheel on a server
 _DEVICE_RUNTIME = ("__cuda", "cuda")
 _DEVICE_RUNTIME_SOURCE = "_cuda_device_runtime_cu_"
 

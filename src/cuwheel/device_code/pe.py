@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MAGIC = b"MZ"
-_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
+MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
 COFF = struct.Struct("<4sHHIIIHH")
 SECTION = struct.Struct("<8sIIIIIIHHI")
 _PE32, _PE32_PLUS = 0x10B, 0x20B
@@ -125,7 +125,7 @@ def read_pe(buffer: Buffer) -> Pe:
         symbols_at=symbols_at if symbols else 0,
         symbols=symbols,
         rows=rows,
-        machine=_MACHINES.get(machine, f"machine {machine:#x}"),
+        machine=MACHINES.get(machine, f"machine {machine:#x}"),
         file_type="shared" if traits & _IS_DLL else "executable" if traits & _IS_EXECUTABLE else "other",
         image_base=struct.unpack_from("<Q", optional, _IMAGE_BASE_AT)[0],
         sections=sections,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import sys
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.device_code import elf, library, source, torch_symbols
 from cuwheel.device_code.libraries import Survey
@@ -13,6 +13,7 @@ from cuwheel.errors import CuwheelError, MalformedError, NetworkError, Unreadabl
 from cuwheel.facts import packages
 from cuwheel.support import log
 from cuwheel.support.buffer import MemoryBuffer
+from cuwheel.support.patterns import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,9 +21,15 @@ if TYPE_CHECKING:
 
     from cuwheel.device_code.libraries import Detail, Library, PythonLoad, Search
     from cuwheel.device_code.source import Item, Source
+    from cuwheel.device_code.starts import Start
     from cuwheel.support.finding import Finding
     from cuwheel.wheel.file import WheelFile
+    from cuwheel.wheel.metadata import Distribution
 
+# Whether nothing else of a distribution matters, with this library as it is.
+Decides: TypeAlias = "Callable[[Library, Distribution], bool]"
+
+_ARCHIVES = (".a", ".lib")  # which are linked from, and never loaded
 _WORKERS = 2
 
 
@@ -47,17 +54,24 @@ def survey(
         found.close()
 
 
-def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
-    """Of a wheel that is open already, and stays so."""
-    return _survey(source.source_of_wheel(wheel), detail, search="data", python=True)
+def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows", decides: Decides | None = None) -> Survey:
+    """Of a wheel that is open already, and stays so.
+
+    With `decides` no more is read than a verdict needs: of large libraries the start, and none without device code.
+    """
+    return _survey(source.source_of_wheel(wheel), detail, search="data", python=True, decides=decides)
 
 
-def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> Survey:
+def _survey(found: Source, detail: Detail, *, search: Search, python: bool, decides: Decides | None = None) -> Survey:
     if found.kind == "file":
         libraries = [_read_library(found.items[0], detail, lambda _: None, search=search).library]
         findings: list[Finding] = []
     else:
-        libraries, findings = _read_all(found, detail, search=search)
+        largest = _largest(found) if decides else None
+        if decides and largest and found.distribution and decides(largest.library, found.distribution):
+            libraries, findings = [largest.library], [largest.how_far]
+        else:
+            libraries, findings = _read_all(found, detail, search=search, sparing=decides is not None, known=largest)
     imported, loads = _loaded_by_python(found, libraries) if python and detail != "rows" else ((), ())
     return Survey(
         target=found.target,
@@ -112,11 +126,47 @@ def _texts_in(found: Source, folder: str) -> Callable[[str], str]:
     return read
 
 
-def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Library], list[Finding]]:
+def _largest(found: Source) -> Start | None:
+    """The start of the largest library, which is read before the others: it may decide by itself."""
+    item = max(items_that_decide(found)[0], key=lambda each: each.size, default=None)
+    return _start(item) if item and is_library(item, []) else None
+
+
+def _start(item: Item) -> Start | None:
+    """Of a large one, where it suffices. Any part of what is not deflated can be read, and little of it is."""
+    from zipfile import ZIP_DEFLATED  # noqa: PLC0415 - costs 15 ms
+
+    from cuwheel.device_code import starts  # noqa: PLC0415 - most wheels are on this machine
+
+    if not isinstance(item, source.ZipItem) or item.member.stored <= starts.LARGE:
+        return None
+    if item.member.method != ZIP_DEFLATED:
+        return None
+    return starts.read_start(item.path, item.size, item.reader.pieces(item.member))
+
+
+def items_that_decide(found: Source) -> tuple[list[Item], list[Item]]:
+    """Those that may have device code and be loaded; and libraries that never have any, by the table of packages."""
+    about = found.distribution
+    profile = packages.find_profile(about.name, about.version) if about else None
+    items = [each for each in found.items if not each.path.endswith(_ARCHIVES)]
+    host = [each for each in items if profile and matches_any(each.path, profile.host)]
+    return [each for each in items if each not in host], host
+
+
+def _read_all(
+    found: Source, detail: Detail, *, search: Search, sparing: bool = False, known: Start | None = None
+) -> tuple[list[Library], list[Finding]]:
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
-    items = [item for item in found.items if is_library(item, findings)]
+    deciding, host = items_that_decide(found) if sparing else (found.items, [])
+    items = [item for item in deciding if is_library(item, findings)]
     read: dict[str, _ReadLibrary] = {}
+    if host:
+        from cuwheel.device_code import starts  # noqa: PLC0415 - most wheels are on this machine
+
+        read |= {each.path: _ReadLibrary(starts.by_head(each.path, each.size, each.head())) for each in host}
+        findings.append(starts.not_read(host))
     broken: list[CuwheelError] = []
     lock, stop = threading.Lock(), threading.Event()
     with log.progress("reading", sum(item.size for item in items)) as progress:
@@ -129,6 +179,12 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
 
         def work(item: Item) -> None:
             try:
+                started = known if known and known.library.path == item.path else _start(item) if sparing else None
+                if started:
+                    read[item.path] = _ReadLibrary(started.library)
+                    findings.append(started.how_far)
+                    advance(item.size)
+                    return
                 read[item.path] = _read_library(item, detail, advance, search=search)
             except _StoppedError:
                 return

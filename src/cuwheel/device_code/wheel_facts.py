@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from cuwheel.device_code.survey import Decides
     from cuwheel.wheel.file import WheelFile
 
 SUFFIX: Final = f".{description.NAME}"
@@ -155,11 +156,11 @@ _SAME_IN_LIBRARY = frozenset(LibraryFacts.__struct_fields__) - {
 _SAME_IN_CODE = CodeFacts.__struct_fields__
 
 
-def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
-    """`sha256`: of the file, where it is known already."""
+def of_wheel(wheel: WheelFile, *, sha256: str | None = None, decides: Decides | None = None) -> WheelFacts:
+    """`sha256`: of the file, where it is known already. `decides`: as little is read as `survey_wheel` says."""
     from cuwheel.device_code.survey import survey_wheel  # noqa: PLC0415 - who reads facts writes none
 
-    found = survey_wheel(wheel, detail="containers")
+    found = survey_wheel(wheel, detail="containers", decides=decides)
     distribution = wheel.distribution
     symbols = tuple(sorted({name for each in found.libraries for name in each.torch_symbols}))
     places = {name: index for index, name in enumerate(symbols)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import httpx
 
 _AT_LEAST = 1 << 16
-_AT_ONCE = 1 << 23
+_AT_ONCE = 1 << 22
 _PARTIAL, _UNSATISFIABLE = 206, 416
 _ATTEMPTS = 3
 _PATIENCE_S = 30.0  # of one part, after which it has to come at the slowest rate, too

@@ -313,6 +313,10 @@ class ZipReader:
         advance(member.size)
         return MemoryBuffer(member.name, inflate_all(packed))
 
+    def pieces(self, member: Member) -> Iterator[tuple[bytes, int]]:
+        """A deflated member from its start on; each piece with how much was read for it and for those before it."""
+        return _checked(self._packed(member), _decompressor())
+
     def read(self, member: Member) -> bytes:
         """A member that is small enough to be held."""
         if member.size > TEXT_LIMIT:

@@ -52,6 +52,7 @@ class PackageProfile(Struct, frozen=True, kw_only=True):
     missing: str = ""
     optional: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
     parts: tuple[PackagePart, ...] = ()
 
 

@@ -12,7 +12,7 @@ from tests.fixtures.command import Told, call
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = ("--seconds", "0.4", "--blocks", "4", "--warm-up", "1")
+QUICK = ("--seconds", "0.4", "--blocks", "4")
 WORK = """\
 import os, threading, time
 time.sleep(0.1)  # an import that takes a while is no part of a call
@@ -84,7 +84,7 @@ def test_threads_stay_so_that_what_each_makes_once_is_no_part_of_a_call(place: P
         "import threading, time\nown = threading.local()\ndef call():\n"
         "    if not hasattr(own, 'made'):\n        time.sleep(0.3)\n        own.made = True\n    time.sleep(0.005)\n"
     )
-    (level,) = answer(bench(place, "--at-once", "4", "--warm-up", "4", "own.py:call"))["levels"]
+    (level,) = answer(bench(place, "--at-once", "4", "own.py:call"))["levels"]
     assert level["p99"] < 0.2
 
 

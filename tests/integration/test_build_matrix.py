@@ -66,7 +66,7 @@ def test_one_wheel_for_all_pythons_is_built_once(here: World) -> None:
 def test_a_second_run_builds_only_what_is_not_there(here: World) -> None:
     """The first run has a job that fails; the second, with its fault mended, does not build the other one again."""
     here.with_toolkits("13.4")
-    both = ("--cuda", "13.0,13.4", "--naming", "local")
+    both = ("--cuda", "13.0,13.4", "--set", "naming=local")
     broken = world.tiny(
         here.folder,
         name="other",

@@ -79,7 +79,7 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None
     first = only(here, source)
     assert first["outcome"] == "built"
     shutil.rmtree(here.out)
-    again = only(here, source, "--naming", "local")
+    again = only(here, source, "--set", "naming=local")
     assert (again["outcome"], Path(again["wheel"]["path"]).name) == (
         "resumed",
         "bare-1.0+cu130-py3-none-linux_x86_64.whl",
@@ -93,15 +93,15 @@ def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None
 def test_the_next_build_of_a_version_has_its_label_and_compiles_nothing_again(here: World) -> None:
     source = projects.bare(here.folder / "source")
     only(here, source)
-    again = only(here, source, "--label", "42.1", "--naming", "local")
+    again = only(here, source, "--set", "label=42.1", "--set", "naming=local")
     assert (again["outcome"], Path(again["wheel"]["path"]).name) == (
         "resumed",
         "bare-1.0+42.1.cu130-py3-none-linux_x86_64.whl",
     )
-    plain = only(here, source, "--label", "43.1")
+    plain = only(here, source, "--set", "label=43.1")
     assert Path(plain["wheel"]["path"]).name == "bare-1.0+43.1-py3-none-linux_x86_64.whl"
-    told = here.build(source, "--label", "week 42")
-    assert (told.status, "--label: 'week 42' is not a label of a version" in told.stderr) == (2, True)
+    told = here.build(source, "--set", "label=week 42")
+    assert (told.status, "label: 'week 42' is not a label of a version" in told.stderr) == (2, True)
 
 
 def test_a_result_that_was_changed_is_not_used(here: World) -> None:
@@ -216,7 +216,7 @@ def _runs(path: Path, name: str, store: Path) -> bool:
 
 def test_a_dry_run_does_nothing(here: World) -> None:
     source = projects.bare(here.folder / "source")
-    told = here.build(source, "--dry-run", "--cuda", "13.0,13.4", "--naming", "local")
+    told = here.build(source, "--dry-run", "--cuda", "13.0,13.4", "--set", "naming=local")
     assert told.status == 0, told.all
     assert [job["outcome"] for job in told.document["jobs"]] == ["planned", "planned"]
     assert {each["name"] for each in told.document["jobs"][0]["settings"]} >= {"CUDA_HOME", "KERNEL_ARCHS"}
@@ -225,6 +225,6 @@ def test_a_dry_run_does_nothing(here: World) -> None:
 
 
 def test_wheels_that_would_overwrite_each_other_are_refused_before_anything_is_done(here: World) -> None:
-    told = here.build(projects.bare(here.folder / "source"), "--cuda", "13.0,13.4", "--naming", "none")
+    told = here.build(projects.bare(here.folder / "source"), "--cuda", "13.0,13.4", "--set", "naming=none")
     assert told.status == 2
-    assert "--naming local" in told.stderr
+    assert "--set naming=local" in told.stderr

@@ -162,12 +162,12 @@ def test_what_no_tag_names_is_labelled(ref: str, labelled: bool, upstream: str, 
         api.ci("gitlab", source=repository, write=True)
         jobs = problems.load_yaml((repository / ".gitlab-ci.yml").read_text(), "x")
         (build,) = [job for name, job in jobs.items() if name.startswith("build-")]
-        (line,) = [each for each in build["script"] if "--label" in each]
+        (line,) = [each for each in build["script"] if "label=" in each]
         told = subprocess.run(
             ["sh", "-c", f'set -- build\n{line}\necho "$@"'],
             cwd=where, env=machine(REF=ref, CI_PIPELINE_IID="7"), check=True, capture_output=True, text=True,
         )  # fmt: skip
-        assert told.stdout.strip() == ("build --label 7" if labelled else "build")
+        assert told.stdout.strip() == ("build --set label=7" if labelled else "build")
 
 
 def _artefact(tmp_path: Path, version: str) -> Path:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import gate, job_run, jobs, shares, workspace
+from cuwheel.building import gate, job_run, jobs, shares
 from cuwheel.building.answer import Merged, wheel_of
 from cuwheel.building.decide import refuse_unwritable
 from cuwheel.building.environment import PackageSource
@@ -47,7 +46,7 @@ def execute(plan: BuildPlan) -> tuple[JobResult, ...]:
     first: dict[str, DecidedJob] = {}
     for job in plan.jobs:
         first.setdefault(job.cuda, job)
-    done = _build_together(plan.context, list(first.values()), placed)
+    done = {job.id: build_one(plan.context, job, placed) for job in first.values()}
     rest = []
     for job in [each for each in plan.jobs if each.id not in done]:
         wheel = done[first[job.cuda].id].answer.wheel
@@ -56,23 +55,8 @@ def execute(plan: BuildPlan) -> tuple[JobResult, ...]:
             done[job.id] = JobResult(answer=replace(job_answer(job, "skipped"), reason=reason, wheel=wheel), job=job)
         else:
             rest.append(job)
-    done |= _build_together(plan.context, rest, placed)
+    done |= {job.id: build_one(plan.context, job, placed) for job in rest}
     return (*(done[job.id] for job in plan.jobs), *plan.failed)
-
-
-def _build_together(context: BuildContext, wanted: Sequence[DecidedJob], placed: PlacedWheels) -> dict[str, JobResult]:
-    at_once = context.request.at_once
-    if at_once <= 1 or len(wanted) <= 1:
-        return {job.id: build_one(context, job, placed) for job in wanted}
-    with ThreadPoolExecutor(at_once) as pool:
-        try:
-            results = pool.map(lambda job: build_one(context, job, placed), wanted)
-            return {job.id: result for job, result in zip(wanted, results, strict=True)}
-        except BaseException:  # an interrupt is meant for the builds
-            pool.shutdown(wait=False, cancel_futures=True)
-            for job in wanted:
-                workspace.end_leftovers(job.folder)
-            raise
 
 
 def build_one(context: BuildContext, job: DecidedJob, placed: PlacedWheels) -> JobResult:

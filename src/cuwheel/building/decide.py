@@ -98,7 +98,7 @@ def plan_build(context: BuildContext) -> BuildPlan:
     if jobs.names_collide(named, cudas):
         raise UsageError(
             f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {named.naming!r})",
-            hint="--naming local gives each its own name: 1.0+cu130",
+            hint="--set naming=local gives each its own name: 1.0+cu130",
         )
     findings = list(sources.source_findings(context.tree))
     if table.naming is None and named.naming == "local":

@@ -341,7 +341,7 @@ class PlacedWheels:
             other = self._jobs.setdefault(wheel, job)
         if other != job:
             raise MalformedError(
-                wheel, f"{other} made a wheel with the same name", hint="--naming local gives each its own name"
+                wheel, f"{other} made a wheel with the same name", hint="--set naming=local gives each its own name"
             )
 
 

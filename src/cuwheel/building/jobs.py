@@ -127,7 +127,7 @@ def make_job(
         context=context,
         plan=plan,
         toolchain=toolchain,
-        share=system.compile_share(len(archs), jobs=context.request.jobs, at_once=context.request.at_once),
+        share=system.compile_share(len(archs), jobs=context.request.jobs),
         folder=folder,
         python=python,
         caller=caller,

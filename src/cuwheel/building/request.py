@@ -101,7 +101,7 @@ class BuildRequest(ToolkitSources):
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons.
 
     `machines`: GPU names, capabilities, machine profiles or fleet files. `settings`: parts of the configuration, over
-    what the source or `config` says. `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose
+    what the source or `config` says. `jobs`: compilers at once. A job whose
     inputs have not changed comes from the cache; `rebuild` builds it anew. `shares`: each
     architecture is compiled by itself; None: where that pays. `cluster`: where it is built: an address, `local` or
     `slurm`. `fit`: the build elsewhere that its code must fit.
@@ -115,7 +115,6 @@ class BuildRequest(ToolkitSources):
     settings: BuildSettings = field(default_factory=BuildSettings)
     output: Path = Path("dist")
     jobs: int | None = None
-    at_once: int = 1
     rebuild: bool = False
     shares: bool | None = None
     cluster: str | None = None
@@ -129,7 +128,7 @@ class BuildRequest(ToolkitSources):
             from cuwheel.network import cluster_access  # noqa: PLC0415 - few have one
 
             cluster_access.parse_address(self.cluster)
-        must_be_positive(jobs=self.jobs, at_once=self.at_once)
+        must_be_positive(jobs=self.jobs)
         object.__setattr__(self, "output", Path(self.output).absolute())
 
     @property

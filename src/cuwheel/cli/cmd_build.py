@@ -45,7 +45,7 @@ def _build(args: Namespace) -> Answer:
 BUILD = Command(
     """\
   cuwheel build --for h100,l40 --cuda 13.0      this folder, into dist/
-  cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12 --naming local
+  cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12
   cuwheel build --dry-run                       the plan and every setting
   cuwheel build --set plan.future=true --set environment.USE_CUDA=1
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
@@ -86,7 +86,6 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
                 many=True,
             ),
             Option("--jobs N", "compilers to run at once; default: by cores and memory", values.count),
-            Option("--at-once N", "wheels to build at once (default: 1)", values.count),
             cluster("build on the workers of a cluster"),
             Option(
                 "--shares",
@@ -96,22 +95,6 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
             Option("--no-shares", "compile all architectures at once", field="shares", gives=False, default=None),
             Option("--rebuild", "build everything, also what has not changed (which is reused otherwise)"),
             Option("--keep", "keep the sources and the environment of each job"),
-            more=True,
-        ),
-        group(
-            "the wheels",
-            Option(
-                "--naming HOW",
-                "how CUDA appears in the name: none, local (1.0+cu130) or suffix (name-cu13)",
-                ("none", "local", "suffix"),
-                field="settings.naming",
-            ),
-            Option(
-                "--label TEXT",
-                "a number or commit of this build, for its version: 1.0+42; for builds published more than once",
-                values.label,
-                field="settings.label",
-            ),
             more=True,
         ),
         group(
@@ -131,6 +114,9 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
     refuse=_refuse,
     gone={
         **PROVIDERS_GONE,
+        "--naming": "--set naming=local",
+        "--label": "--set label=42",
+        "--at-once": "--cluster local",
         "--resume": "the same command again: what has not changed is reused",
         "--toolkit-cache": "CUWHEEL_CACHE=FOLDER before the command",
         "--no-recipe": "--set recipe=false",

@@ -46,9 +46,7 @@ def _cluster(args: Namespace) -> Answer:
             name=args.name or "",
             cores=args.cores,
             memory=args.memory,
-            threads=args.threads,
             tags=tuple(args.tags or ()),
-            once=args.once,
         )
         return api.cluster_worker(args.address, options, certificate=certificate)
     if args.action == "send":
@@ -88,11 +86,9 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
             Option("--name NAME", "as reports show it", values.distribution, of=_WORKER),
             Option("--cores N", "cores that it may use (default: all)", values.count, of=_WORKER),
             Option("--memory SIZE", "memory that it may use (default: all)", values.size, of=_WORKER),
-            Option("--threads N", "tasks at once (default: one for each core)", values.count, of=_WORKER),
             Option(
                 "--tag NAME", "what tasks may ask for, such as gpu:9.0", values.tag, field="tags", many=True, of=_WORKER
             ),
-            Option("--once", "end with the scheduler, do not wait for it", of=_WORKER),
         ),
         group(
             "scheduler",
@@ -104,4 +100,5 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
     _cluster,
     actions=_ACTIONS,
     refuse=_refuse,
+    gone={"--threads": "--cores N", "--once": "cuwheel cluster stop, which ends the workers too"},
 )

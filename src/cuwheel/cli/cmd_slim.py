@@ -58,7 +58,6 @@ SLIM = Command(
   cuwheel slim --env .venv --commit             delete the originals
   cuwheel slim --env .venv --used trace.json    only what a workload loads
   cuwheel slim x.whl --for all --recompress -o small/
-  cuwheel slim site-packages/ --for fleet.toml --dry-run --json
 
 exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
     (
@@ -72,7 +71,7 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
         ),
         Option("--env FOLDER", "the Python environment to slim in place", environment),
         OUTPUT,
-        Option("--compile", "where --for has only PTX, make machine code of it first (as graft --compile)"),
+        Option("--compile", "where it has only PTX for them, make machine code"),
         Option("--dry-run", "report estimates, write nothing"),
         Option("--undo", "restore every original"),
         Option("--commit", "delete the originals; with --for, keep none"),

@@ -28,7 +28,6 @@ _UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
 _AGE_DIGITS = 5
 _LAST_MINOR = 9  # no CUDA had a tenth minor release
 _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
-_LONGEST_LABEL = 64  # a file name has to hold it
 _LONGEST_NEED = 200
 _GPUS = "cuwheel lookup gpu lists the GPUs"
 _TOOLKITS = "cuwheel lookup cuda lists the versions"
@@ -329,15 +328,6 @@ def _machine_setting(text: str) -> tuple[str, str]:
 def machine_settings(text: str) -> list[tuple[str, str]]:
     """With commas: `os=windows,cpu=x86_64`."""
     return _each_of(_parts(text), _machine_setting)
-
-
-def label(text: str) -> str:
-    """What stands behind the `+` of a version."""
-    from cuwheel.building.tables import VERSION_LABEL
-
-    if not VERSION_LABEL.fullmatch(text) or len(text) > _LONGEST_LABEL:
-        raise wrong(text, "a label of a version: lower-case letters, digits and dots, such as 42.1 or g12ab34c")
-    return text
 
 
 def version(text: str) -> str:

@@ -162,17 +162,12 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None, d
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """`once`: end when the scheduler does; else it is waited for. `cores`, `memory`: None for what the machine has.
-
-    `threads`: tasks at once, however few cores each takes; None for one a core. `tags`: what tasks may ask for.
-    """
+    """`cores`, `memory`: None for what the machine has. `tags`: what tasks may ask for."""
 
     name: str = ""
     cores: int | None = None
     memory: int | None = None
-    threads: int | None = None
     tags: tuple[str, ...] = ()
-    once: bool = False
 
 
 def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None:
@@ -191,7 +186,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
         while True:
             made = Worker(
                 found.address,
-                nthreads=options.threads or cores,
+                nthreads=cores,
                 memory_limit=memory,
                 resources={CORES: cores, **Counter(options.tags)},
                 name=options.name or f"{platform.node()}-{os.getpid()}",
@@ -218,7 +213,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
             finally:
                 with contextlib.suppress(Exception):
                     await made.close(timeout=2, executor_wait=False)
-            if options.once or "scheduler-close" in reason or "client" in reason:
+            if "scheduler-close" in reason or "client" in reason:
                 return
             log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
             await asyncio.sleep(_AGAIN_S)

@@ -281,7 +281,7 @@ def _version(file: str) -> Version | None:
 
 
 def _release_of(version: Version) -> Version:
-    """`1.0+cu130` is 1.0; `1.0+42.cu130`, as `cuwheel build --label 42` writes it, is 1.0+42."""
+    """`1.0+cu130` is 1.0; `1.0+42.cu130`, as `cuwheel build --set label=42` writes it, is 1.0+42."""
     labels = takewhile(lambda each: not _PLATFORM_LABEL.match(each), (version.local or "").split("."))
     build = ".".join(labels)
     return Version(f"{version.public}+{build}" if build else version.public)

@@ -286,22 +286,19 @@ class Share(Struct, frozen=True, kw_only=True):
     why: str
 
 
-def compile_share(architectures: int, *, jobs: int | None = None, at_once: int = 1) -> Share:
-    """For one of `at_once` builds. `jobs`: what the user said for all of them together."""
+def compile_share(architectures: int, *, jobs: int | None = None) -> Share:
+    """`jobs`: what the user said."""
     cores, memory = available_resources()
-    return divide_machine(cores, memory, architectures, jobs=jobs, at_once=at_once)
+    return divide_machine(cores, memory, architectures, jobs=jobs)
 
 
-def divide_machine(
-    cores: int, memory: int | None, architectures: int, *, jobs: int | None = None, at_once: int = 1
-) -> Share:
+def divide_machine(cores: int, memory: int | None, architectures: int, *, jobs: int | None = None) -> Share:
     """Files before architectures: a build has more of them. With many cores nvcc's own threads use what is left."""
     slots = jobs or (cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER)))
     why = f"{jobs} by --jobs" if jobs else f"{cores} cores"
     why += f", {wording.size(memory)} of memory" if memory is not None and not jobs else ""
-    mine = max(1, slots // at_once)
-    threads = max(1, min(architectures, mine // _CORES_A_THREAD, _MOST_THREADS))
-    return Share(jobs=max(1, mine // threads), threads=threads, why=why)
+    threads = max(1, min(architectures, slots // _CORES_A_THREAD, _MOST_THREADS))
+    return Share(jobs=max(1, slots // threads), threads=threads, why=why)
 
 
 def compilers_at_once(cores: int) -> int:

@@ -122,7 +122,7 @@ class BenchRequest:
     `settings`, `against`: of the side that is measured, and of the one it is compared with: `NAME=VALUE`, the folder of
     an environment, a wheel or a requirement. `at_once`: how many, one level after the other. `calls`, `seconds`: at
     most, of each level and side. `blocks`: parts that a level is run in, both sides by turns. `earlier`: the JSON of an
-    earlier run. `noise`: the share by which two runs may differ for no reason.
+    earlier run.
     """
 
     what: str | Sequence[str] = field(kw_only=False)
@@ -134,10 +134,8 @@ class BenchRequest:
     calls: int | None = None
     seconds: float = 5.0
     blocks: int = 5
-    warm_up: int = 3
     timeout: float = 600.0
     earlier: Path | None = None
-    noise: float = 0.05
 
     def __post_init__(self) -> None:
         normalise(self)
@@ -146,8 +144,6 @@ class BenchRequest:
             raise UsageError("nothing to measure was given", hint="cuwheel lab bench work.py:call, or -- COMMAND")
         if not self.at_once or not all(1 <= each <= MOST_AT_ONCE for each in self.at_once):
             raise UsageError(f"at_once must be numbers from 1 to {MOST_AT_ONCE}", hint="--at-once 1,2,4")
-        if self.warm_up < 0:
-            raise UsageError("warm_up must be 0 or more")
         if isinstance(self.what, str):
             self.function  # noqa: B018 - refuses what is none
 

@@ -136,21 +136,20 @@ def test_the_newest_minimum_of_the_sources_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory", "archs", "said", "at_once", "expected"),
+    ("cores", "memory", "archs", "said", "expected"),
     [
-        (2, 8 * 10**9, 2, None, 1, (2, 1)),
-        (64, 16 * 10**9, 2, None, 1, (4, 2)),
-        (16, None, 2, None, 1, (8, 2)),
-        (16, None, 14, None, 1, (4, 4)),
-        (16, None, 1, None, 4, (4, 1)),
-        (1, 10**8, 2, None, 1, (1, 1)),
-        (64, 10**9, 1, 3, 1, (3, 1)),
+        (2, 8 * 10**9, 2, None, (2, 1)),
+        (64, 16 * 10**9, 2, None, (4, 2)),
+        (16, None, 2, None, (8, 2)),
+        (16, None, 14, None, (4, 4)),
+        (1, 10**8, 2, None, (1, 1)),
+        (64, 10**9, 1, 3, (3, 1)),
     ],
 )
 def test_as_much_at_once_as_cores_and_memory_allow(
-    cores: int, memory: int | None, archs: int, said: int | None, at_once: int, expected: tuple[int, int]
+    cores: int, memory: int | None, archs: int, said: int | None, expected: tuple[int, int]
 ) -> None:
-    found = system.divide_machine(cores, memory, archs, jobs=said, at_once=at_once)
+    found = system.divide_machine(cores, memory, archs, jobs=said)
     assert (found.jobs, found.threads) == expected
 
 

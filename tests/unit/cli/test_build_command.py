@@ -39,19 +39,14 @@ def run(*words: str) -> None:
 def test_nothing_said_leaves_everything_to_the_configuration(called: dict[str, Any]) -> None:
     run()
     assert called["settings"] == {}
-    assert (called["source"], called["output"], called["machines"], called["at_once"]) == (
-        ".",
-        Path("dist").absolute(),
-        (),
-        1,
-    )
+    assert (called["source"], called["output"], called["machines"]) == (".", Path("dist").absolute(), ())
 
 
 def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None:
     run(
         *("src", "--for", "h100,l40", "--for", "9.0", "--cuda", "13.0,13.4", "--python", "3.10"),
         *("--set", "force-archs=true", "--set", "timeout=60", "--set", "plan.future=true", "--set", "plan.ptx=false"),
-        *("--naming", "local", "--require", "torch<3,>=2", "--with", "cublas,cudnn"),
+        *("--set", "naming=local", "--require", "torch<3,>=2", "--with", "cublas,cudnn"),
         *("--set", "gate.allow=sm_75,sm_80", "--set", "gate.allow=sm_86", "--set", "repair.enabled=false"),
         *("--set", "backend=torch", "--set", "subdirectory=python", "--set", "gate.device-code=false"),
         *(
@@ -124,7 +119,7 @@ def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:
     assert called == {}
 
 
-@pytest.mark.parametrize("words", [("--jobs", "0"), ("--jobs", "two"), ("--naming", "everything"), ("--at-once", "-1")])
+@pytest.mark.parametrize("words", [("--jobs", "0"), ("--jobs", "two"), ("--set", "naming=everything")])
 def test_options_that_are_none(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match=words[0]):
         frame.run(["build", *words])

@@ -342,7 +342,7 @@ def merge_wheels(wheels: Sequence[Path], to: Path) -> Path:
             raise MalformedError(
                 " and ".join(each.label for each in opened),
                 "cannot be one:\n" + "\n".join(f"  {each}" for each in conflicts),
-                hint="only libraries named after their CUDA can be merged; to get separate wheels: --naming local",
+                hint="only libraries named after their CUDA can be merged; to get separate wheels: --set naming=local",
             )
         platforms = max(opened, key=lambda each: each.promise).name.platforms
         name = str(replace(opened[0].name, platform=".".join(platforms)))

@@ -185,6 +185,8 @@ SCHEMA = "cuwheel.bench/1"
 _MOST_BYTES = 64 << 20
 _SAMPLE_S = 0.2
 _MOST_POINTS = 300
+_WARM_UP = 3  # calls before each level that are not counted
+_NOISE = 0.05  # the share by which two runs may differ for no reason
 
 
 class Level(Struct, frozen=True, kw_only=True):
@@ -332,9 +334,9 @@ def measure(request: BenchRequest) -> Bench:
         first_call=this.first_call,
         against=other,
         differences=differences,
-        earlier=tuple(_changes(this.levels, earlier.levels, request.noise)) if earlier else (),
+        earlier=tuple(_changes(this.levels, earlier.levels, _NOISE)) if earlier else (),
         earlier_file=str(request.earlier) if request.earlier else None,
-        noise=request.noise,
+        noise=_NOISE,
         gpus=sampler.names,
         driver=sampler.driver,
         moments=tuple(_moment(each, began) for each in every[::step]),
@@ -354,8 +356,7 @@ def _levels(request: BenchRequest, workers: Sequence[Workers]) -> list[list[_Col
             collected: list[_Collected] = [[] for _ in workers]
             found.append(collected)
             for each in workers:
-                if request.warm_up:
-                    each.run(at_once, request.timeout, request.warm_up * at_once)
+                each.run(at_once, request.timeout, _WARM_UP * at_once)
             for _ in range(request.blocks):
                 turns = list(range(len(workers)))
                 dice.shuffle(turns)

@@ -84,7 +84,7 @@ def test_what_is_not_the_same_is_named(tmp_path: Path) -> None:
     for name in ("_C.so", "cuda.py"):
         words = f"bitsandbytes/{name} is in the wheel for CUDA 12.4 and in the wheel for CUDA 13.0, and not the same"
         assert words in caught.value.message
-    assert "--naming local" in caught.value.hint
+    assert "--set naming=local" in caught.value.hint
     assert not list((tmp_path / "out").glob("*"))
 
 

@@ -86,14 +86,14 @@ def test_builds_without_a_tag_have_a_version_of_their_own() -> None:
     """Else the second weekly build of a version is refused by the index that has the first."""
     steps = _rendered()["jobs"]["build"]["steps"]
     (build,) = [each for each in steps if "cuwheel" in each.get("run", "") and "LABEL" in each.get("env", {})]
-    assert '--label "$LABEL"' in build["run"]
+    assert '--set "label=$LABEL"' in build["run"]
     assert build["env"]["LABEL"] == "${{ needs.plan.outputs.label }}"
     plan = _rendered()["jobs"]["plan"]
     assert plan["outputs"]["label"] == "${{ steps.label.outputs.label }}"
     pipeline = rendering.render(
         "gitlab", config.find_configuration(None, None, {"cuda": ["13.0"], "for_": ["h100"]}).table
     )
-    assert 'if [ -z "$CI_COMMIT_TAG" ]; then set -- "$@" --label "$CI_PIPELINE_IID"; fi' in pipeline
+    assert 'if [ -z "$CI_COMMIT_TAG" ]; then set -- "$@" --set "label=$CI_PIPELINE_IID"; fi' in pipeline
 
 
 def test_what_the_build_needs_is_installed() -> None:

@@ -9,6 +9,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.building import config
+from cuwheel.cli import frame
 from cuwheel.delivery.request import CiRequest
 from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.errors import UsageError
@@ -36,8 +37,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _pipeline(**ci: Any) -> dict[str, Any]:
-    table = config.find_configuration(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci}).table
+def _pipeline(*, cached: Any = False, **ci: Any) -> dict[str, Any]:
+    said = {"cuda": ("13.0", "13.4"), "python": ("3.11",), "cache": cached, "ci": ci}
+    table = config.find_configuration(None, None, said).table
     return problems.load_yaml(rendering.render("gitlab", table), "x")
 
 
@@ -47,8 +49,10 @@ def test_a_job_for_each_wheel_and_stages_as_configured() -> None:
     assert builds == [f"build-cu{cuda}-cp311-{cpu}" for cuda in ("130", "134") for cpu in ("x86_64", "aarch64")]
     assert made["stages"] == ["build", "prove", "publish"]
     assert made["prove"]["tags"] == ["gpu"]
-    assert "--naming local" in made[builds[0]]["script"][0]
+    assert "--set naming=local" in made[builds[0]]["script"][0]
     assert _pipeline(publish="none")["stages"] == ["build"]
+    words = _pipeline(cached=True, cpus=["x86_64", "aarch64"])[builds[0]]["script"][0].partition("set -- ")[2].split()
+    assert frame.understood(words)[1].set == ["naming=local", "cache=true"]  # options that there are
     assert all("timeout" in job for job in made.values() if isinstance(job, dict) and "stage" in job)
 
 

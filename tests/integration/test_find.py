@@ -164,6 +164,21 @@ def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) ->
     assert main(["find", "demo<1", "--find-links", str(wheels[0].parent), "--no-index", "--on", "h100"]) == 1
 
 
+def test_ptx_can_be_compiled_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest has PTX that is too new for the driver, the other some that the driver compiles."""
+    folder = tmp_path / "dist"
+    _wheel(folder, "2.0", "plain-134.so"), _wheel(folder, "1.0", "ptx-130.so")
+    words = ["find", "demo", "--find-links", str(folder), "--no-index", "--on", "rtx 5090", "--driver", "580.65.06"]
+    assert main([*words, "--set", "python=3.11,os=linux,cpu=x86_64"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "compiled before the first start, less than a second of one core: cuwheel install demo==1.0" in shown
+    assert f"--index {folder} --compile" in shown
+    assert "2.0 runs once its PTX is compiled for this GPU, less than a second of one core: cuwheel graft" in shown
+    assert "cuwheel graft demo==2.0 --compile sm_120 -o OUT" in shown
+    native = _find(on=["h100"], find_links=[str(folder)], no_index=True)
+    assert [(each.version, each.compiling is None) for each in native.candidates] == [("2.0", True), ("1.0", True)]
+
+
 @pytest.mark.parametrize(
     ("damage", "version"),
     [

@@ -99,7 +99,8 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     """A file of an index. `known_from`: a `facts file`, the `cache`, the `wheel`; null where nobody looked into it.
 
     `reasons`: of what fails, why; of what runs, the code that it takes. `chosen`: the one that is best.
-    `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with.
+    `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with. `compiling`: what
+    compiling its PTX ahead of time takes of one core in seconds, at least and at most, where that helps.
     """
 
     file: str
@@ -116,6 +117,7 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     predicted_error: CudaError | None
     known_from: str | None
     torch: tuple[str, ...] | None
+    compiling: tuple[float, float] | None = None
 
     @property
     def needs_a_gpu_to_tell(self) -> bool:
@@ -210,6 +212,7 @@ def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:
         predicted_error=ruling.predicted_error,
         known_from=ruling.origin,
         torch=ruling.torch,
+        compiling=ruling.compiling,
     )
 
 

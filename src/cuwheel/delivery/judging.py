@@ -26,7 +26,7 @@ from cuwheel.support import files, log
 from cuwheel.support.patterns import matches_any
 from cuwheel.support.wording import a_few, file_name, size
 from cuwheel.verdicts import pins, wheel_tags
-from cuwheel.verdicts.choice import CudaError
+from cuwheel.verdicts.choice import UNSUPPORTED_PTX, CudaError
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
 from cuwheel.verdicts.pins import Pin
@@ -209,6 +209,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
     source distribution. `torch`: of an extension, the minor releases of torch that it goes with.
     `in_part`: of its libraries only as much was read as a verdict needs.
+    `compiling`: seconds of one core for the PTX that a driver would compile, or is too old for.
     """
 
     candidate: Candidate
@@ -225,6 +226,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     survey: Survey | None = None
     torch: tuple[str, ...] | None = None
     in_part: bool = False
+    compiling: tuple[float, float] | None = None
     decided: bool = True
 
     @property
@@ -356,6 +358,7 @@ class Judge:
             survey=contents.survey if pins.loading_variable(contents.survey) else None,
             torch=fitting,
             in_part=was_read_in_part(contents.survey.findings),
+            compiling=self._compiling(contents.survey, verdicts),
             decided=True,
         )
 
@@ -372,6 +375,18 @@ class Judge:
             target=library.path, kind="wheel", size=0, distribution=distribution, libraries=(library,), findings=()
         )
         return any(each.outcome == "fails" for each in judge_all(alone, self._machines, None))
+
+    def _compiling(self, survey: Survey, verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
+        """At least, and at most, for all machines on which that would help."""
+        from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
+
+        helped = [
+            machine
+            for machine, verdict in zip(self._machines, verdicts, strict=True)
+            if verdict.outcome == "jit" or verdict.predicted_error == UNSUPPORTED_PTX
+        ]
+        found = [each for machine in helped if (each := seconds_ahead(survey.libraries, machine))]
+        return (sum(least for least, _ in found), sum(most for _, most in found)) if found else None
 
     def _lacking(self, survey: Survey) -> Iterator[str]:
         """`check` says nothing where a library that nobody knows might bring them. Another release is better."""

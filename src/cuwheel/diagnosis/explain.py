@@ -211,6 +211,7 @@ _NOT_ON_WINDOWS = re.compile(
 
 
 # What only a build of torch reads.
+_OF_PTX = ("compiled-by-driver", "ptx-newer-than-driver")  # rules of `check`
 _OF_TORCH = re.compile(r"\bTORCH_[A-Z]|\btorch's\b|cpp_extension|\bMAX_JOBS\b")
 _SET, _PERCENT = re.compile(r"`set (\w+)=([^`]+)`"), re.compile(r"%(\w+)%")
 _PS = re.compile(r"(?:\([\w.-]+\) )?PS [A-Za-z]:\\[^>]*>")  # PowerShell's prompt
@@ -275,18 +276,21 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
 
 
 def _checked(way: Way, verdict: Verdict) -> WayOut:
+    """With what `check` says of PTX that can be compiled ahead: by which command, in how many seconds."""
     wheel = file_name(verdict.target)
+    ahead = [each for each in verdict.findings if each.rule in _OF_PTX and each.fix]
+    words = "".join(f"; {each.message}; {each.fix.removeprefix('none needed; ')}" for each in ahead[:1])
     if verdict.outcome in GOOD:
         rest = f"; {len(verdict.conditions) - 1} more conditions" if len(verdict.conditions) > 1 else ""
         conditions = f", if {verdict.conditions[0]}{rest}" if verdict.conditions else ""
         return WayOut(
-            id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({verdict.outcome}{conditions})"
+            id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({verdict.outcome}{conditions}){words}"
         )
     error = f" with error {verdict.predicted_error.code}" if verdict.predicted_error else ""
     return WayOut(
         id=way.id,
         title=f"not {way.title}",
-        text=f"{wheel} on {verdict.machine}: {verdict.outcome}{error} (cuwheel check)",
+        text=f"{wheel} on {verdict.machine}: {verdict.outcome}{error} (cuwheel check){words}",
     )
 
 

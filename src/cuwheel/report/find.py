@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
-from cuwheel.support.wording import size
+from cuwheel.support.wording import rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
@@ -48,12 +49,23 @@ def document(answer: Find, *, verbose: bool) -> Document:
         place = ["--index", chosen.index] if not chosen.index.startswith(("http:", "https:")) else []
         command = quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}", *place])
         blocks += _chosen(chosen, command, verbose=verbose)
+        if chosen.compiling:
+            words = f"  compiled before the first start, {rough_seconds(*chosen.compiling)} of one core:"
+            blocks.append(Verbatim((words, f"  {command} --compile")))
     others = [each for each in answer.candidates if not each.chosen]
     releases = others if verbose else _once_a_release(answer.candidates)
     if releases:
         columns = (Column("release", wrap=False), Column("outcome", wrap=False), Column("why"))
         rows = map(_row, releases) if verbose else _brief(releases)
         blocks += [Heading("The others" if chosen else "Why not"), Table(columns, tuple(rows))]
+    # Newer than the driver: it runs once it is compiled.
+    cured = next((each for each in others if each.compiling and each.predicted_error), None)
+    if cured and (chosen is None or Version(cured.version) > Version(chosen.version)):
+        for_ = ",".join(dict.fromkeys(str(Arch(each.capability)) for each in answer.machines if each.capability))
+        command = quoting.here(["cuwheel", "graft", f"{answer.name}=={cured.version}", "--compile", for_, "-o", "OUT"])
+        took = rough_seconds(*cured.compiling) if cured.compiling else ""
+        words = f"  {cured.version} runs once its PTX is compiled for this GPU, {took} of one core:"
+        blocks.append(Verbatim((words, f"  {command}")))
     if rest := len(others) - len(releases):
         what = "one more file" if rest == 1 else f"{rest} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))

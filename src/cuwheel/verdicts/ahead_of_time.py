@@ -1,18 +1,24 @@
-"""Machine code made of PTX before the driver has to: by which release of ptxas, if any can. Pure."""
+"""Machine code made of PTX before the driver has to: by which release of ptxas, if any can; how long it takes. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import capability_in_toolkit
+from cuwheel.verdicts.choice import Device, capability_in_toolkit
+from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.device_code.libraries import Library
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.verdicts.predict import Prediction
 
 
 def release_for(
@@ -49,6 +55,38 @@ def release_for(
             "what that makes"
         )
     return next((row for row in reversed(loaded) if versions.at_least(driver, row.version)), loaded[0])
+
+
+def bytes_to_compile(library: Library, code: Prediction) -> int:
+    """Of the PTX that is taken, decompressed: entries that are alike are taken to be of one size."""
+    held = 0
+    for taken in code.taken:
+        kind = ("ptx", taken.arch, taken.section, taken.ptx_isa)
+        alike = [each for each in library.device_code if (each.kind, each.arch, each.section, each.ptx_isa) == kind]
+        if taken.how == "jit" and (count := sum(each.count for each in alike)):
+            held += sum(each.real_bytes for each in alike) * min(taken.count, count) // count
+    return held
+
+
+def seconds_ahead(libraries: Iterable[Library], machine: Machine) -> tuple[float, float] | None:
+    """What `graft --compile` takes of one core for all that the machine's driver would compile, or is too old for.
+
+    At least, and at most; None where there is nothing to compile, or no ptxas that can.
+    """
+    if machine.capability is None:
+        return None
+    held = 0
+    for library in libraries:
+        found = reach_of(library).by_code(Device(capability=gpus.current_capability(machine.capability)))
+        isas = [each.ptx_isa for each in found.taken if each.how == "jit" and each.ptx_isa]
+        driver = drivers.cuda_of_driver(machine, drivers.system_of(library, machine))
+        try:
+            if isas and not found.by_linker:
+                release_for(max(isas, key=versions.key), machine.capability, driver=driver)
+                held += bytes_to_compile(library, found)
+        except UnavailableError:
+            continue
+    return gpus.seconds_to_compile(held) if held else None
 
 
 def _is_for(arch: Arch, toolkit: Toolkit, device: Capability, suffix: str) -> bool:

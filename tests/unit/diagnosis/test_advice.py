@@ -19,6 +19,7 @@ from cuwheel.diagnosis.explain import explain, runs_on_windows
 from cuwheel.diagnosis.text import parse
 from cuwheel.report import investigation
 from tests.unit.building.recording import records
+from tests.unit.changes.slim.packages import fixture, make_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -311,3 +312,14 @@ def test_what_cmake_kept_back_is_in_the_record(tmp_path: Path) -> None:
     assert [each.id for each in found.causes[:1]] == ["unsupported-gpu-architecture"]
     assert found.call is not None
     assert found.call.number == 1
+
+
+def test_a_wheel_at_hand_can_be_compiled_ahead(tmp_path: Path) -> None:
+    """By which command, and in about how long."""
+    log = tmp_path / "x.log"
+    log.write_text("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.")
+    wheel = make_wheel(tmp_path, {"foo/libfoo.so": fixture("ptx-130.so")}, version="1.0")
+    found = api.explain(log, on="h100", wheel=wheel)
+    (way,) = (each for each in found.ways_out if each.id == "prebuilt-wheel")
+    assert "first start takes longer (less than a second" in way.text
+    assert way.text.endswith(f"cuwheel graft {wheel.name} --compile sm_90 -o OUT")

@@ -384,7 +384,7 @@ def test_the_command_that_compiles_ahead_names_what_was_checked(target: str, kin
 
 
 def test_what_the_driver_compiles_or_refuses_can_be_compiled_ahead_where_a_ptxas_can() -> None:
-    assert "or without its source: cuwheel graft " in _message("ptx-newer-than-driver")
+    assert "or without its source, in less than a second: cuwheel graft " in _message("ptx-newer-than-driver")
     assert "--compile sm_90 -o OUT" in _message("ptx-newer-than-driver")
     assert "ahead of time, in about as long: cuwheel graft " in _message("compiled-by-driver")
     (told,) = (

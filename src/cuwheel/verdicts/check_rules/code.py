@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnavailableError
 from cuwheel.facts import gpus, packages, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.support.finding import finding
@@ -23,12 +22,10 @@ from cuwheel.verdicts.choice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from cuwheel.device_code.libraries import DeviceCode
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.choice import CudaError
-    from cuwheel.verdicts.predict import Taken
 
 
 _NOTHING_FITS = (NO_KERNEL_IMAGE, INVALID_PTX, INVALID_SYMBOL)
@@ -165,7 +162,7 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),
-        fix=f"{_driver_or_code(case, cuda)}{_ahead(case, newest, ', or without its source: ')}",
+        fix=f"{_driver_or_code(case, cuda)}{_ahead(case, ', or without its source, in {}: ')}",
     )
 
 
@@ -173,18 +170,15 @@ def _newest_isa(case: LibraryCase) -> str:
     return max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
 
 
-def _ahead(case: LibraryCase, isa: str, before: str) -> str:
-    """The command that makes machine code of its PTX, where a ptxas can."""
-    from cuwheel.verdicts.ahead_of_time import release_for  # noqa: PLC0415 - most have machine code
+def _ahead(case: LibraryCase, before: str) -> str:
+    """The command that makes machine code of its PTX, where a ptxas can. `before`: words with `{}` for how long."""
+    from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
 
     device = case.machine.capability
-    driver = drivers.cuda_of_driver(case.machine, drivers.system_of(case.library, case.machine))
-    try:
-        if device is None or case.library.signed or case.code.by_linker:
-            return ""
-        release_for(isa, device, driver=driver)
-    except UnavailableError:
+    seconds = seconds_ahead([case.library], case.machine)
+    if device is None or case.library.signed or seconds is None:
         return ""
+    before = before.format(rough_seconds(*seconds))
     of = case.survey
     if of is None or of.kind == "file" or case.library.format == "ptx":  # in a package such a file stays text
         return f"{before}cuwheel graft {file_name(case.library.path)} --compile {Arch(device)} -o OUT"
@@ -224,30 +218,21 @@ def compiled_by_driver(case: LibraryCase) -> Iterator[Finding]:
             evidence=(
                 f"{code.containers.jit} of {case.prediction.containers.total} containers have no machine code for it",
             ),
-            fix=_ahead(case, _newest_isa(case), "none needed; to compile it ahead of time, in about as long: ") or None,
+            fix=_ahead(case, "none needed; to compile it ahead of time, in about as long: ") or None,
         )
 
 
 def _wait(case: LibraryCase) -> str:
     """How long all of it takes, as far as the size of the PTX tells."""
-    held = sum(_bytes_of(each, case.library.device_code) for each in case.code.taken if each.how == "jit")
+    from cuwheel.verdicts.ahead_of_time import bytes_to_compile  # noqa: PLC0415 - most have machine code
+
+    held = bytes_to_compile(case.library, case.code)
     if not held:
         return ""
     least, most = gpus.seconds_to_compile(held)
     return (
         f" ({rough_seconds(least, most)} for all {size(held)} of its PTX; each part is compiled when it is first used)"
     )
-
-
-def _bytes_of(taken: Taken, rows: Sequence[DeviceCode]) -> int:
-    """Of PTX, decompressed: entries that are alike are taken to be of one size."""
-    alike = [
-        each
-        for each in rows
-        if (each.kind, each.arch, each.section, each.ptx_isa) == ("ptx", taken.arch, taken.section, taken.ptx_isa)
-    ]
-    count = sum(each.count for each in alike)
-    return sum(each.real_bytes for each in alike) * min(taken.count, count) // count if count else 0
 
 
 def linked_at_load(case: LibraryCase) -> Iterator[Finding]:

@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import frame
-from cuwheel.cli.options import flat
+from cuwheel.cli.options import command_of, flat
 from cuwheel.cli.parser import rows_of
 from cuwheel.support.verbs import FAMILIES, VERBS
 
@@ -32,7 +31,7 @@ FOREIGN = {
 
 @cache
 def options(verb: str) -> frozenset[str]:
-    rows = flat(rows_of(frame.command_of(verb)))
+    rows = flat(rows_of(command_of(verb)))
     return frozenset(each for row in rows for each in row.flags) | {"--help"}
 
 

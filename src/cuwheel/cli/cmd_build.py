@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 
+def build_setting(text: str) -> str:
+    """A key of the configuration of a build, and its value."""
+    from cuwheel.building import config
+
+    values.asked(lambda: config.settings_of([text]), "cuwheel build --dry-run shows every setting")
+    return text
+
+
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.env and not args.editable:
         yield UsageError("--env is for --editable; wheels are built in environments of their own")
@@ -71,7 +79,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
         Option(
             "--set KEY=VALUE",
             "a key of the configuration: merge=true; repeatable",
-            values.build_setting,
+            build_setting,
             field="set",
             many=True,
         ),

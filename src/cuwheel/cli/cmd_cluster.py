@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 
     from cuwheel.report.answer import Answer
 
+
+def tag(text: str) -> str:
+    """A word that tasks may ask for: `gpu:9.0`."""
+    if not values.fits(r"[a-z][a-z0-9]*:[A-Za-z0-9._-]{1,40}", text):
+        raise UsageError(f"{text[:40]!r} is not a tag", hint="a kind and a name, such as gpu:9.0")
+    return text
+
+
+def listening(text: str) -> str:
+    """A host and a port to listen at."""
+    host, _, port = text.rpartition(":")
+    if not values.fits(r"[\w.\[\]:-]+", host) or not port.isdecimal() or not 0 < int(port[:6]) < 1 << 16:
+        raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="127.0.0.1:8787")
+    return text
+
+
 _ACTIONS = {
     "init": "make certificates, once",
     "scheduler": "run the scheduler here, until it is stopped",
@@ -86,14 +102,12 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
             Option("--name NAME", "as reports show it", values.distribution, of=_WORKER),
             Option("--cores N", "cores that it may use (default: all)", values.count, of=_WORKER),
             Option("--memory SIZE", "memory that it may use (default: all)", values.size, of=_WORKER),
-            Option(
-                "--tag NAME", "what tasks may ask for, such as gpu:9.0", values.tag, field="tags", many=True, of=_WORKER
-            ),
+            Option("--tag NAME", "what tasks may ask for, such as gpu:9.0", tag, field="tags", many=True, of=_WORKER),
         ),
         group(
             "scheduler",
             Option("--ready FILE", "written with the address as soon as it listens", places.new_file, of=_SCHEDULER),
-            Option("--dashboard HOST:PORT", "serve Dask's pages there, to everybody", values.listening, of=_SCHEDULER),
+            Option("--dashboard HOST:PORT", "serve Dask's pages there, to everybody", listening, of=_SCHEDULER),
         ),
         group("send", Option("--wheel FILE", "cuwheel itself, for workers that lack it", places.file, of=("send",))),
     ),

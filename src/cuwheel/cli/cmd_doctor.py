@@ -10,6 +10,17 @@ if TYPE_CHECKING:
 
     from cuwheel.report.answer import Answer
 
+_LONGEST_NEED = 200
+
+
+def need(text: str) -> str:
+    from cuwheel.verdicts import prerequisites
+
+    if len(text) > _LONGEST_NEED:
+        raise values.wrong(text, "of the form NAME or NAME>=VERSION")
+    prerequisites.parse_needs([text])
+    return text
+
 
 def _doctor(args: Namespace) -> Answer:
     from cuwheel import api
@@ -33,7 +44,7 @@ exit status: 0 no error found, 1 an error was found or a need is not met""",
     (
         Option("--on PROFILE", "a saved machine profile instead of this machine", values.profile),
         Option("--env FOLDER", "the Python environment to look at", places.environment),
-        Option("--need NEED", "a prerequisite such as 'cmake>=3.22.1'; repeatable", values.need, many=True),
+        Option("--need NEED", "a prerequisite such as 'cmake>=3.22.1'; repeatable", need, many=True),
         Option("--save FILE", "write the machine profile as JSON", places.new_file),
     ),
     _doctor,

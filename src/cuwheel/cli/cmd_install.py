@@ -15,6 +15,31 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 
+def pin(text: str) -> str:
+    """A place for settings: `activate`, `env-file=PATH` and so on."""
+    from cuwheel.delivery import pin_files
+
+    pin_files.parse_place(text)
+    return text
+
+
+def lock_format(text: str) -> str:
+    """How a lock is written."""
+    if text not in ("pylock", "requirements", "uv"):
+        raise values.wrong(text, "a format of locks: pylock, requirements or uv")
+    return text
+
+
+lock_formats = values.each(lock_format)
+
+
+def fallbacks(text: str) -> list[str]:
+    """What `install` may take, with commas; `none` alone for nothing."""
+    from cuwheel.delivery.request import FALLBACKS
+
+    return [] if text.strip() == "none" else values.each_of(values.parts(text), values.one_of(*FALLBACKS))
+
+
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
         yield UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
@@ -68,7 +93,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
             Option(
                 "--pin WHERE",
                 "write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
-                values.pin,
+                pin,
                 many=True,
             ),
             Option(
@@ -86,7 +111,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
                 "--fallback WHAT",
                 "older, source (built for this machine), cpu, any-version (beyond those asked for), or none; default: "
                 "older,source,cpu",
-                values.fallbacks,
+                fallbacks,
                 default=None,
             ),
             more=True,
@@ -102,7 +127,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
             Option(
                 "--lock-as FORMATS",
                 "pylock, requirements (with hashes), uv (for [tool.uv.sources]); with commas, or repeated",
-                values.lock_formats,
+                lock_formats,
                 many=True,
             ),
             Option(

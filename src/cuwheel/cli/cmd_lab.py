@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
@@ -14,6 +15,51 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.report.answer import Answer
+
+_MOST_AT_ONCE = 1024
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """With commas: `1,2,4`."""
+    found = tuple(values.count(part.strip()) for part in text.split(","))
+    if max(found) > _MOST_AT_ONCE:
+        raise UsageError(f"each must be at most {_MOST_AT_ONCE:,}")
+    return found
+
+
+def chance(text: str) -> float:
+    """Above 0 and below 1, also in percent."""
+    cleaned = text.strip()
+    try:
+        value = float(cleaned.removesuffix("%")) / (100 if cleaned.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise values.wrong(text, "a rate above 0 and below 1, such as 0.05 or 5%")
+    return value
+
+
+def choice_of_axis(text: str) -> str:
+    """An axis of trials, and the name of one of its values."""
+    axis, equals, value = text.partition("=")
+    if not equals or not axis.strip() or not value.strip():
+        raise values.wrong(text, "AXIS=VALUE, such as start=cold")
+    return text
+
+
+def bench_setting(text: str) -> str:
+    """A variable, an environment, a wheel, or a version of a package."""
+    try:
+        exists = Path(text).is_dir() or (text.endswith(".whl") and Path(text).is_file())
+    except OSError:  # too long for a name
+        exists = False
+    name, equals, _ = text.partition("=")
+    if not exists and not (equals and (values.fits(values.VARIABLE, name) or "==" in text)):
+        raise values.wrong(text, "NAME=VALUE, an environment's folder, a wheel or name==version")
+    if "==" in text and not exists:
+        values.requirement(text)
+    return text
+
 
 _SERVICES = ("install-service", "remove-service")
 _ACTIONS = {
@@ -107,7 +153,7 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
             Option(
                 "--only AXIS=VALUE",
                 "only conditions with this value; repeatable",
-                values.choice_of_axis,
+                choice_of_axis,
                 many=True,
                 of=_TRY,
             ),
@@ -128,9 +174,9 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
                 gives=False,
                 of=_BISECT,
             ),
-            Option("--error RATE", "the chance of a wrong answer (0.05)", values.chance, of=_BISECT),
-            Option("--rate RATE", "how often the bad one fails (measured)", values.chance, of=_BISECT),
-            Option("--good-rate RATE", "how often the good one fails (0)", values.chance, of=_BISECT),
+            Option("--error RATE", "the chance of a wrong answer (0.05)", chance, of=_BISECT),
+            Option("--rate RATE", "how often the bad one fails (measured)", chance, of=_BISECT),
+            Option("--good-rate RATE", "how often the good one fails (0)", chance, of=_BISECT),
         ),
         group(
             "services",
@@ -192,7 +238,7 @@ more than noise""",
         HTML,
         group(
             "the load",
-            Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", values.counts),
+            Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", counts),
             Option("--by {threads,processes}", "what makes the calls (threads)"),
             Option("--calls N", "calls per level, at most", values.count),
             Option("--seconds S", "seconds per level, about (5)", values.seconds),
@@ -205,14 +251,14 @@ more than noise""",
             Option(
                 "--with SETTING",
                 "NAME=VALUE, an environment's folder, a wheel or name==version; repeatable",
-                values.bench_setting,
+                bench_setting,
                 field="settings",
                 many=True,
             ),
             Option(
                 "--against SETTING",
                 "the same, for the side to compare with; repeatable",
-                values.bench_setting,
+                bench_setting,
                 many=True,
             ),
             Option("--earlier FILE", "the JSON of an earlier run, to compare with", places.file),

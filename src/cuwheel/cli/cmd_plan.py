@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from cuwheel.report.answer import Answer
 
+
+cmake = values.patterned("cmake", r"[1-9](\.\d{1,3}){1,3}", "a version of CMake, such as 3.28", "cmake --version")
+
 _PLAN, _READ = ("plan",), ("read",)
 _OPTIONS = (
     FOR._replace(of=_PLAN),
@@ -21,7 +24,7 @@ _OPTIONS = (
         help="the toolkits to build with; default: the fewest and newest that the drivers and torch builds accept"
     ),
     Option("--like WHEEL", "predict the size from this wheel's bytes per architecture", values.binary, of=_PLAN),
-    Option("--cmake VERSION", "the CMake version that must understand the list", values.cmake, of=_PLAN),
+    Option("--cmake VERSION", "the CMake version that must understand the list", cmake, of=_PLAN),
     Group("what the list must have", tuple(each._replace(of=_PLAN) for each in PLAN_OPTIONS), more=True),
     group(
         "to read a list instead",

@@ -5,11 +5,33 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import places, values
 from cuwheel.cli.common import PAGE_GONE, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
+from cuwheel.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from cuwheel.report.answer import Answer
+
+
+def policy(text: str) -> str:
+    """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
+    from cuwheel.changes.repair import policies
+
+    if text == "auto":
+        return text
+    problems: list[UsageError | ToolError] = []
+    for processor in dict.fromkeys(values.CPUS.values()):
+        try:
+            policies.find(text, processor)
+        except (UsageError, ToolError) as error:  # auditwheel is for Linux alone
+            problems.append(error)
+        else:
+            return text
+    raise UsageError(places.shortened(problems[0].message), problems[0].hint)
+
+
+# What a library is called, or a pattern of it: never a path.
+soname = values.patterned("soname", r"[^/]{1,255}", "a library name, such as 'libmpi.so.*'")
 
 
 def _repair(args: Namespace) -> Answer:
@@ -36,7 +58,7 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
         Option("WHEEL...", "a wheel for Linux or Windows, or name==version", field="wheels"),
         Option("-o --output FOLDER", "where repaired wheels go (default: wheelhouse)", places.new_folder),
         Option("--dry-run", "explain each library, write nothing"),
-        Option("--policy NAME", "such as manylinux_2_28; default: the oldest that the libraries allow", values.policy),
+        Option("--policy NAME", "such as manylinux_2_28; default: the oldest that the libraries allow", policy),
         Option("--requires", "require the packages of NVIDIA's libraries in the metadata"),
         group(
             "where its libraries come from",
@@ -44,7 +66,7 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
             Option(
                 "--exclude SONAME",
                 "keep this library out too (globs; 'torch' means all of its libraries)",
-                values.soname,
+                soname,
                 many=True,
             ),
             Option(

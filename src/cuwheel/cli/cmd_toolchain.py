@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 
     from cuwheel.report.answer import Answer
 
+_UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
+_AGE_DIGITS = 5
+
+
+def age(text: str) -> float:
+    """`30d`, `12h`, `2w` in seconds."""
+    number, unit = text.strip()[:-1], text.strip()[-1:].lower()
+    if unit not in _UNITS_S or not (number.isascii() and number.isdecimal()) or len(number) > _AGE_DIGITS:
+        raise values.wrong(text, "an age, such as 30d, 12h or 2w")
+    return int(number) * _UNITS_S[unit]
+
+
 _ACTIONS = {
     "install": "install a toolkit, from the first provider that has it",
     "list": "list the toolkits that are installed",
@@ -153,7 +165,7 @@ be using are never removed.""",
         group(
             "removing",
             Option("--prune", "remove what is old, or too much"),
-            Option("--older-than AGE", "last used longer ago than this: 30d, 12h, 2w", values.age),
+            Option("--older-than AGE", "last used longer ago than this: 30d, 12h, 2w", age),
             Option("--most SIZE", "the oldest, until at most so much is left: 5GB", values.size),
             Option("--dry-run", "show what would be removed, remove nothing"),
         ),

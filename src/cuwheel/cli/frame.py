@@ -1,16 +1,15 @@
-"""What all verbs share: dispatch, help, completion, and printing the report."""
+"""What all verbs share: dispatch, help, and printing the report."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 import typing
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
-from cuwheel.support.verbs import FAMILIES, SECTIONS, SHOWN, VERBS
+from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, SHOWN, VERBS
 
 if TYPE_CHECKING:
     import argparse
@@ -38,37 +37,7 @@ _EPILOGUE = """\
 completes them in this shell (or zsh, tcsh, fish, powershell)."""
 
 
-_COMPLETION_HELP = """\
-usage: cuwheel completion {shells}
-
-Print what makes a shell complete verbs and options with the Tab key.
-
-examples:
-  eval "$(cuwheel completion bash)"                    in this shell
-  cuwheel completion bash >> ~/.bashrc                 in every new one
-  cuwheel completion zsh > ~/.zsh/completions/_cuwheel  a folder of $fpath
-  cuwheel completion fish > ~/.config/fish/completions/cuwheel.fish
-  cuwheel completion powershell | Out-String | Invoke-Expression
-                                                       in PowerShell's $PROFILE
-"""
-
-
-# Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
-_TOGETHER = {
-    "gpus": "lookup",
-    "toolkits": "lookup",
-    "cache": "toolchain",
-    "replay": "record",
-    "record_diff": "record",
-    "record_matrix": "record",
-    "trials": "lab",
-    "bench": "lab",
-}
-
-
-_OF_INSPECT = {"kernels": "--kernels", "compare": "--against"}  # older verbs, and what says the same
 _SEARCH = ("--directory", "--max-runs", "--timeout")
-_NO_FILES = ("NAME", "VERSION", "UPSTREAM", "ADDRESS")  # words that are no files; `COMMAND` is left to the shell
 
 
 def run(words: Sequence[str]) -> int:
@@ -81,7 +50,9 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.write(_family_help(words[0]))
         return EXIT_OK
     if words[0] == "completion":
-        sys.stdout.write(_completion(words[1:]))
+        from cuwheel.cli import completion
+
+        sys.stdout.write(completion.completion_script(words[1:]))
         return EXIT_OK
     if {"-h", "--help"}.isdisjoint(words):  # before the options: what checks some of them imports it too
         _import_msgspec()
@@ -128,9 +99,9 @@ def _in_words_of_today(words: Sequence[str]) -> Sequence[str]:
     """
     verb, *rest = words[1:] if words[:2] == ["record", "replay"] else words
     own = rest[: rest.index("--")] if "--" in rest else rest
-    flag = {"replay": "--diff", "record": "--matrix", **_OF_INSPECT}.get(verb, "")
+    flag = {"replay": "--diff", "record": "--matrix", **OF_INSPECT}.get(verb, "")
     given = next((word for word in own if word.partition("=")[0] == flag), "")
-    if not flag or not (given or verb in _OF_INSPECT):
+    if not flag or not (given or verb in OF_INSPECT):
         return words
     operands: list[str] = []
     options: list[str] = []
@@ -160,6 +131,7 @@ def _in_words_of_today(words: Sequence[str]) -> Sequence[str]:
 def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     """The command that is meant and its options."""
     from cuwheel.cli import parser
+    from cuwheel.cli.options import command_of
 
     words = _in_words_of_today(words)
     first, second = words[0], words[1] if len(words) > 1 else ""
@@ -178,14 +150,6 @@ def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     usage = command.usage.replace(f"cuwheel {name} ", f"{prog} ")
     shown = command._replace(examples=examples, usage=usage)
     return command, parser.parse(prog, command.line or VERBS[name].line, shown, rest)
-
-
-def command_of(verb: str) -> Command:
-    """Its module is imported only when the verb is called."""
-    verb = "inspect" if verb in _OF_INSPECT else verb
-    module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}")
-    command: Command = getattr(module, verb.upper())
-    return command
 
 
 def _unknown_verb(word: str) -> UsageError:
@@ -212,6 +176,7 @@ def _overview() -> str:
 
 
 def _family_help(name: str) -> str:
+    from cuwheel.cli.options import command_of
     from cuwheel.cli.parser import listed
 
     family = FAMILIES[name]
@@ -219,62 +184,6 @@ def _family_help(name: str) -> str:
     about = f"{family.line[0].upper()}{family.line[1:]}."
     usage = f"usage: cuwheel {name} {'|'.join(lines)} [options]"
     return f"{usage}\n\n{about}\n\n{listed(lines)}\n\n`cuwheel {name} {next(iter(lines))} --help` shows its options.\n"
-
-
-def _completion(words: Sequence[str]) -> str:
-    import argparse
-
-    import shtab
-
-    from cuwheel.cli.options import flat
-    from cuwheel.cli.parser import action_of
-
-    shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
-    if words in (["-h"], ["--help"]):
-        return _COMPLETION_HELP.format(shells="|".join(shells))
-    if len(words) != 1 or words[0] not in shells:
-        raise UsageError("completion needs the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash")
-    parser = argparse.ArgumentParser(prog="cuwheel")
-    parser.add_argument("--version", action="store_true", help="print the version")
-    verbs = parser.add_subparsers(dest="verb")
-    for name, each in SHOWN.items():
-        verb = verbs.add_parser(name, help=each.line)
-        command = command_of(name) if name in VERBS else None
-        if command and command.actions:
-            own = {word: action_of(f"cuwheel {name}", command, word) for word in command.actions}
-            lines = command.actions
-        elif name in FAMILIES:
-            own = {word: command_of(other) for word, other in FAMILIES[name].commands.items()}
-            lines = {word: own[word].line or VERBS[other].line for word, other in FAMILIES[name].commands.items()}
-            if command:  # `record` by itself: its options; the words of a build come behind `--`
-                _add_completed(verb, command._replace(options=tuple(row for row in flat(command.options) if row.flags)))
-        else:
-            _add_completed(verb, command_of(name))
-            continue
-        actions = verb.add_subparsers(dest="action")
-        for word, each_command in own.items():
-            _add_completed(actions.add_parser(word, help=lines[word]), each_command)
-    return str(shtab.complete(parser, shell=words[0]))
-
-
-def _add_completed(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Its options; where they name files, the shell offers those that are there."""
-    import shtab
-
-    from cuwheel.cli.options import flat
-    from cuwheel.cli.parser import add_rows, rows_of
-
-    rows = rows_of(command)
-    add_rows(parser, rows)
-    kinds = {row.dest: row.kind for row in flat(rows)}
-    for action in parser._actions:  # noqa: SLF001 - shtab reads them, too
-        kind = kinds.get(action.dest)
-        named = getattr(kind, "__name__", "")
-        if getattr(kind, "__module__", "") == "cuwheel.cli.places":
-            only_folders = named in ("folder", "new_folder", "environment")
-            action.complete = shtab.DIRECTORY if only_folders else shtab.FILE  # type: ignore[attr-defined]
-        elif not action.option_strings and kind is None and str(action.metavar) not in _NO_FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 def _end_as_interrupted() -> None:

@@ -6,7 +6,10 @@ the field of the verb's request that it fills.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from cuwheel.support.verbs import OF_INSPECT
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -142,3 +145,24 @@ def request_of(make: type[Request], args: Namespace, **given: object) -> Request
             place, last = place.setdefault(last, {}), key
         place[last] = value
     return make(**{**found, **given})
+
+
+# Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
+_TOGETHER = {
+    "gpus": "lookup",
+    "toolkits": "lookup",
+    "cache": "toolchain",
+    "replay": "record",
+    "record_diff": "record",
+    "record_matrix": "record",
+    "trials": "lab",
+    "bench": "lab",
+}
+
+
+def command_of(verb: str) -> Command:
+    """Its module is imported only when the verb is called."""
+    verb = "inspect" if verb in OF_INSPECT else verb
+    module = importlib.import_module(f"cuwheel.cli.cmd_{_TOGETHER.get(verb, verb)}")
+    command: Command = getattr(module, verb.upper())
+    return command

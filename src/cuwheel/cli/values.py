@@ -1,5 +1,7 @@
 """What the values of options may be: one function for each kind, which says in a sentence what is wrong with a text.
 
+A kind that one verb alone has stands with its options.
+
 They raise UsageError; the parser adds the option's name and goes on, so that all bad values are reported at once. What
 a name means is decided by the stage that uses it: here it is only asked, early, before any work is begun.
 """
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.cli import places
 from cuwheel.cli.places import shortened
-from cuwheel.errors import CuwheelError, NewerSchemaError, ToolError, UnknownNameError, UnsafeWheelError, UsageError
+from cuwheel.errors import CuwheelError, NewerSchemaError, UnknownNameError, UnsafeWheelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,20 +22,16 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
 
 T = TypeVar("T")
-_CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
-_MOST_AT_ONCE = 1024
 _LONGEST_S = 366 * 24 * 3600.0
-_UNITS_S = {"h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
-_AGE_DIGITS = 5
 _LAST_MINOR = 9  # no CUDA had a tenth minor release
 _DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
-_LONGEST_NEED = 200
 _GPUS = "cuwheel lookup gpu lists the GPUs"
 _TOOLKITS = "cuwheel lookup cuda lists the versions"
 # Compiled where one is needed: most commands need none.
 _DRIVER = r"[1-9]\d{2,3}(\.\d{1,3}){0,2}"
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def wrong(text: str, what: str, hint: str = "") -> UsageError:
@@ -45,16 +43,16 @@ def with_hint(problem: UsageError) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
-def _fits(pattern: str, text: str) -> re.Match[str] | None:
+def fits(pattern: str, text: str) -> re.Match[str] | None:
     return re.fullmatch(pattern, text, re.ASCII)
 
 
-def _patterned(name: str, pattern: str, what: str, hint: str = "") -> Callable[[str], str]:
+def patterned(name: str, pattern: str, what: str, hint: str = "") -> Callable[[str], str]:
     """A kind of value that a pattern describes, with spaces around it or not."""
 
     def parse(text: str) -> str:
         cleaned = text.strip()
-        if not _fits(pattern, cleaned):
+        if not fits(pattern, cleaned):
             raise wrong(text, what, hint)
         return cleaned
 
@@ -66,17 +64,17 @@ def each(kind: Callable[[str], str]) -> Callable[[str], list[str]]:
     """A list with commas of one kind of value; all that is wrong with it at once."""
 
     def parse(text: str) -> list[str]:
-        return _each_of(_parts(text), kind)
+        return each_of(parts(text), kind)
 
     parse.__name__ = f"{kind.__name__}s"
     return parse
 
 
-def _parts(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _each_of(parts: Sequence[str], kind: Callable[[str], T]) -> list[T]:
+def each_of(parts: Sequence[str], kind: Callable[[str], T]) -> list[T]:
     if not parts:
         raise UsageError("it must not be empty")
     found, problems = [], []
@@ -119,14 +117,6 @@ def count(text: str) -> int:
     return int(text)
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """With commas: `1,2,4`."""
-    found = tuple(count(part.strip()) for part in text.split(","))
-    if max(found) > _MOST_AT_ONCE:
-        raise UsageError(f"each must be at most {_MOST_AT_ONCE:,}")
-    return found
-
-
 def index(text: str) -> int:
     """From 0 on, as devices are numbered."""
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST:
@@ -146,26 +136,6 @@ def seconds(text: str) -> float:
     return value
 
 
-def age(text: str) -> float:
-    """`30d`, `12h`, `2w` in seconds."""
-    number, unit = text.strip()[:-1], text.strip()[-1:].lower()
-    if unit not in _UNITS_S or not (number.isascii() and number.isdecimal()) or len(number) > _AGE_DIGITS:
-        raise wrong(text, "an age, such as 30d, 12h or 2w")
-    return int(number) * _UNITS_S[unit]
-
-
-def chance(text: str) -> float:
-    """Above 0 and below 1, also in percent."""
-    cleaned = text.strip()
-    try:
-        value = float(cleaned.removesuffix("%")) / (100 if cleaned.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise wrong(text, "a rate above 0 and below 1, such as 0.05 or 5%")
-    return value
-
-
 def size(text: str) -> int:
     from cuwheel.support.wording import read_size
 
@@ -180,7 +150,7 @@ def size(text: str) -> int:
 
 def is_cuda(text: str) -> bool:
     """A version of CUDA and not of a driver, which has three digits before the dot."""
-    return _fits(r"\d{1,2}(\.\d{1,3})*", text) is not None
+    return fits(r"\d{1,2}(\.\d{1,3})*", text) is not None
 
 
 def driver(text: str) -> str:
@@ -188,7 +158,7 @@ def driver(text: str) -> str:
     cleaned = text.strip()
     if is_cuda(cleaned):
         return cuda(cleaned)
-    if not _fits(_DRIVER, cleaned):
+    if not fits(_DRIVER, cleaned):
         raise wrong(text, "a driver version, such as 570.86.10", hint="nvidia-smi shows it")
     from cuwheel.facts import toolkits, versions
 
@@ -206,10 +176,10 @@ def cuda(text: str) -> str:
     from cuwheel.facts import toolkits
 
     cleaned = text.strip().lower()
-    match = _fits(r"cu(\d{2})(\d?)", cleaned) or _fits(
+    match = fits(r"cu(\d{2})(\d?)", cleaned) or fits(
         r"(?:cuda[ _-]*)?v?([1-9]\d?)(?:\.(\d{1,2})(?:\.\d{1,4})*)?", cleaned
     )
-    if not match and _fits(_DRIVER, cleaned):
+    if not match and fits(_DRIVER, cleaned):
         raise UsageError(f"{cleaned!r} looks like a driver version: give it as --driver")
     if not match:
         raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
@@ -219,7 +189,7 @@ def cuda(text: str) -> str:
     exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
     may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
     if not exists and not may_come:
-        _asked(lambda: toolkits.find_toolkit(shown), _TOOLKITS)
+        asked(lambda: toolkits.find_toolkit(shown), _TOOLKITS)
     return shown
 
 
@@ -247,7 +217,7 @@ toolkits = each(toolkit)
 
 def torch(text: str) -> str:
     cleaned = text.strip()
-    if not _fits(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", cleaned):
+    if not fits(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", cleaned):
         raise wrong(text, "a version of torch, such as 2.7.1")
     try:
         return version(cleaned)
@@ -257,7 +227,7 @@ def torch(text: str) -> str:
 
 def python(text: str) -> str:
     """`3.11`, `3.11.9`, `311`, `cp311`; `3.13t` for one without the GIL."""
-    match = _fits(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", text.strip().lower())
+    match = fits(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", text.strip().lower())
     if not match:
         raise wrong(text, "a version of Python, such as 3.11 (or 3.13t without the GIL)")
     return f"3.{int(match[1])}{match[2] or ''}{match[3]}"
@@ -272,9 +242,8 @@ def python_minor(text: str) -> str:
 
 
 python_minors = each(python_minor)
-glibc = _patterned("glibc", r"2(\.\d{1,2}){1,2}", "a version of glibc, such as 2.35")
-cmake = _patterned("cmake", r"[1-9](\.\d{1,3}){1,3}", "a version of CMake, such as 3.28", "cmake --version")
-platform = _patterned(
+glibc = patterned("glibc", r"2(\.\d{1,2}){1,2}", "a version of glibc, such as 2.35")
+platform = patterned(
     "platform",  # a tag as in a wheel's name
     r"any|win32|win_(amd64|arm64|arm32)|(linux|manylinux\w*?|musllinux\w*?|macosx)_\w+",
     "a platform tag, such as manylinux_2_28_x86_64 or win_amd64",
@@ -282,14 +251,14 @@ platform = _patterned(
 
 
 def cpu(text: str) -> str:
-    found = _CPUS.get(text.strip().lower())
+    found = CPUS.get(text.strip().lower())
     if found is None:
         raise wrong(text, "a processor: x86_64 or aarch64")
     return found
 
 
 def l4t(text: str) -> str:
-    match = _fits(r"R?(\d{2}(?:\.\d{1,2}){0,2})", text.strip().upper())
+    match = fits(r"R?(\d{2}(?:\.\d{1,2}){0,2})", text.strip().upper())
     if not match:
         raise wrong(text, "a release of L4T, such as 36.4")
     return match[1]
@@ -327,7 +296,7 @@ def _machine_setting(text: str) -> tuple[str, str]:
 
 def machine_settings(text: str) -> list[tuple[str, str]]:
     """With commas: `os=windows,cpu=x86_64`."""
-    return _each_of(_parts(text), _machine_setting)
+    return each_of(parts(text), _machine_setting)
 
 
 def version(text: str) -> str:
@@ -344,7 +313,7 @@ def version(text: str) -> str:
 # Names that the tables know: GPUs, machines, architectures, parts of toolkits.
 
 
-def _asked(question: Callable[[], T], hint: str = "") -> T:
+def asked(question: Callable[[], T], hint: str = "") -> T:
     """Whatever is wrong with the name is wrong with the command line. A file of a newer cuwheel says so itself."""
     try:
         return question()
@@ -356,17 +325,17 @@ def _asked(question: Callable[[], T], hint: str = "") -> T:
 
 def machines(text: str) -> list[str | Machine]:
     """GPUs, capabilities, profiles and fleet files, with commas: looked up here, once. `this` is, where it is used."""
-    found = _each_of(_machine_words(text), _machines)
+    found = each_of(_machine_words(text), _machines)
     return [machine for _, machines in found for machine in machines]
 
 
 def machines_or_all(text: str) -> list[str]:
     """The same, and `all`, as words: a build writes them down with its configuration's."""
-    return [word for word, _ in _each_of(_machine_words(text), lambda word: _machines(word, "all"))]
+    return [word for word, _ in each_of(_machine_words(text), lambda word: _machines(word, "all"))]
 
 
 def _machine_words(text: str) -> list[str]:
-    return [text] if places.exists(text) else _parts(text)
+    return [text] if places.exists(text) else parts(text)
 
 
 def _machines(word: str, *words: str) -> tuple[str, Sequence[str | Machine]]:
@@ -378,7 +347,7 @@ def _machines(word: str, *words: str) -> tuple[str, Sequence[str | Machine]]:
     if word.endswith((".json", ".toml")):
         places.file(word)
     _capability(word)
-    return word, _asked(lambda: machines_named([word]), _GPUS)
+    return word, asked(lambda: machines_named([word]), _GPUS)
 
 
 def _capability(text: str) -> None:
@@ -387,14 +356,14 @@ def _capability(text: str) -> None:
     from cuwheel.facts.arch import Capability, looks_like_arch
 
     if looks_like_arch(text):
-        _asked(lambda: gpus.find_architecture(Capability.parse(text)), _GPUS)
+        asked(lambda: gpus.find_architecture(Capability.parse(text)), _GPUS)
 
 
 def gpu(text: str) -> str:
     from cuwheel.machine import fleet
 
     _capability(text)
-    _asked(lambda: fleet.from_gpu(text), _GPUS)
+    asked(lambda: fleet.from_gpu(text), _GPUS)
     return text
 
 
@@ -403,7 +372,7 @@ def profile(text: str) -> Path:
     from cuwheel.machine import profile as profiles
 
     path = places.file_of(text, "write one with: cuwheel doctor --save FILE")
-    _asked(lambda: profiles.load(path))
+    asked(lambda: profiles.load(path))
     return path
 
 
@@ -419,24 +388,15 @@ def fleet(text: str) -> Path:
     from cuwheel.machine.fleet import read_fleet_file
 
     path = places.file(text)
-    _asked(lambda: read_fleet_file(path))
+    asked(lambda: read_fleet_file(path))
     return path
-
-
-def need(text: str) -> str:
-    from cuwheel.verdicts import prerequisites
-
-    if len(text) > _LONGEST_NEED:
-        raise wrong(text, "of the form NAME or NAME>=VERSION")
-    prerequisites.parse_needs([text])
-    return text
 
 
 def component(text: str) -> str:
     """Of a toolkit: cublas, cudnn, or a group of them."""
     from cuwheel.facts import toolkits as table
 
-    _asked(lambda: table.find_components(text), "docs/howto/toolchains.md lists them")
+    asked(lambda: table.find_components(text), "docs/howto/toolchains.md lists them")
     return text
 
 
@@ -487,23 +447,6 @@ def _architecture(text: str, kinds: str | tuple[str, ...], what: str) -> str:
 machine_codes, architectures = each(machine_code), each(architecture)
 
 
-def policy(text: str) -> str:
-    """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
-    from cuwheel.changes.repair import policies
-
-    if text == "auto":
-        return text
-    problems: list[UsageError | ToolError] = []
-    for processor in dict.fromkeys(_CPUS.values()):
-        try:
-            policies.find(text, processor)
-        except (UsageError, ToolError) as error:  # auditwheel is for Linux alone
-            problems.append(error)
-        else:
-            return text
-    raise UsageError(shortened(problems[0].message), problems[0].hint)
-
-
 def binary(text: str) -> str:
     """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
     from cuwheel.device_code import source, target
@@ -513,7 +456,7 @@ def binary(text: str) -> str:
         return text
     if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
         raise UsageError(f"{shortened(text)}: no such file or folder")
-    _asked(lambda: source.installed_info(text))
+    asked(lambda: source.installed_info(text))
     return text
 
 
@@ -540,7 +483,7 @@ def package(text: str) -> str:
     return text
 
 
-distribution = _patterned(
+distribution = patterned(
     "distribution",  # the bare name of a package
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?",
     "the name of a package, such as torch",
@@ -548,54 +491,11 @@ distribution = _patterned(
 distributions = each(distribution)
 
 
-def lock_format(text: str) -> str:
-    """How a lock is written."""
-    if text not in ("pylock", "requirements", "uv"):
-        raise wrong(text, "a format of locks: pylock, requirements or uv")
-    return text
-
-
-lock_formats = each(lock_format)
-
-
-def fallbacks(text: str) -> list[str]:
-    """What `install` may take, with commas; `none` alone for nothing."""
-    from cuwheel.delivery.request import FALLBACKS
-
-    return [] if text.strip() == "none" else _each_of(_parts(text), one_of(*FALLBACKS))
-
-
-variable = _patterned("variable", _VARIABLE, "a variable name, such as MODEL_FOLDER")
+variable = patterned("variable", VARIABLE, "a variable name, such as MODEL_FOLDER")
 variables = each(variable)
 
 
-def choice_of_axis(text: str) -> str:
-    """An axis of trials, and the name of one of its values."""
-    axis, equals, value = text.partition("=")
-    if not equals or not axis.strip() or not value.strip():
-        raise wrong(text, "AXIS=VALUE, such as start=cold")
-    return text
-
-
-def bench_setting(text: str) -> str:
-    """A variable, an environment, a wheel, or a version of a package."""
-    try:
-        exists = Path(text).is_dir() or (text.endswith(".whl") and Path(text).is_file())
-    except OSError:  # too long for a name
-        exists = False
-    name, equals, _ = text.partition("=")
-    if not exists and not (equals and (_fits(_VARIABLE, name) or "==" in text)):
-        raise wrong(text, "NAME=VALUE, an environment's folder, a wheel or name==version")
-    if "==" in text and not exists:
-        requirement(text)
-    return text
-
-
-# What a library is called, or a pattern of it: never a path.
-soname = _patterned("soname", r"[^/]{1,255}", "a library name, such as 'libmpi.so.*'")
-
-
-image = _patterned(
+image = patterned(
     "image",
     r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}",
     "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04",
@@ -606,35 +506,4 @@ def cluster(text: str) -> str:
     from cuwheel.network import cluster_access
 
     cluster_access.parse_address(text)
-    return text
-
-
-def pin(text: str) -> str:
-    """A place for settings: `activate`, `env-file=PATH` and so on."""
-    from cuwheel.delivery import pin_files
-
-    pin_files.parse_place(text)
-    return text
-
-
-def build_setting(text: str) -> str:
-    """A key of the configuration of a build, and its value."""
-    from cuwheel.building import config
-
-    _asked(lambda: config.settings_of([text]), "cuwheel build --dry-run shows every setting")
-    return text
-
-
-def tag(text: str) -> str:
-    """A word that tasks may ask for: `gpu:9.0`."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*:[A-Za-z0-9._-]{1,40}", text, re.ASCII):
-        raise UsageError(f"{text[:40]!r} is not a tag", hint="a kind and a name, such as gpu:9.0")
-    return text
-
-
-def listening(text: str) -> str:
-    """A host and a port to listen at."""
-    host, _, port = text.rpartition(":")
-    if not re.fullmatch(r"[\w.\[\]:-]+", host, re.ASCII) or not port.isdecimal() or not 0 < int(port[:6]) < 1 << 16:
-        raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="127.0.0.1:8787")
     return text

@@ -311,6 +311,7 @@ class Family(NamedTuple):
     commands: dict[str, str]
 
 
+OF_INSPECT = {"kernels": "--kernels", "compare": "--against"}  # older verbs, and what says the same
 FAMILIES = {
     "lookup": Family(
         "look up GPUs and their capability, CUDA versions and what they need",

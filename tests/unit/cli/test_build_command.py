@@ -12,6 +12,7 @@ import pytest
 from cuwheel import api
 from cuwheel.building import config
 from cuwheel.cli import frame, main
+from cuwheel.cli.options import command_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def test_settings_that_are_none(
 
 
 @pytest.mark.parametrize(
-    "option", [option for option, instead in frame.command_of("build").gone.items() if instead.startswith("--set ")]
+    "option", [option for option, instead in command_of("build").gone.items() if instead.startswith("--set ")]
 )
 def test_what_an_option_that_is_gone_names_is_a_key(option: str) -> None:
     value = "1" if option == "--timeout" else "torch" if option == "--backend" else "sm_75"
-    instead = frame.command_of("build").gone[option].removeprefix("--set ")
+    instead = command_of("build").gone[option].removeprefix("--set ")
     config.settings_of([re.sub("SECONDS|KIND|ARCHS|DIR|VALUE", value, instead)])
 
 

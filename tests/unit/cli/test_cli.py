@@ -9,7 +9,7 @@ import pytest
 
 from cuwheel import __version__, api, errors
 from cuwheel.cli import frame, main, parser
-from cuwheel.cli.options import Group, flat
+from cuwheel.cli.options import Group, command_of, flat
 from cuwheel.machine import probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
@@ -87,19 +87,19 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
         shown.append(capsys.readouterr().out)
     assert len(shown[0].splitlines()) <= 40
     assert max(map(len, shown[0].splitlines())) <= 80
-    command = frame.command_of(verb)
+    command = command_of(verb)
     assert command.actions or [row.name for row in flat(command.options) if row.name not in shown[1]] == []
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
-GONE = [(verb, option) for verb in VERBS for option in frame.command_of(verb).gone]
+GONE = [(verb, option) for verb in VERBS for option in command_of(verb).gone]
 
 
 @pytest.mark.parametrize(("verb", "option"), GONE)
 def test_an_option_that_is_gone_names_what_says_the_same(
     verb: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = frame.command_of(verb)
+    command = command_of(verb)
     action = next(iter(command.actions), "")
     words = [verb, *([action] if action else []), option, *(["X"] if verb not in ("build", "plan", "cache") else [])]
     assert main(words) == 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame, main
+from cuwheel.cli.options import command_of
 from cuwheel.support.verbs import FAMILIES, SHOWN, VERBS
 from tests.unit.building.recording.records import call, record
 
@@ -108,7 +109,7 @@ def test_a_command_of_a_family_explains_itself(
     assert max(map(len, shown.splitlines())) <= 80
 
 
-ACTIONS = [(verb, action) for verb in VERBS for action in frame.command_of(verb).actions]
+ACTIONS = [(verb, action) for verb in VERBS for action in command_of(verb).actions]
 
 
 @pytest.mark.parametrize(("verb", "action"), ACTIONS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame, main, values
-from cuwheel.cli.options import flat
+from cuwheel.cli.options import command_of, flat
 from cuwheel.machine.fleet import machines_asked_for
 from cuwheel.support.verbs import VERBS
 
@@ -200,7 +200,7 @@ def kind_of(row: Option) -> str | None:
 
 
 def options_of(verb: str) -> dict[str, str | None]:
-    rows = flat(frame.command_of(verb).options)
+    rows = flat(command_of(verb).options)
     return {row.name: kind_of(row) for row in rows if row.flags and row.value}
 
 
@@ -213,7 +213,7 @@ OPTIONS = {verb: options_of(verb) for verb in COMMANDS}
 
 def verb_and_action(verb: str, option: str) -> list[str]:
     """The words before an option: of a verb with actions, the first one that takes it."""
-    command = frame.command_of(verb)
+    command = command_of(verb)
     row = next(each for each in flat(command.options) if each.name == option)
     return [*COMMANDS[verb], *((row.of or tuple(command.actions))[:1] if command.actions else ())]
 

@@ -18,9 +18,8 @@ from cuwheel import api, errors
 from cuwheel.building import request
 from cuwheel.building.request import BuildSettings
 from cuwheel.building.tables import GateTable, GuardTable, RepairTable, Table
-from cuwheel.cli import frame
 from cuwheel.cli.common import HTML, PLAN_OPTIONS, REFINEMENT
-from cuwheel.cli.options import Command, flat
+from cuwheel.cli.options import Command, command_of, flat
 from cuwheel.errors import CuwheelError
 from cuwheel.report import answer
 from cuwheel.report.answer import SCHEMAS, answer_type
@@ -50,7 +49,7 @@ def _typed(module: str) -> set[str]:
 
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
 def test_a_verb_has_its_command(verb: Verb) -> None:
-    command = frame.command_of(verb.name)
+    command = command_of(verb.name)
     assert isinstance(command, Command)
     assert "cuwheel " in command.examples
 
@@ -163,7 +162,7 @@ def test_a_function_that_was_renamed_is_found_by_its_old_name() -> None:
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
 def test_every_option_is_used(verb: Verb) -> None:
     """It fills a field of the request, or is asked for by its name: one that does neither would be taken in silence."""
-    command = frame.command_of(verb.name)
+    command = command_of(verb.name)
     room, _, name = verb.request.rpartition(".")
     request = getattr(importlib.import_module(f"cuwheel.{room}.request"), name) if name else None
     known = {each.name for each in dataclasses.fields(request)} if request else set()

@@ -180,7 +180,6 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
 
 def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[Finding]) -> Slim:
     from cuwheel.changes.binaries import rewrite  # noqa: PLC0415 - not for a dry run
-    from cuwheel.changes.graft.writing import giver_of  # noqa: PLC0415
     from cuwheel.changes.slim.ahead import compiled_first  # noqa: PLC0415
     from cuwheel.changes.stamp import stamp  # noqa: PLC0415
 
@@ -230,7 +229,10 @@ def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[F
         }
         names = {each.path: each.path for each in changed}
         notes = {SLIM_NOTE: note_of(plan.task, wheel.distribution.version, changed, earlier.get(SLIM_NOTE))}
-        notes |= ahead.note(earlier.get(GRAFT_NOTE), names, giver_of(wheel)) if ahead.rows else {}
+        if ahead.rows:
+            from cuwheel.changes.graft.writing import giver_of  # noqa: PLC0415 - few compile
+
+            notes |= ahead.note(earlier.get(GRAFT_NOTE), names, giver_of(wheel))
         for name, note in notes.items():
             edit.add(wheel.info + name, note)
         output = _named(edit, plan.task.request, ahead.rows)

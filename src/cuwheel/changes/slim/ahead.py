@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries import rewrite
-from cuwheel.changes.graft import compiled
 from cuwheel.changes.graft.answer import GRAFT_NOTE, Giver, decode_note, note_of
-from cuwheel.changes.graft.writing import write_library
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.support import system_calls
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
+    from cuwheel.changes.graft import compiled
     from cuwheel.changes.graft.answer import CompiledCode, GraftedLibrary
     from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimTask
@@ -52,9 +51,11 @@ class Ahead:
         """As `rewrite.slim_library`. `grown`: a place for the library that has both, which is not left there."""
         if self.made is None or not plan.made:
             return rewrite.slim_library(source, target, plan)
+        from cuwheel.changes.graft import compiled, writing  # noqa: PLC0415 - few compile
+
         decision = self._decisions.get(plan.path)
         if decision:
-            row = decision.library(write_library(decision, grown, self.made.must_reach))
+            row = decision.library(writing.write_library(decision, grown, self.made.must_reach))
             self._grown.append(row)
             source = grown
         library = replace(compiled.surveyed(source), path=plan.path)
@@ -82,6 +83,8 @@ def compiled_first(plan: SlimPlan, place_of: Callable[[str], Path]) -> Iterator[
     if plan.ahead is None or not plan.ahead.wanted:
         yield Ahead(plan.task, None)
         return
+    from cuwheel.changes.graft import compiled  # noqa: PLC0415 - few compile
+
     with (
         tempfile.TemporaryDirectory(prefix="cuwheel-slim-") as scratch,
         compiled.machine_code(plan.ahead, place_of, Path(scratch)) as made,

@@ -228,7 +228,7 @@ def test_no_library_for_the_cuda_asked_for(tmp_path: Path, monkeypatch: pytest.M
     fine = verified(wheel, checks=["import *", "libraries load"], cuda="12.8")
     assert fine.succeeded  # the highest lower minor of the same major serves
     assert {each.name: each.outcome for each in tried(fine).checks}["libraries load"] == "passed"
-    wrong = verified(wheel, checks=["import *", "libraries load"], cuda="13.0")
+    wrong = verified(wheel, checks=["import *"], cuda="13.0")
     assert not wrong.succeeded
     (finding,) = [each for each in wrong.wheels[0].findings if each.severity == "error"]
     assert finding.rule == "no-library-for-cuda"
@@ -315,9 +315,7 @@ def test_requirements_from_a_folder(tmp_path: Path) -> None:
 def test_broken_requirements_and_shared_files_are_found(tmp_path: Path) -> None:
     links = tmp_path / "links"
     other = Wheel(name="other", requires=["subject>=2"], files={SOURCE: "", "other.py": ""}).write(links)
-    listed = tmp_path / "requirements.txt"
-    listed.write_text(f"{other}\n")
-    answer = verified(Wheel(requires=["other"]).write(tmp_path), find_links=[links], requirements=[listed])
+    answer = verified(Wheel(requires=["other"]).write(tmp_path), find_links=[links], requires=[str(other)])
     assert not answer.succeeded
     assert tried(answer).outcome == "failed"
     assert "subject" in tried(answer).problem

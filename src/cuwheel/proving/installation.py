@@ -211,8 +211,8 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
     loading = [each for each in raw if each.name == libraries.LIBRARIES_CHECK]
     attempts = [each for result in loading for each in libraries.load_attempts(result)]
     needed = libraries.needed_on_windows(survey)
-    scene = libraries.LoadingContext(foreseen=foreseen, driver=driver or stubbed, gpu=bool(gpus), needed=needed)
-    results = [_judged_here(each, made, scene) for each in raw]
+    context = libraries.LoadingContext(foreseen=foreseen, driver=driver or stubbed, gpu=bool(gpus), needed=needed)
+    results = [_judged_here(each, made, context) for each in raw]
     conflicts = venvs.conflicts(made.interpreter, env=environ)  # runs what packages have put into Python's start
     broken = "pip check: requirements of installed packages are not met"
     installed = (each for site in made.site_packages for each in distributions(site))
@@ -234,7 +234,7 @@ def _check_environment(tried: Installation, plan: VerifyPlan, made: Environment,
             *([finding("requirements-broken", broken, evidence=tuple(conflicts[:_SHOWN]))] if conflicts else []),
             *_foreseen_failures(verdicts, machines),
             *_shared_files(made, survey.distribution.name if survey.distribution else ""),
-            *(each for result in loading for each in libraries.loading_findings(result, scene)),
+            *libraries.loading_findings(attempts, context),
         ),
     )
 
@@ -314,15 +314,15 @@ def _run_checks(
     return results
 
 
-def _judged_here(result: Result, made: Environment, scene: libraries.LoadingContext) -> Result:
+def _judged_here(result: Result, made: Environment, context: libraries.LoadingContext) -> Result:
     """With what the runner cannot know: where a module came from, and why libraries did not load."""
     if result.name == libraries.LIBRARIES_CHECK:
-        return libraries.judge_loading(result, scene)
+        return libraries.judge_loading(result, context)
     # A module of Python's own, or one that something else put before it, may have the same name.
     imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
     if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
         return replace(result, outcome="failed", problem=f"the imported module is not from the wheel: {imported}")
-    return result if scene.driver else libraries.hint_at_driver(result, wants_nvcuda=scene.wants_nvcuda)
+    return result if context.driver else libraries.hint_at_driver(result, wants_nvcuda=context.wants_nvcuda)
 
 
 def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:

@@ -82,7 +82,10 @@ def loading_check(
     found = loading(survey, machine)
     always = [path for path in found.always if path not in found.optional]
     places = installed_names(always)
-    paths = [place for place in places.values() if _loads_on(machine, place)]
+    if machine.os == "windows":
+        paths = [place for place in places.values() if place.lower().endswith((".dll", ".pyd"))]
+    else:
+        paths = [place for place in places.values() if place.endswith(".so") or ".so." in place]
     if found.candidates:
         return None, f"which library it loads depends on the CUDA of {found.follows}, which is not installed here"
     if found.missing:
@@ -94,12 +97,6 @@ def loading_check(
     tried = limits.first(paths, _MOST, "libraries are loaded", "the rest were not tried")
     text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(tried), mark=_MARK)
     return Check(name=LIBRARIES_CHECK, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
-
-
-def _loads_on(machine: Machine, path: str) -> bool:
-    if machine.os == "windows":
-        return path.lower().endswith((".dll", ".pyd"))
-    return path.endswith(".so") or ".so." in path
 
 
 def load_attempts(result: Result) -> tuple[LoadAttempt, ...]:
@@ -147,18 +144,18 @@ class LoadingContext(Struct, frozen=True, kw_only=True):
         return bool(_EXTENSION.search(each.path) or self.foreseen.get(each.path))
 
 
-def judge_loading(result: Result, scene: LoadingContext) -> Result:
+def judge_loading(result: Result, context: LoadingContext) -> Result:
     """The result in words."""
     found = load_attempts(result)
     shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
     if not result.good:
         inside = [each.path for each in found if each.problem is None]
         return replace(shown, problem=f"{result.problem}, in loading {inside[0]}") if inside else shown
-    failed = [each for each in found if each.problem and not scene.waits(each)]
-    if grave := [each for each in failed if scene.is_grave(each)]:
+    failed = [each for each in found if each.problem and not context.waits(each)]
+    if grave := [each for each in failed if context.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
-    if found and all(scene.waits(each) for each in found):
-        name = packages.DRIVER_DLL if scene.wants_nvcuda else packages.DRIVER_LIBRARY
+    if found and all(context.waits(each) for each in found):
+        name = packages.DRIVER_DLL if context.wants_nvcuda else packages.DRIVER_LIBRARY
         problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
@@ -179,10 +176,10 @@ def needed_on_windows(survey: Survey) -> dict[str, tuple[str, ...]]:
     return {each.path: tuple(name.lower() for name in each.needed) for each in survey.libraries if each.format == "pe"}
 
 
-def loading_findings(result: Result, scene: LoadingContext) -> Iterator[Finding]:
+def loading_findings(attempts: Sequence[LoadAttempt], context: LoadingContext) -> Iterator[Finding]:
     """What did not load, and perhaps is never asked to here."""
-    failed = [each for each in load_attempts(result) if each.problem and not scene.waits(each)]
-    slight = [each for each in failed if not scene.is_grave(each)]
+    failed = [each for each in attempts if each.problem and not context.waits(each)]
+    slight = [each for each in failed if not context.is_grave(each)]
     if slight:
         bringing = sorted({name for each in slight if each.missing and (name := _brings(each.missing))})
         yield finding(

@@ -218,10 +218,10 @@ def test_what_the_loader_says_becomes_a_result() -> None:
     cuda = f'["{module}", "libcufft.so.11: {gone}"]'
     assert judged(cuda).outcome == "passed"
     assert judged(cuda, of=replace(scene, gpu=True)).outcome == "failed"
-    (finding,) = libraries.loading_findings(told(cuda), scene)
+    (finding,) = libraries.loading_findings(libraries.load_attempts(told(cuda)), scene)
     assert (finding.rule, finding.severity) == ("library-does-not-load", "warning")
     assert finding.fix == "install what it needs too: --with nvidia-cufft-cu12"
-    assert not list(libraries.loading_findings(told(cuda), replace(scene, gpu=True)))
+    assert not list(libraries.loading_findings(libraries.load_attempts(told(cuda)), replace(scene, gpu=True)))
     driver = f'["b.so", "libcuda.so.1: {gone}"]'
     assert judged(driver, of=replace(scene, driver=False)).outcome == "skipped"
     assert judged(driver, '["c.so", ""]', of=replace(scene, driver=False)).outcome == "passed"

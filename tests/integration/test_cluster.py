@@ -129,7 +129,7 @@ def test_a_result_with_another_hash_is_not_taken(here: World) -> None:
     ("code", "why"),
     [
         ("from cuwheel import version\nversion.__version__ = '0.0.1'", "it has cuwheel 0.0.1, and this is"),
-        ("from cuwheel.machine import worker\nworker.own_code = lambda: 'x'", "with other code"),
+        ("from cuwheel.clusters import task\ntask.own_code = lambda: 'x'", "with other code"),
     ],
 )
 def test_a_worker_with_another_cuwheel_is_refused(here: World, code: str, why: str) -> None:

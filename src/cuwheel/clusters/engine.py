@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.clusters.service import Connection
-    from cuwheel.machine.worker import WorkerFacts
+    from cuwheel.clusters.task import WorkerFacts
     from cuwheel.network.cluster_access import Target
 
 _LOOK_S = 0.05

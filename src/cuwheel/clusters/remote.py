@@ -19,12 +19,12 @@ from distributed import Reschedule, WorkerPlugin, get_worker
 from distributed.core import Status
 from msgspec.structs import replace
 
+from cuwheel.clusters import child
 from cuwheel.clusters import task as travelling
-from cuwheel.clusters.task import CORES, MEMORY, Answer, Task
+from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, own_code, own_facts
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import gpu as machine_gpu
-from cuwheel.machine.worker import own_code, own_facts
-from cuwheel.support import codec, files, own_folder, process, scratch
+from cuwheel.support import codec, files, process, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class OnWorker(WorkerPlugin):
             name=_name(worker),
             cores=int(declared.get(CORES, worker.state.nthreads)),
             memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
-            apart=own_folder.can_be_apart(),
+            apart=child.can_be_apart(),
             tags={name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)},
         )
         said = codec.encode(facts).decode()
@@ -143,23 +143,23 @@ def _performed(
     folder: Path, gpu: Mapping[str, str], show: Callable[[str], None], unwanted: Callable[[], bool]
 ) -> Answer:
     command = [*process.module(sys.executable, "cuwheel.clusters.child"), str(folder)]
-    with process.conversing(command, env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as child:
+    with process.conversing(command, env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as running:
         stopped_at: float | None = None
         while True:
             if unwanted():
                 stopped_at = stopped_at or time.monotonic()
-                child.interrupt()
+                running.interrupt()
                 if time.monotonic() - stopped_at > _END_S:
                     break
             try:
-                line = child.receive(_LOOK_S)
+                line = running.receive(_LOOK_S)
             except ToolTimeoutError:
                 continue
             if not line:
                 break
             with contextlib.suppress(msgspec.DecodeError):
                 show(codec.decode(line, str))
-        errors = child.errors()[-_SHOWN:].strip()
+        errors = running.errors()[-_SHOWN:].strip()
     if stopped_at:
         raise Reschedule  # this worker goes; whoever still wants it has it done elsewhere
     try:

@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.clusters import service
-from cuwheel.clusters.task import code_tag
+from cuwheel.clusters.task import WorkerFacts, code_tag, own_code
 from cuwheel.errors import UsageError
-from cuwheel.machine.worker import WorkerFacts, own_code
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
 from cuwheel.version import __version__

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cuwheel.clusters.roster import Roster
-from cuwheel.clusters.task import Task, code_tag, offers
-from cuwheel.machine.worker import WorkerFacts, own_code
+from cuwheel.clusters.task import Task, WorkerFacts, code_tag, offers, own_code
 from cuwheel.support import codec
 from cuwheel.version import __version__
 

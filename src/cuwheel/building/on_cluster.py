@@ -46,7 +46,7 @@ SOURCE, LOCK, LOG, RECORD = "source.tar", "cuwheel.lock", "log.txt", "record.tar
 JOB_FUNCTION, SHARE_FUNCTION = f"{__name__}:build_job_here", f"{__name__}:compile_share_here"
 _LEAST_CORES = 2
 # What a request says of where toolkits come from, as far as it holds on another machine.
-_TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "redist_url", "apt_sources", "image")
+_TOOLKIT_SOURCES = ("providers", "offline", "fetched", "host_compiler", "toolkit", "redist_url", "apt_sources", "image")
 
 
 def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:

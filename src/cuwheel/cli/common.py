@@ -103,13 +103,14 @@ COMPONENTS = Option(
 )
 PROVIDERS = Option(
     "--provider NAMES",
-    "only try these, in this order: system, index, redist, debian, conda, container; redist=MIRROR (URL or folder), "
-    "debian=SOURCES (an apt file), container=IMAGE to take it from there",
+    "only try these, in this order: system, index, redist, debian, conda, container; system=FOLDER (a toolkit, such as "
+    "JetPack's), redist=MIRROR (URL or folder), debian=SOURCES (an apt file), container=IMAGE to take it from there",
     values.providers,
     field="providers",
     many=True,
 )
 PROVIDERS_GONE = {
+    "--toolkit": "--provider system=FOLDER",
     "--redist-url": "--provider redist=PLACE",
     "--apt-sources": "--provider debian=FILE",
     "--image": "--provider container=IMAGE",
@@ -119,7 +120,7 @@ PROVIDERS_GONE = {
 def toolkit_sources(args: Namespace) -> dict[str, Any]:
     """The fields of a request that `--provider` fills: who, and where they look."""
     parted = [each.partition("=") for each in args.providers]
-    places_of = {"redist": "redist_url", "debian": "apt_sources", "container": "image"}
+    places_of = {"system": "toolkit", "redist": "redist_url", "debian": "apt_sources", "container": "image"}
     return {
         "providers": [name for name, *_ in parted],
         **{places_of[name]: place for name, _, place in parted if place},

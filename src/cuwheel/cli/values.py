@@ -408,7 +408,7 @@ def provider(text: str) -> str:
     from cuwheel.toolchains.providers import ORDER
 
     name, equals, place = text.partition("=")
-    kinds = {"redist": places.place, "debian": places.file_name, "container": image}
+    kinds = {"system": places.folder, "redist": places.place, "debian": places.file_name, "container": image}
     if name not in ORDER:
         raise UsageError(f"unknown provider {shortened(name)!r}: choose from {', '.join(ORDER)}")
     if equals and name not in kinds:

@@ -214,10 +214,13 @@ _VERSIONED = re.compile(r"CUDA_PATH_V(\d+)_(\d+)", re.ASCII | re.IGNORECASE)
 _IN_SITE_PACKAGES = ("nvidia/cu*", "nvidia/cuda_nvcc")
 
 
-def probe_toolkits(world: World, site_packages: Sequence[Path], *, ask_nvcc: bool = True) -> tuple[Toolkit, ...]:
-    """`ask_nvcc`: False for those alone whose files name their release: nothing is started."""
+def probe_toolkits(
+    world: World, site_packages: Sequence[Path], *, ask_nvcc: bool = True, folder: str | None = None
+) -> tuple[Toolkit, ...]:
+    """`ask_nvcc`: False for those alone whose files name their release: nothing is started. `folder`: that one."""
     ways: dict[Path, list[str]] = {}
-    for root, way in _candidates(world, site_packages, ask_nvcc=ask_nvcc):
+    named = [(world.path(folder), f"its folder {folder}")] if folder else None
+    for root, way in named or _candidates(world, site_packages, ask_nvcc=ask_nvcc):
         ways.setdefault(_resolved(root), []).append(way)
     found = []
     for root, found_via in ways.items():

@@ -184,6 +184,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         offline=request.offline,
         redist_url=request.redist_url,
         apt_sources=request.apt_sources,
+        folder=request.toolkit,
         image=request.image,
     )
 

@@ -19,8 +19,9 @@ class ToolkitSources:
 
     `cache`: where toolkits are kept. `fetched`: the folder or URL that `fetch` filled. `locked`: a cuwheel.lock, whose
     toolkit is used and no other; `lock`: the file in which it is written down. `host_compiler`: a program; empty for
-    none at all, None to choose one. `redist_url`: a mirror of NVIDIA's archives, a URL or a folder. `image`: the
-    container image instead of NVIDIA's. `cpu`: the processor to compile for, where it is not this machine's.
+    none at all, None to choose one. `toolkit`: the folder of one that is on this machine, for the provider `system`.
+    `redist_url`: a mirror of NVIDIA's archives, a URL or a folder. `image`: the container image instead of NVIDIA's.
+    `cpu`: the processor to compile for, where it is not this machine's.
     """
 
     providers: Sequence[str] = ()
@@ -32,6 +33,7 @@ class ToolkitSources:
     host_compiler: str | None = None
     redist_url: str | None = None
     apt_sources: str | None = None
+    toolkit: str | None = None
     image: str | None = None
     cpu: str | None = None
 

@@ -57,7 +57,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """A request whose words were looked up in the tables. `exact` is a patch release (`13.0.2`), where one was named.
 
     `target`: the processor to compile for, where it is not `cpu`; `glibc`: the newest to link with there.
-    `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
+    `folder`, `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
     """
 
     toolkit: Toolkit
@@ -69,6 +69,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     glibc: str | None = None
     system: OperatingSystem = "linux"
     offline: bool = False
+    folder: str | None = None
     redist_url: str | None = None
     apt_sources: str | None = None
     image: str | None = None

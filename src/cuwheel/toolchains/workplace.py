@@ -232,6 +232,17 @@ _HEADER, _SECTION, _SYMBOL, _PROGRAM = 64, 64, 24, 56
 _TEXT = b"\x00" * 16
 
 
+def processor_of(program: Path) -> str | None:
+    """That an ELF program is for; None where that is not known."""
+    try:
+        with program.open("rb") as file:
+            head = file.read(20)
+    except OSError:
+        return None
+    machine = int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else 0
+    return next((cpu for cpu, number in _MACHINES.items() if number == machine), None)
+
+
 class _Section(NamedTuple):
     name: str
     type: int

@@ -107,7 +107,16 @@ WRONG = {
     "choice_of_axis": ("key", "=value", "start=", "start= "),
     "image": ("-it", "a b", "--privileged"),
     "components": ("cublas,banana", ",", "12.8", "sm_90"),
-    "providers": ("system,banana", ",", "pip", "system=/usr", "redist=MISSING", "redist=", "container=a b"),
+    "providers": (
+        "system,banana",
+        ",",
+        "pip",
+        "system=MISSING",
+        "index=/usr",
+        "redist=MISSING",
+        "redist=",
+        "container=a b",
+    ),
     "fallbacks": ("newer", ",", "none,cpu", "older,banana"),
     "build_setting": (
         "merge",

@@ -269,6 +269,20 @@ class TestSystem:
         with pytest.raises(UnavailableError, match="no toolkit was found on this machine"):
             system.decide(REQUEST, around)
 
+    def test_the_folder_that_was_named_and_no_other(self, root: Path, around: Surroundings) -> None:
+        found = system.decide(replace(NEW, folder="/usr/local/cuda-13.0"), around)
+        assert found.place == "/usr/local/cuda-13.0"
+        (root.parent / "empty").mkdir()
+        with pytest.raises(UnavailableError, match="/usr/local/empty is no CUDA toolkit"):
+            system.decide(replace(NEW, folder="/usr/local/empty"), around)
+
+    def test_a_toolkit_copied_from_a_jetson(self, root: Path, around: Surroundings) -> None:
+        head = b"\x7fELF" + bytes(14) + (183).to_bytes(2, "little")
+        (root / "bin" / "nvcc").write_bytes(head)
+        assert system.decide(replace(NEW, cpu="aarch64"), around).place == "/usr/local/cuda-13.0"
+        with pytest.raises(UnavailableError, match="has an nvcc for aarch64: use it on such a machine"):
+            system.decide(NEW, around)
+
 
 def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(name: str) -> Any:

@@ -9,13 +9,14 @@ from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
 from cuwheel.machine import compilers, python_environment
 from cuwheel.toolchains.toolchain import Recipe
-from cuwheel.toolchains.workplace import nvcc_version, write_stub
+from cuwheel.toolchains.workplace import nvcc_version, processor_of, write_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
+    from cuwheel.machine.world import World
     from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.workplace import Surroundings, Workplace
 
@@ -25,12 +26,12 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     _, site_packages = python_environment.locate(machine, None)
     found = [
         each
-        for each in compilers.probe_toolkits(machine, site_packages)
+        for each in compilers.probe_toolkits(machine, site_packages, folder=wanted.folder)
         if not Path(each.root).is_relative_to(around.store.folder.resolve())  # ours, by `toolchain env`
     ]
     reasons = []
     for toolkit in found:
-        if reason := _unfit(toolkit, wanted):
+        if reason := _unfit(toolkit, wanted, machine):
             reasons.append(f"{toolkit.root} {reason}")
             continue
         return Recipe(
@@ -42,17 +43,21 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
             place=toolkit.root,
             found_via=f"{toolkit.root}, found by {', '.join(toolkit.found_via)}",
         )
-    raise UnavailableError("; ".join(reasons) or "no toolkit was found on this machine")
+    nothing = f"{wanted.folder} is no CUDA toolkit" if wanted.folder else "no toolkit was found on this machine"
+    raise UnavailableError("; ".join(reasons) or nothing)
 
 
-def _unfit(toolkit: Toolkit, wanted: Wanted) -> str:
+def _unfit(toolkit: Toolkit, wanted: Wanted, machine: World) -> str:
     if versions.minor(toolkit.version) != wanted.cuda:
         return f"is {toolkit.version}"
     if wanted.exact and toolkit.version != wanted.exact:
         return f"is {toolkit.version}, by its nvcc"
     if toolkit.nvcc is None:
         return "has no nvcc"
-    lacking = list(missing(Path(toolkit.root), wanted.components))
+    # One of a Jetson may lie here, copied: it says its version in a file.
+    if (of := processor_of(machine.path(toolkit.nvcc))) and of != wanted.cpu:
+        return f"has an nvcc for {of}: use it on such a machine, a Jetson or an image of L4T"
+    lacking = list(missing(machine.path(toolkit.root), wanted.components))
     return f"lacks {', '.join(lacking)}" if lacking else ""
 
 

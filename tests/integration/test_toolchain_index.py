@@ -52,7 +52,7 @@ def hidden(tmp_path: Path) -> dict[str, str]:
     programs.mkdir()
     for folder in ("/usr/bin", "/bin"):
         for path in Path(folder).iterdir():
-            if "nvcc" not in path.name and not (programs / path.name).exists():
+            if "nvcc" not in path.name and path.exists() and not (programs / path.name).exists():
                 (programs / path.name).symlink_to(path)
     environ = {"PATH": str(programs), "HOME": str(tmp_path)}
     assert shutil.which("nvcc", path=environ["PATH"]) is None

@@ -22,6 +22,7 @@ from cuwheel.delivery import (
     requirements_file,
     signatures,
     simple_api,
+    simple_html,
 )
 from cuwheel.delivery.workflows import problems, rendering
 from cuwheel.device_code import description, python_loads, source, wheel_facts
@@ -310,8 +311,8 @@ def _read_page(kind: str) -> Callable[[bytes], object]:
             candidates.listed_files(data, kind, "http://127.0.0.1:1/simple/pkg/")
         if kind == "text/html":
             text = data.decode("utf-8", "replace")
-            simple_api.projects_of_html(text)
-            simple_api.files_of_html(text)
+            simple_html.projects_of_html(text)
+            simple_html.files_of_html(text)
         else:
             simple_api.parse_page(data, simple_api.Project, "fuzzed")
 
@@ -428,7 +429,7 @@ def seeds(world: World) -> dict[str, list[bytes]]:
         "log": [LOG.encode()],
         "facts": [facts],
         "page-json": [simple_api.encode_page(page)],
-        "page-html": [simple_api.html_page(page), simple_api.html_page(listed)],
+        "page-html": [simple_html.html_page(page), simple_html.html_page(listed)],
         "own-index": [
             simple_api.encode_page(page),
             simple_api.encode_page(listed),

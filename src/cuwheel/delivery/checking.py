@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import fields, replace
 
-from cuwheel.delivery import arrivals, index_folder, page, signatures, simple_api, transaction, update
+from cuwheel.delivery import arrivals, index_folder, page, signatures, simple_api, simple_html, transaction, update
 from cuwheel.delivery.publishing import Publish, PublishedWheel, merged_findings
 from cuwheel.delivery.simple_api import (
     FACTS,
@@ -127,11 +127,11 @@ class PageChecks:
         text = data.decode("utf-8", "replace")
         rows: Sequence[PublishedFile | ListedProject]
         if isinstance(expected, Project):
-            rows = simple_api.files_of_html(text)
-            shown = tuple(simple_api.as_html_shows(each) for each in expected.files)
+            rows = simple_html.files_of_html(text)
+            shown = tuple(simple_html.as_html_shows(each) for each in expected.files)
             expected = replace(expected, files=shown)
         else:
-            rows = [ListedProject(name) for name in simple_api.projects_of_html(text)]
+            rows = [ListedProject(name) for name in simple_html.projects_of_html(text)]
         self._wrong(path, list(differences(expected, rows)))
 
     def _parsed(self, path: str, type_: type[Page]) -> Page | None:

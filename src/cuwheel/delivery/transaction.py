@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.delivery import index_folder, simple_api, update
+from cuwheel.delivery import index_folder, simple_api, simple_html, update
 from cuwheel.delivery.index_folder import JOURNAL, changed_sums, serial, with_serial
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 from cuwheel.errors import UnreadableError
@@ -42,11 +42,11 @@ _KEYS = ('"url":"', '"provenance":"')
 
 def rendered_pages(page: Project, channels: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Paths and contents, the flat index first."""
-    lines, rows = simple_api.json_lines(page.files), simple_api.html_rows(page.files)
-    title = simple_api.html_title(page.name)
+    lines, rows = simple_api.json_lines(page.files), simple_html.html_rows(page.files)
+    title = simple_html.html_title(page.name)
     path = index_folder.project_page(page.name)
     yield f"{path}.json", simple_api.json_with_lines(page, lines)
-    yield f"{path}.html", simple_api.html_with_rows(title, rows)
+    yield f"{path}.html", simple_html.html_with_rows(title, rows)
     for channel in channels:
         inside = [number for number, each in enumerate(page.files) if channel in each.channels]
         if not inside:
@@ -64,7 +64,7 @@ def rendered_pages(page: Project, channels: Iterable[str]) -> Iterator[tuple[str
         html = "".join([rows[number] for number in inside])
         html = html.replace(_LINK + index_folder.HERE, _LINK + index_folder.link_from(channel, index_folder.HERE))
         yield f"{path}.json", data
-        yield f"{path}.html", simple_api.html_with_rows(title, [html])
+        yield f"{path}.html", simple_html.html_with_rows(title, [html])
 
 
 # An update as steps, in the order that was said above.
@@ -191,7 +191,7 @@ def _unlisted(wanted: Update) -> Iterator[Remove]:
 
 def _written(path: str, page: ProjectList) -> Iterator[Write]:
     yield Write(f"{path}.json", simple_api.encode_page(page))
-    yield Write(f"{path}.html", simple_api.html_page(page))
+    yield Write(f"{path}.html", simple_html.html_page(page))
 
 
 def _removed(path: str) -> Iterator[Remove]:

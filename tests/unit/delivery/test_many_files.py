@@ -8,7 +8,7 @@ from html import escape
 import pytest
 from packaging.version import Version
 
-from cuwheel.delivery import index_folder, simple_api, transaction, update
+from cuwheel.delivery import index_folder, simple_api, simple_html, transaction, update
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 
 SHA = "ab" * 32
@@ -81,7 +81,7 @@ def test_what_pages_of_ours_say_is_not_strange() -> None:
 
 @pytest.mark.parametrize("text", ['"><script>', "a&b", "it's", "<b>"])
 def test_one_name_to_escape_has_all_escaped(text: str) -> None:
-    page = simple_api.html_page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
+    page = simple_html.html_page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
     assert f'href="https://host/{escape(text)}#sha256={SHA}"' in page
     assert text not in page.replace(escape(text), "")
 
@@ -107,6 +107,6 @@ def test_pages_of_channels_are_made_of_the_flat_ones() -> None:
         for channel, own in expected.items()
         for path, data in (
             (f"{index_folder.project_page('foo', channel)}.json", simple_api.encode_page(own)),
-            (f"{index_folder.project_page('foo', channel)}.html", simple_api.html_page(own)),
+            (f"{index_folder.project_page('foo', channel)}.html", simple_html.html_page(own)),
         )
     }

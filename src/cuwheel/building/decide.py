@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building import config, environment, jobs, recipes, shares, sources
+from cuwheel.building import config, crossing, environment, jobs, recipes, shares, sources
 from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import torch_release
 from cuwheel.building.values import BuildContext, BuildPlan, JobResult, Problem
@@ -70,6 +71,9 @@ def plan_build(context: BuildContext) -> BuildPlan:
         )
     # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
     # every architecture, not for every machine.
+    cpu = table.cpu or fleet.cpu_here()
+    if cpu != fleet.cpu_here():
+        crossing.refuse_backend(context.project.backend, cpu)
     any_processor = request.cluster or request.fit or ALL in map(str.lower, table.for_)
     names = config.machine_names(table, context.configuration, context.tree.folder)
     # What `ci` builds besides: the same configuration, on another runner.
@@ -82,7 +86,7 @@ def plan_build(context: BuildContext) -> BuildPlan:
         table.plan,
         # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
         torch=torch_release((*table.requires, *context.project.requires)),
-        built_on=None if any_processor else (fleet.system_here(), fleet.cpu_here()),
+        built_on=None if any_processor else (fleet.system_here(), cpu),
         elsewhere=others,
     )
     planned = tuple(job for job in made.jobs if job.archs or job.ptx)
@@ -149,6 +153,8 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
     components = [*table.components, *(["torch"] if plan.context.project.backend == "torch" else ())]
     if request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
         components.append("nvtx")
+    glibc = crossing.glibc_wanted(table, plan.context.machines)
+    sources_of = dataclasses.replace(request, cpu=table.cpu)  # noqa: TID251 - a request
     provided = provide.foresee if request.dry_run else provide.provide
     found: dict[str, Toolchain] = {}
     failed: list[JobResult] = []
@@ -158,7 +164,7 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
         named = [name for name in table.cuda if toolkits.find_toolkit(name).version == cuda]
         try:
             # As requested: a patch release is kept.
-            found[cuda] = provided(toolkit_from(request, named[0] if named else cuda, components))
+            found[cuda] = provided(toolkit_from(sources_of, named[0] if named else cuda, components, glibc))
         except CuwheelError as error:
             errors.append(error)
             problem = Problem(phase="toolchain", what=error.message, hint=error.hint)

@@ -238,6 +238,12 @@ def make_environment(job: DecidedJob, shell: Shell, *, offline: bool) -> Path:
     return venvs.interpreter(folder)
 
 
+def python_headers(interpreter: Path) -> Path:
+    """Where Python's own headers are."""
+    words = [str(interpreter), "-c", "import sysconfig; print(sysconfig.get_config_var('INCLUDEPY'))"]
+    return Path(process.run(words, timeout=_QUICK_S).stdout.strip())
+
+
 def _inner_python(job: DecidedJob, shell: Shell) -> str:
     """Where images keep interpreters: those for building wheels have them all below /opt/python."""
     digits = job.python.replace(".", "")

@@ -225,6 +225,19 @@ def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform 
     )
 
 
+def wrong_processor(case: Case) -> Iterator[Finding]:
+    """Of a build for another one: a compiler that was not told makes what this machine runs."""
+    own = [each for each in case.survey.libraries if case.wanted.cpu and each.format == "elf"]
+    if wrong := [each for each in own if each.machine != case.wanted.cpu]:
+        yield finding(
+            "wrong-processor",
+            f"{wording.a_few([each.path for each in wrong])} was not compiled for {case.wanted.cpu}",
+            evidence=first_few(f"{each.path} is for {each.machine}" for each in wrong),
+            fix="the project calls a compiler by name: it must take CC, CXX and CMAKE_TOOLCHAIN_FILE",
+            severity="error",
+        )
+
+
 def fails_on_planned_machine(case: Case) -> Iterator[Finding]:
     on_condition: dict[tuple[str, ...], list[str]] = {}
     failing: dict[Finding | None, list[str]] = {}
@@ -254,6 +267,7 @@ LIMITS = (
     search_path_into_build_machine,
     allow_without_effect,
     wheel_could_be_smaller,
+    wrong_processor,
     fails_on_planned_machine,
 )
 

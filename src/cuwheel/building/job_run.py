@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.building import environment, gate, jobs, sources, workspace
+from cuwheel.building import crossing, environment, gate, jobs, sources, workspace
 from cuwheel.building.answer import Phase, calls_of, tools_of, wheel_of
 from cuwheel.building.environment import Installer, Shell
 from cuwheel.building.jobs import job_answer
@@ -176,6 +176,8 @@ class _Work:
                 (job.folder / "bin" / name).symlink_to(place)
             offline = self.context.request.offline
             interpreter = environment.make_environment(job, shell, offline=offline)
+            if job.toolchain.toolkit.target:
+                crossing.write_files(job, interpreter, environment.python_headers(interpreter))
             made = environment.project_builder(job, shell, interpreter)
             self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
@@ -384,17 +386,20 @@ def record_of(built: Built) -> Record | None:
         return None
 
 
-def arm64_distribution(provider: str, root: Path) -> Platform | None:
+def arm64_distribution(provider: str, root: Path, target: str | None = None) -> Platform | None:
     """Which of CUDA's two distributions for arm64 a toolkit is, by its files: an image of L4T is told from a server's.
 
-    NVIDIA's archives have no such folder: which of them was taken depends on where.
+    NVIDIA's archives have no such folder: which of them was taken depends on where. For a `target` that is another
+    processor than this machine's it is always the one for servers.
     """
-    if fleet.cpu_here() != "aarch64":
+    if (target or fleet.cpu_here()) != "aarch64":
         return None
     known: tuple[tuple[str, Literal["sbsa", "l4t"]], ...] = (("sbsa-linux", "sbsa"), ("aarch64-linux", "l4t"))
     found = [(name, root / "targets" / folder) for folder, name in known if (root / "targets" / folder).is_dir()]
     if len(found) == 1:
         return Platform(name=found[0][0], evidence=f"built with {found[0][1]}")
+    if target:
+        return Platform(name="sbsa", evidence=f"built with the arm64 libraries for servers from {provider}")
     if provider != "redist":
         return None
     on_jetson = World.here().exists(TEGRA_RELEASE)
@@ -533,6 +538,7 @@ class _Finishing:
             record=self.result.record,
             machines=self._machines(),
             built_for=self._built_for(),
+            cpu=job.toolchain.toolkit.target or "",
         )
         return found, gate.examine(found, wanted)
 
@@ -542,8 +548,8 @@ class _Finishing:
         return tuple(each for each in self.context.machines if each.name in served)
 
     def _built_for(self) -> Platform | None:
-        toolchain = self.job.toolchain
-        return arm64_distribution(toolchain.toolkit.provider, Path(toolchain.root)) if not toolchain.prefix else None
+        toolkit = self.job.toolchain.toolkit
+        return None if toolkit.prefix else arm64_distribution(toolkit.provider, Path(toolkit.root), toolkit.target)
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""

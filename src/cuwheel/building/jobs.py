@@ -15,7 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel.building import tables, workspace
+from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
 from cuwheel.building.values import DecidedJob
 from cuwheel.device_code.description import BuildRecord
@@ -119,9 +119,12 @@ def make_job(
     """Everything that a build of this wheel depends on, decided before it begins; its key is made of that."""
     archs = (*plan.archs, *plan.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
-    listed = ("shares",) if by_shares else archs
+    listed: tuple[str, ...] = ("shares",) if by_shares else archs
+    target = toolchain.toolkit.target
+    listed = (*listed, target) if target else listed
     folder = workspace.job_folder(context.store, name=context.project.name, cuda=plan.cuda, archs=listed, python=python)
-    chosen = workspace.compiler_links(toolchain.host_compiler)
+    # Programs that run during the build are compiled by this machine's own.
+    chosen = () if target else workspace.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*workspace.tool_links(caller.get("PATH", "")), *chosen)
     inputs = workspace.VariableInputs(
         context=context,
@@ -150,6 +153,7 @@ def make_job(
         forced = tuple(shlex.split(plan.flags.nvcc or ""))
     installed = {} if toolchain.prefix else versions_on_path(workspace.SYSTEM_PATH, dict(links))
     minimum = minimum_cmake(*project_files(context.tree, context.table.subdirectory))
+    minimum = max(minimum, crossing.LEAST_CMAKE, key=versions.key) if target else minimum
     tools = build_tool_requirements(context.project.backend, context.table.before, archs, minimum, installed)
     job = DecidedJob(
         id=job_name(plan.cuda, python),

@@ -63,6 +63,7 @@ class BuildSettings(TypedDict, total=False):
 
     recipe: bool
     cuda: Sequence[str]
+    cpu: Literal["x86_64", "aarch64"] | None
     subdirectory: str
     backend: Backend
     requires: Sequence[str]
@@ -134,5 +135,5 @@ class BuildRequest(ToolkitSources):
     @property
     def overrides(self) -> dict[str, object]:
         """All that goes over the configuration."""
-        lists = {"for_": tuple(map(str, self.machines)), "cuda": self.cuda, "python": self.python}
-        return {**self.settings, **{name: value for name, value in lists.items() if value}}
+        said = {"for_": tuple(map(str, self.machines)), "cuda": self.cuda, "python": self.python, "cpu": self.cpu}
+        return {**self.settings, **{name: value for name, value in said.items() if value}}

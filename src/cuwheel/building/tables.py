@@ -147,6 +147,7 @@ class Table(Struct, frozen=True, kw_only=True):
     for_: tuple[str, ...] = ()
     cuda: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
+    cpu: Literal["x86_64", "aarch64"] | None = None  # the processor to build for, where it is not this machine's
     subdirectory: str = ""  # of the source: where its pyproject.toml is, when it uses files beside that folder
     backend: Backend = "auto"
     requires: tuple[str, ...] = ()  # for the build, beside what the project itself asks for

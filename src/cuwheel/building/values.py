@@ -146,7 +146,7 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     machine that no library may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static
     archives are looked into for unplanned device code; empty if there is none. `record`: shows which archives were
     linked. `machines`: those that it must run on. `built_for`: of the two distributions of CUDA for arm64 the one that
-    built it, where that is known.
+    built it, where that is known. `cpu`: the processor that it is for, where that is not this machine's.
     """
 
     archs: tuple[Arch, ...]
@@ -158,6 +158,7 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     record: Record | None = None
     machines: tuple[Machine, ...] = ()
     built_for: Platform | None = None
+    cpu: str = ""
 
 
 class GateResult(Struct, frozen=True, kw_only=True):

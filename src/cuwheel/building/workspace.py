@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel.building import tables
+from cuwheel.building import crossing, tables
 from cuwheel.building.values import BuildContext, Built
 from cuwheel.errors import UnreadableError
 from cuwheel.facts import spellings
@@ -139,7 +139,7 @@ def _base(inputs: VariableInputs) -> dict[str, str]:
     if compiler := toolchain.host_compiler:
         made["CXX"] = compiler.path
         made |= {"CC": beside} if (beside := c_compiler(compiler.path)) else {}
-    made = toolchain_settings.apply_settings(toolchain.settings, made)
+    made = toolchain_settings.apply_settings(toolchain.settings, made) | dict(crossing.variables(toolchain, folder))
     made["PATH"] = f"{venvs.interpreter(folder / 'venv').parent}{os.pathsep}{made['PATH']}"
     return made
 
@@ -235,7 +235,7 @@ _TOOLS = (
 
 
 _KEPT_LOGS = 10
-_WORK = ("src", "venv", "bin", "home", "tmp", "work", "out", "record", "refused")
+_WORK = ("src", "venv", "bin", "cross", "home", "tmp", "work", "out", "record", "refused")
 _DONE = "done.json"
 _END_S = 5.0
 

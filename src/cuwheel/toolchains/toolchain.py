@@ -234,8 +234,21 @@ def _settings_for(toolkit: Installed, compiler: HostCompiler | None) -> Iterator
                 Setting(name=name, value=value)
                 for name, value in toolkits.ccbin_variable(toolkit.cuda, compiler.path).items()
             )
+        if toolkit.target:
+            yield from _cross_settings(compiler.path)
     if stubs := _stubs(toolkit):
         yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")
+
+
+def _cross_settings(compiler: str) -> Iterator[Setting]:
+    """All that makes binaries for another processor: `aarch64-linux-gnu-ar` beside `aarch64-linux-gnu-g++-12`."""
+    path = Path(compiler)
+    prefix, _, version = path.name.rpartition("g++" if "g++" in path.name else "clang++")
+    yield Setting(name="PATH", value=str(path.parent), how="prepend")
+    yield Setting(name="CXX", value=compiler)
+    yield Setting(name="CC", value=str(path.with_name(f"{prefix}{'gcc' if 'g++' in path.name else 'clang'}{version}")))
+    for name in ("ar", "ranlib", "strip", "nm", "objcopy"):
+        yield Setting(name=name.upper(), value=str(path.with_name(f"{prefix}{name}")))
 
 
 def nvcc_of(toolkit: Installed) -> str:

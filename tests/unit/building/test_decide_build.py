@@ -256,6 +256,22 @@ def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypa
     assert plan_build(context(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned
 
 
+def test_another_processor_can_be_built_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    with pytest.raises(UsageError) as caught:
+        plan_build(context(tmp_path, {"for_": ("orin",)}))
+    assert "cuwheel build --cpu aarch64" in caught.value.hint
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[machine]]\nname = "desk"\ngpu = "rtx 4090"\ncpu = "x86_64"\n')
+    made = plan_build(context(tmp_path, {"for_": ("orin", "gh200", str(fleet)), "cuda": ("13.2",), "cpu": "aarch64"}))
+    assert [each.machine for job in made.planned for each in job.coverage] == ["orin", "gh200"]
+    assert [(each.machine, each.why) for each in made.unserved] == [
+        ("desk", ("its processor is x86_64, and what is built here is for aarch64",))
+    ]
+    with pytest.raises(UsageError, match="of the kind torch is not built for aarch64 here: it links with torch"):
+        plan_build(context(tmp_path, {"for_": ("gh200",), "cpu": "aarch64", "backend": "torch"}))
+
+
 def test_machines_that_another_job_of_ci_builds_for_are_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

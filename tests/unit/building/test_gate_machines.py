@@ -91,3 +91,17 @@ def test_a_toolkit_tells_its_distribution_by_its_files(
         (tmp_path / "targets" / each).mkdir(parents=True)
     found = job_run.arm64_distribution(provider, tmp_path)
     assert (found.name if found else None) == name
+
+
+def test_what_is_built_for_another_processor_is_for_servers(tmp_path: Path) -> None:
+    made = job_run.arm64_distribution("index", tmp_path, "aarch64")
+    assert made
+    assert made.name == "sbsa"
+
+
+def test_what_was_compiled_for_this_processor_is_refused_where_another_was_asked_for(tmp_path: Path) -> None:
+    path = wheel(tmp_path, CODE)
+    refused = judge(path, PLAN, cpu="aarch64")
+    assert not refused.succeeded
+    assert found(refused, "wrong-processor").evidence == ("demo/libplain.so is for x86_64",)
+    assert judge(path, PLAN, cpu="x86_64").succeeded

@@ -37,7 +37,9 @@ def wheel(folder: Path, files: dict[str, bytes | str], *, tag: str = TAG) -> Pat
 
 def judge(path: Path, plan: str, *, cuda: str = "13.0", **changes: Any) -> GateResult:
     """`plan`: architectures and PTX in one list. Changes are of `Wanted`, or of its table."""
-    own = {name: changes.pop(name) for name in ("places", "toolkit_root", "record", "machines") if name in changes}
+    own = {
+        name: changes.pop(name) for name in ("places", "toolkit_root", "record", "machines", "cpu") if name in changes
+    }
     words = plan.split()
     wanted = GateRequest(
         archs=tuple(Arch.parse(word) for word in words if word.startswith("sm_")),

@@ -167,13 +167,16 @@ def _for_another_system(machine: Machine, here: tuple[str, str] | None) -> NotSe
     system, cpu = here or ("", "")
     other = machine.os not in (None, system)
     where = "the Jetson itself" if machine.runs_l4t else f"a machine with {machine.os if other else machine.cpu}"
+    fix = f"build it on {where}"
+    if not other and any((row.on, row.target) == (cpu, machine.cpu) for row in tables().toolchains.cross):
+        fix = f"build it for that processor: cuwheel build --cpu {machine.cpu}; or on {where}"
     its, built = (f"system is {machine.os}", system) if other else (f"processor is {machine.cpu}", cpu)
     return NotServed(
         machine=machine.name,
         count=machine.count,
         capability=machine.capability,
         why=(f"its {its}, and what is built here is for {built}",),
-        fix=f"build it on {where}",
+        fix=fix,
     )
 
 

@@ -1,0 +1,93 @@
+"""The examples, built for arm64 on x86-64 for real, and loaded by qemu where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cuwheel import api
+from cuwheel.machine import fleet
+from cuwheel.support import process
+from tests.integration import build_world as world
+from tests.integration.build_world import World
+
+pytestmark = [
+    pytest.mark.download,  # 8 MB of arm64 libraries, 54 MB of Debian's compiler, 166 MB of the older one
+    pytest.mark.skipif(fleet.cpu_here() != "x86_64", reason="arm64 is compiled for on x86-64"),
+    pytest.mark.skipif(shutil.which("apt-get") is None, reason="the compiler is of Debian's packages"),
+]
+LOADS = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **words) {
+    void *library = dlopen(words[1], RTLD_NOW);
+    if (!library) { puts(dlerror()); return 1; }
+    int (*version)(void) = (int (*)(void)) dlsym(library, words[2]);
+    return version ? !printf("%d\n", version()) : 2;
+}
+"""
+
+
+def loaded(toolkit: Path, wheel: Path, folder: Path) -> str:
+    """What its library says of itself in a process of the other processor."""
+    compiler = toolkit / "compiler"
+    with zipfile.ZipFile(wheel) as opened:
+        opened.extractall(folder)
+    (library,) = folder.rglob("libscikit_kernel.so")
+    (folder / "loads.c").write_text(LOADS)
+    gcc = compiler / "bin" / "aarch64-linux-gnu-gcc"
+    process.run([gcc, folder / "loads.c", "-o", folder / "loads", "-ldl"], timeout=world.MINUTES)
+    root = compiler / "usr" / "aarch64-linux-gnu"
+    words = ["qemu-aarch64", "-L", *map(str, (root, folder / "loads", library)), "scikit_kernel_version"]
+    return process.run(words, timeout=world.MINUTES).stdout.strip()
+
+
+@pytest.mark.parametrize(("glibc", "compiler"), [(None, "12.2.0"), ("2.31", "10.2.1")])
+def test_a_library_for_every_python(tmp_path: Path, glibc: str | None, compiler: str) -> None:
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64", glibc=glibc)
+    ceiling = ["--set", f"gate.glibc={glibc}"] if glibc else []
+    told = here.build(here.project("scikit_kernel"), "--cpu", "aarch64", "--for", "gh200,9.0", *ceiling)
+    assert told.status == 0, told.all
+    (job,) = told.document["jobs"]
+    wheel = Path(job["wheel"]["path"])
+    assert wheel.name.startswith("scikit_kernel-1.0+cu130-py3-none-manylinux")
+    assert wheel.name.endswith("_aarch64.whl")
+    (library,) = api.inspect(wheel).libraries
+    assert library.machine == "aarch64"
+    assert {row.arch for row in library.device_code} == {"sm_90"}
+    assert job["tools"]["host_compiler"]["version"] == compiler
+    (verdict,) = api.check(wheel, on=["gh200"]).verdicts
+    assert verdict.outcome == "native"
+    if glibc:
+        assert library.glibc
+        assert [int(each) for each in library.glibc.split(".")] <= [2, 31]
+    if shutil.which("qemu-aarch64"):
+        assert loaded(Path(job["tools"]["root"]).parent, wheel, tmp_path / "loaded") == "1"
+
+
+def test_an_extension_module(tmp_path: Path) -> None:
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    told = here.build(here.project("setuptools_nvcc"), "--cpu", "aarch64", "--for", "gh200", "--cuda", "13.0")
+    assert told.status == 0, told.all
+    (wheel,) = world.wheels(here.out)
+    assert wheel.name.startswith("setuptools_nvcc-1.0+cu130-cp310-abi3-manylinux_2_")
+    (library,) = api.inspect(wheel).libraries
+    assert (library.machine, library.path) == ("aarch64", "setuptools_nvcc/_kernel.abi3.so")
+
+
+def test_a_compiler_that_is_called_by_name_is_found_out(tmp_path: Path) -> None:
+    """It compiles for this machine, whatever the build is for."""
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    source = here.project("scikit_kernel")
+    project = source / "pyproject.toml"
+    call = 'before = ["echo | gcc -shared -x c - -o src/scikit_kernel/libother.so"]\n'
+    project.write_text(project.read_text().replace("[tool.cuwheel]\n", f"[tool.cuwheel]\n{call}"))
+    told = here.build(source, "--cpu", "aarch64", "--for", "gh200")
+    assert told.status == 1, told.all
+    (job,) = told.document["jobs"]
+    assert job["outcome"] == "refused", job["failure"]
+    assert "wrong-processor" in {each["rule"] for each in job["findings"]}
+    assert world.wheels(here.out) == []

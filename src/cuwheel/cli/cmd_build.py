@@ -58,7 +58,6 @@ BUILD = Command(
   cuwheel build --set plan.future=true --set environment.USE_CUDA=1
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --cpu aarch64 --for gh200,orin  for arm64, on x86-64
-  cuwheel build --editable . --env .venv        to work on the source
 
 exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits""",
@@ -66,7 +65,6 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
         Option("[SOURCE]", "a folder (.), an sdist, or name==version", default="."),
         FOR,
         CUDA_VERSIONS,
-        Option("--cpu CPU", "build for this processor: aarch64, on x86-64", values.cpu),
         Option("--python VERSIONS", "Python versions; one wheel for each", values.python_minors, many=True),
         Option("-o --output FOLDER", "where wheels go (default: dist)", places.new_folder),
         Option("--config FILE", "a cuwheel.toml to use instead of the source's own", places.file),
@@ -109,6 +107,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
         ),
         group(
             "toolchain",
+            Option("--cpu CPU", "build for this processor: aarch64, on x86-64", values.cpu),
             COMPONENTS._replace(field="settings.components"),
             PROVIDERS,
             Option("--host-compiler PROGRAM", "use only this compiler", places.program),

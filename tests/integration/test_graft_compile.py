@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from tests.integration.test_graft import lint, load
 from tests.unit.changes.slim.packages import make_environment, make_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.binaries.compiling import Compilation
     from cuwheel.device_code.libraries import Entry
@@ -434,3 +435,54 @@ def test_what_takes_too_long_or_cannot_be_read_is_told(monkeypatch: pytest.Monke
     assert [each.rule for each in failed] == ["compile-failed"] * 2
     assert "did not answer within 0.05 s" in failed[0].evidence[0]
     assert "it is damaged" in failed[1].evidence[0]
+
+
+# What `check` says of each file of the truth set on a GPU of 9.0 with a driver for CUDA 13.0, the worst last.
+_ORDER = ("native", "compatible", "jit", "unknown", "partial", "fails")
+_TRUTH = Path(__file__).parents[1] / "gpu" / "truth"
+_REFUSED = {"compile-nothing", "compile-no-ptx", "compile-unregistered"}
+
+
+def _truth_files(folder: Path, *wanted: str) -> Iterator[tuple[str, Path]]:
+    rows = {row["file"]: row["id"] for row in json.loads((_TRUTH / "manifest.json").read_text())["variants"]}
+    rows = {file: id_ for file, id_ in rows.items() if not wanted or id_ in wanted}
+    with tarfile.open(_TRUTH / "files.tar.xz") as archive:
+        for member in archive:
+            if member.name not in rows:
+                continue
+            archive.extract(member, folder, filter="data")
+            path = folder / member.name
+            if path.read_bytes()[:2] == b"PK":
+                path = path.rename(folder / f"pkg-1.{len(rows[member.name])}-py3-none-any.whl")
+            yield rows[member.name], path
+
+
+def _ahead_of(path: Path, out: Path) -> str:
+    """What is wrong with compiling a file ahead; nothing where all is well."""
+
+    def said(of: Path) -> str:
+        (verdict,) = cuwheel.check(of, on=["9.0"], refine=DRIVER_13_0).verdicts
+        return verdict.outcome + (f" {verdict.predicted_error.code}" if verdict.predicted_error else "")
+
+    before = said(path)
+    made = cuwheel.graft(path, compile=["9.0"], output=out)
+    if not made.written:
+        return "" if {each.rule for each in made.findings} & _REFUSED else f"refused: {made.findings}"
+    after = said(Path(made.outputs[0]))
+    worse = _ORDER.index(after.split()[0]) > _ORDER.index(before.split()[0])
+    return f"{before} became {after}" if worse or after.endswith(" 222") else ""
+
+
+def test_objects_that_the_driver_links_are_of_no_later_release(tmp_path: Path) -> None:
+    """A driver for 13.0 links none of 13.4, whose ptxas is the one for what it need not link."""
+    ((_, path),) = _truth_files(tmp_path, "rdc 13.0 [compute_90a@13.0] [compute_90a@13.0] []")
+    assert not _ahead_of(path, tmp_path / "out")
+    assert {each.ptxas for each in cuwheel.graft(path, compile=["9.0"], dry_run=True).compiled} == {"13.0"}
+
+
+@pytest.mark.slow
+def test_every_variant_of_the_truth_set_is_compiled_or_refused_by_rule(tmp_path: Path) -> None:
+    files = list(_truth_files(tmp_path))
+    assert len(files) > 800
+    wrong = {id_: why for index, (id_, path) in enumerate(files) if (why := _ahead_of(path, tmp_path / f"out-{index}"))}
+    assert not wrong

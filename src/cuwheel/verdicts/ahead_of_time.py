@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 
 
 def release_for(
-    isa: str, device: Capability, suffix: str = "", driver: str | None = None, only: str | None = None
+    isa: str,
+    device: Capability,
+    suffix: str = "",
+    driver: str | None = None,
+    only: str | None = None,
+    *,
+    oldest: bool = False,
 ) -> Toolkit:
     """The release whose ptxas compiles PTX of this ISA for a device. `driver`: the CUDA that its driver came for.
 
-    `only`: this release and no other.
+    `only`: this release and no other. `oldest`: without a driver the first that can, for objects that the driver is to
+    link: it links none of a later release than its own.
 
     Drivers load machine code of their own major and of older ones. So without a driver it is the newest of the major
     that wrote the PTX or, where that does not know the device, of the next that does: every driver for such a GPU is at
@@ -46,6 +53,8 @@ def release_for(
         asked = f"CUDA {only} was asked for" if only else most
         cuda = drivers.cuda_of_isa(isa)
         raise UnavailableError(f"{asked}, and PTX ISA {isa} is of {f'CUDA {cuda}' if cuda else 'a later release'}")
+    if driver is None and oldest:
+        return fitting[0]
     if driver is None:
         return [row for row in fitting if row.major == fitting[0].major][-1]
     loaded = [row for row in fitting if row.major <= versions.major(driver)]

@@ -208,7 +208,7 @@ def _compilation(library: str, ptx: Entry, aim: Aim, cuda: str | None) -> Compil
     # PTX with `a` compiles for that alone; other PTX, a family's too, for the plain architecture.
     suffix: Suffix = "a" if ptx.arch.suffix == "a" else aim.suffix
     isa = ptx.ptx_isa or "1.0"
-    row = release_for(isa, aim.capability, suffix, aim.driver, only=cuda)
+    row = release_for(isa, aim.capability, suffix, aim.driver, only=cuda, oldest=not ptx.linked)
     return Compilation(
         library=library,
         container=ptx.container or 0,

@@ -91,11 +91,15 @@ _LEVEL = 19
 
 
 class SymbolTable(NamedTuple):
-    """`releases`: the oldest first. `holders`: by symbol, a bit for each release that exports it."""
+    """`releases`: the oldest first. `holders`: by symbol, a bit for each release that exports it.
+
+    `new_strings`: the bits of those that export one with the new C++ string.
+    """
 
     date: str
     releases: tuple[str, ...]
     holders: Mapping[str, int]
+    new_strings: int = 0
 
 
 def exported_symbols(release: str, names: Iterable[str]) -> frozenset[str]:
@@ -117,8 +121,7 @@ def releases_exporting(names: Iterable[str]) -> tuple[str, ...]:
 def has_new_strings(release: str) -> bool:
     """Whether it was compiled with the C++ string of GCC 5 and later (_GLIBCXX_USE_CXX11_ABI=1)."""
     table = own_symbols()
-    bit = 1 << table.releases.index(release)
-    return any(held & bit and _NEW_STRING in name for name, held in table.holders.items())
+    return bool(table.new_strings >> table.releases.index(release) & 1)
 
 
 @cache
@@ -136,9 +139,13 @@ def parse_symbols(data: bytes) -> SymbolTable:
     if schema != _SYMBOLS_SCHEMA:
         raise ValueError(f"{schema} is not {_SYMBOLS_SCHEMA}")
     holders: dict[str, int] = {}
+    new_strings = 0
     for bits, *names in groups:
-        holders.update(dict.fromkeys(names, int(bits, 16)))
-    return SymbolTable(date, tuple(releases.split()), holders)
+        held = int(bits, 16)
+        holders.update(dict.fromkeys(names, held))
+        if held & ~new_strings and any(_NEW_STRING in name for name in names):
+            new_strings |= held
+    return SymbolTable(date, tuple(releases.split()), holders, new_strings)
 
 
 def encode_symbols(table: SymbolTable) -> bytes:

@@ -39,7 +39,7 @@ def torch_exports(version: str, survey: Survey, wanted: Collection[str]) -> Torc
 
 def _told_by_table(release: str, survey: Survey) -> bool:
     """Whether a wheel for this processor takes the symbols of those that were read."""
-    return torch.has_new_strings(release) or {each.machine for each in survey.libraries} <= {torch.SYMBOLS_CPU}
+    return {each.machine for each in survey.libraries} <= {torch.SYMBOLS_CPU} or torch.has_new_strings(release)
 
 
 def _torch_release_in_table(version: str) -> str | None:

@@ -22,7 +22,10 @@ pytestmark = pytest.mark.unit
 ALWAYS, NEW, GONE = "_ZN3c106alwaysEv", "_ZN3c103newEv", "_ZN3c104goneEv"
 STRING = "_ZN3c106stringENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 TABLE = SymbolTable(
-    "2026-11-16", ("2.6.0", "2.7.1", "2.8.0", "2.9.1"), {ALWAYS: 0b1111, NEW: 0b1100, GONE: 0b0111, STRING: 0b1110}
+    "2026-11-16",
+    ("2.6.0", "2.7.1", "2.8.0", "2.9.1"),
+    {ALWAYS: 0b1111, NEW: 0b1100, GONE: 0b0111, STRING: 0b1110},
+    new_strings=0b1110,
 )
 
 

@@ -19,7 +19,7 @@ from packaging.tags import compatible_tags, cpython_tags
 
 from cuwheel.delivery import candidates, catalogue, judging
 from cuwheel.delivery.candidates import Places
-from cuwheel.delivery.judging import Judge, Ruling
+from cuwheel.delivery.judging import Contents, Judge, Ruling
 from cuwheel.delivery.request import FindRequest
 from cuwheel.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, CuwheelError
 from cuwheel.facts import versions
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from cuwheel.delivery.catalogue import CatalogueReader
-    from cuwheel.delivery.judging import Contents
     from cuwheel.wheel.metadata import WheelName
 
 
@@ -220,7 +219,8 @@ class Search(Struct, frozen=True, kw_only=True):
     """For what, where and with what means something is looked for: resolved once, for any number of packages.
 
     `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together. `has_facts`:
-    whether an index has facts files, as far as that was found out.
+    whether an index has facts files, as far as that was found out. `read`: wheels that were looked into, by address:
+    one that brings torch along asks for it again, with other limits.
     """
 
     request: FindRequest
@@ -230,6 +230,7 @@ class Search(Struct, frozen=True, kw_only=True):
     budget: Budget
     probed: Callable[[], tuple[Machine, ...]]
     has_facts: dict[str, bool] = field(default_factory=dict)
+    read: dict[str, Contents] = field(default_factory=dict)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -332,7 +333,7 @@ class _Look:
     def __init__(self, judge: Judge, search: Search) -> None:
         self.stopped: Stopped | None = None
         self._judge, self._session, self._budget = judge, search.session, search.budget
-        self._has_facts = search.has_facts
+        self._has_facts, self._known = search.has_facts, search.read
         self._everything = search.request.all_releases
         self._catalogues = catalogue.open_catalogues(search.request.catalogues, search.session)
 
@@ -423,10 +424,11 @@ class _Look:
         return ""
 
     def _read(self, ruling: Ruling) -> Ruling:
+        place = ruling.candidate.listing.url
         try:
-            return self._judge.rule(
-                ruling, judging.read_wheel(ruling.candidate, self._session, self._budget, self._judge)
-            )
+            if place not in self._known:
+                self._known[place] = judging.read_wheel(ruling.candidate, self._session, self._budget, self._judge)
+            return self._judge.rule(ruling, self._known[place])
         except OverBudgetError:
             self.stopped = "budget"
             left = size(max((self._budget.limit or 0) - self._budget.used, 0))

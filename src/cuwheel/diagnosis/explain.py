@@ -1,7 +1,4 @@
-"""From a log to causes, best first: find signatures, weigh them with the facts, set consequences aside, say what to do.
-
-A cause's confidence is that of its signatures together: each leaves a doubt, and the doubts multiply.
-"""
+"""From a log to causes, best first: find signatures, weigh them with facts, set consequences aside, say what helps."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from msgspec.structs import replace
 from cuwheel.diagnosis import known as known_
 from cuwheel.diagnosis.case import Diagnosis, Heard, WayOut
 from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnosis.confidence import CERTAIN, SHOWN, said, together
 from cuwheel.diagnosis.events import event, is_compiler_call
 from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
 NOT_CUDA = "not-cuda"
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
-_SHOWN = 0.2  # causes below are not told
-_CERTAIN = 0.99
 _SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.8  # a signature that weighs so much is a program's own message, whoever repeats it
 _EVIDENCE = 4
@@ -78,8 +74,9 @@ def explain(
     found = [_weighed(each, known.with_versions(_held(each))) for each in _found(search, using, known)]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
-    ranked += _others(log, ranked)
-    causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= _SHOWN)
+    ranked += [each for each in _others(log, ranked) if not _ruled_out(each, known)]
+    causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= SHOWN)
+    causes = tuple(replace(each, confidence=said(each.confidence)) for each in causes[:1]) + causes[1:]
     return Diagnosis(
         causes=causes,
         ways_out=rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
@@ -121,7 +118,7 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
     quoted = search.log.quoted
     for id_, file in using.causes.items():
         hits: list[Hit] = []
-        doubt = 1.0
+        weights: list[float] = []
         for signature in file.signature:
             own = [hit for text in signature.texts for hit in search.said(text)]
             if quoted and signature.weight < _KNOWN_MESSAGE:
@@ -135,9 +132,9 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
             if not all(CONDITIONS[name](known) for name in signature.holds):
                 continue
             hits += own
-            doubt *= 1 - signature.weight
+            weights.append(signature.weight)
         if hits:
-            yield _Found(id=id_, file=file, hits=tuple(hits), confidence=1 - doubt)
+            yield _Found(id=id_, file=file, hits=tuple(hits), confidence=together(weights))
 
 
 def _is_so(says: Relation, held: Mapping[str, str]) -> bool:
@@ -151,7 +148,7 @@ def _is_so(says: Relation, held: Mapping[str, str]) -> bool:
 def _weighed(found: _Found, known: Known) -> _Found:
     changes = [fact.change for fact in found.file.fact if CONDITIONS[fact.when](known)]
     changes += [_SEEN] * any(each.rule in found.file.rules for each in known.findings)
-    return replace(found, confidence=min(_CERTAIN, max(0.0, found.confidence + sum(changes))))
+    return replace(found, confidence=min(CERTAIN, max(0.0, found.confidence + sum(changes))))
 
 
 def _ruled_out(found: _Found, known: Known) -> bool:
@@ -363,11 +360,11 @@ def _others(log: Log, found: Sequence[_Found]) -> Iterator[_Found]:
         return
     scores = _alike(log)
     least = max(_ALIKE, scores.get(found[0].id, 0.0) * _AS_MUCH)
-    there = {each.id for each in found if each.confidence >= _SHOWN}
+    there = {each.id for each in found if each.confidence >= SHOWN}
     near = [id_ for id_, score in scores.items() if score >= least and id_ not in there and id_ != NOT_CUDA]
     for id_ in near[: max(0, _COUNT - len(there))]:
         hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
-        yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=_SHOWN)
+        yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=SHOWN)
 
 
 def _nearest_line(log: Log, id_: str) -> int:

@@ -59,7 +59,7 @@ _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a man
 _FORM = re.compile(r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees)\b)")
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
-    r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|hit)\b[^.\n]{0,40}"
+    r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|having|hit)\b[^\n]{0,80}"
     r"\b(?:error|problem|issue|warning|exception)\b|报错|错误"
     r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
     r"|\berror (?:says|saying|message|is|was|when|occurs|occurred|shows?)\b|\bit (?:shows?|says|said|tells)\b"

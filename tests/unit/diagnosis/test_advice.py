@@ -46,6 +46,11 @@ def test_a_gpu_that_is_given_rules_a_jetson_out(gpu: str) -> None:
     assert "l4t-vs-sbsa" in [each.id for each in api.explain(io.BytesIO(SYMBOL.encode()), on="orin").causes]
 
 
+def test_error_500_on_such_a_gpu_is_no_container_without_its_driver() -> None:
+    assert list(causes("Error 500: named symbol not found\nNVIDIA H200\n")) == ["no-kernel-image"]
+    assert "container-without-gpu-runtime" in causes("Error 500: named symbol not found\nl4t-pytorch container\n")
+
+
 @pytest.mark.parametrize("line", ["GPU 0: NVIDIA H100 80GB HBM3", "|   0  NVIDIA GeForce RTX 3090  On |", "Tesla V100"])
 def test_so_does_one_that_the_log_names(line: str) -> None:
     assert "l4t-vs-sbsa" not in causes(f"{line}\n{SYMBOL}")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from cuwheel.diagnosis import causes, text
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.known import CONCLUDED, CONDITIONS
 from cuwheel.diagnosis.pattern import fold
+from cuwheel.diagnosis.rows import Example
 from cuwheel.errors import FactsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.diagnosis.rows import Example
+from cuwheel.support import codec
 
 KNOWLEDGE = causes.knowledge()
 FACTS = frozenset(CONDITIONS)
@@ -42,9 +40,22 @@ def mistakes(id_: str, example: Example) -> list[str]:
     ]
 
 
+class Labelled(Example, frozen=True, kw_only=True):
+    cause: str
+
+
+class More(Struct, frozen=True, kw_only=True):
+    """examples.toml: logs that say what others of their cause say already, kept for the tests alone."""
+
+    example: tuple[Labelled, ...]
+
+
+MORE = codec.own_table(Path(__file__).with_name("examples.toml"), More).example
+
+
 @pytest.mark.parametrize("id_", KNOWLEDGE.causes)
 def test_each_example_is_explained_by_its_own_cause_alone(id_: str) -> None:
-    numbered = enumerate(KNOWLEDGE.causes[id_].example)
+    numbered = enumerate((*KNOWLEDGE.causes[id_].example, *(each for each in MORE if each.cause == id_)))
     wrong = [f"example {number} {each}" for number, example in numbered for each in mistakes(id_, example)]
     assert not wrong, "\n".join(wrong)
 

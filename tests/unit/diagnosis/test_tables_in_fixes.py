@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.text import parse
 from cuwheel.verdicts.machine_rules import examine
@@ -137,3 +138,14 @@ def test_one_machine_one_answer(rule: str, log: str) -> None:
     for machine in (each for each in MACHINES if rule in each.expected):
         doctor = next(each for each in examine(machine.profile) if each.rule == rule)
         assert explain(parse(log), machine.profile).causes[0].fix[0] == doctor.fix
+
+
+@pytest.mark.parametrize("id_", [id_ for id_, file in knowledge().causes.items() if file.rules])
+def test_what_doctor_finds_on_a_machine_is_what_explain_says_first_there(id_: str) -> None:
+    """Of every cause that `doctor` has a rule for, on every machine where that rule speaks."""
+    file = knowledge().causes[id_]
+    for machine in (each for each in MACHINES if {*each.expected} & {*file.rules}):
+        doctor = [each.fix for each in examine(machine.profile) if each.rule in file.rules and each.fix]
+        for example in file.example:
+            found = next((each for each in explain(parse(example.log), machine.profile).causes if each.id == id_), None)
+            assert found is None or not doctor or found.fix[0] in doctor, (machine.name, example.log)

@@ -24,7 +24,7 @@ from cuwheel.machine import python_environment
 from cuwheel.network import addresses, client, transfer
 from cuwheel.support import files, log
 from cuwheel.support.patterns import matches_any
-from cuwheel.support.wording import a_few, file_name, size
+from cuwheel.support.wording import a_few, file_name, release_of_file, size
 from cuwheel.verdicts import pins, wheel_tags
 from cuwheel.verdicts.choice import UNSUPPORTED_PTX, CudaError
 from cuwheel.verdicts.judge import judge_all
@@ -157,7 +157,7 @@ def _opened(candidate: Candidate, session: client.Session, budget: Budget, *, in
     except BaseException:
         wheel.close()
         raise
-    log.info("reading %s of %s (%s)", size(stored), candidate.file, size(wheel.size))
+    log.info("reading %s of %s (%s)", size(stored), release_of_file(candidate.file), size(wheel.size))
     return wheel
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnknownNameError, UsageError
 from cuwheel.support import files, log
 from cuwheel.support.patterns import lazy_pattern
-from cuwheel.support.wording import size
+from cuwheel.support.wording import release_of_file, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def wheel_of(pinned: str, *, platform: str | None = None, python: str | None = N
     kept = files.cache_folder() / "wheels" / (release.sha256 or "unhashed")[:16] / release.file
     if not kept.exists():
         total = release.size or transfer.size_of(release.url)
-        log.info("downloading %s (%s)", release.file, size(total) if total else "size unknown")
+        log.info("downloading %s (%s)", release_of_file(release.file), size(total) if total else "size unknown")
         transfer.download(release.url, kept, sha256=release.sha256, size=release.size)
     return kept
 

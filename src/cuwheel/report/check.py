@@ -87,7 +87,9 @@ def document(answer: Check, *, verbose: bool) -> Document:
         blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
     by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if is_by_tag(each)}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
-        blocks.append(Facts(tuple(Row("needs", each.rpartition(" (tag")[0]) for each in sorted(by_tag))))
+        blocks.append(
+            Facts(tuple(Row("needs", each) for each in sorted({each.rpartition(" (tag")[0] for each in by_tag})))
+        )
     in_line: set[str] = set()
     in_table: set[str] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine

@@ -31,7 +31,9 @@ from cuwheel.report.document import (
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Cell
+    from collections.abc import Sequence
+
+    from cuwheel.report.document import Block, Cell, MarkedLine
     from cuwheel.support.finding import Finding
 
 _BAR_WIDTH = 12
@@ -51,7 +53,7 @@ def write(document: Document, stream: TextIO) -> None:
         for index, block in enumerate(document.blocks):
             if index and isinstance(block, Heading):
                 console.print()
-            console.print(render(block), soft_wrap=isinstance(block, Verbatim | Facts))
+            console.print(render(block), soft_wrap=isinstance(block, Verbatim | Facts), crop=False)
     # Columns are padded to the full width; nobody wants that in a pasted report.
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
@@ -63,14 +65,30 @@ def render(block: Block) -> RenderableType:
 
 @render.register
 def _heading(block: Heading) -> RenderableType:
-    return Text(wording.printable_line(block.text), style="bold")
+    return _Words(wording.printable_line(block.text), style="bold")
 
 
 @render.register
 def _paragraph(block: Paragraph) -> RenderableType:
     text = wording.printable_text(block.text)
-    inside = len(text) - len(text.lstrip(" ")) if "\n" not in text else 0  # also where it goes on in another line
-    return Padding(Text(text[inside:]), (0, 0, 0, inside))
+    return _Words(text)
+
+
+class _Words:
+    """Text that goes on between words alone, and below its own beginning: a name or a path is not broken."""
+
+    def __init__(self, text: str, *, style: str = "", inside: int = 0, mark: str = "") -> None:
+        self._text, self._style, self._inside, self._mark = text, style, inside, mark
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        mark = self._mark
+        for line in f"{mark}{self._text}".split("\n"):
+            for part in _lines_of_words(line, options.max_width - self._inside):
+                text = Text(" " * self._inside + part, style=self._style, no_wrap=True, overflow="ignore")
+                if mark:
+                    text.stylize("bold green", self._inside, self._inside + len(mark))
+                    mark = ""
+                yield text
 
 
 @render.register
@@ -112,37 +130,83 @@ def _lines_of_words(line: str, width: int) -> list[str]:
 
 @render.register
 def _table(block: Table) -> RenderableType:
-    return Padding(_FittedTable(block), (0, 0, 0, 2))
+    return _FittedTable(block)
 
 
 class _FittedTable:
-    """Columns that stay on one line do so where there is room; elsewhere they fold, and nothing is cut off."""
+    """Columns that stay on one line do so where there is room; elsewhere they fold between words. Nothing is cut off.
+
+    Where a word has no room, such as the name of a wheel, its column leaves the table: each of its cells gets a line of
+    its own above the rest of its row.
+    """
 
     def __init__(self, block: Table) -> None:
-        self._block = block
+        self._columns = block.columns
+        self._barred = [any(_has_bar(row[index]) for row in block.rows) for index in range(len(block.columns))]
+        self._rows = [[_cell(cell) for cell in row] for row in block.rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns, rows = self._block.columns, [[_cell(cell) for cell in row] for row in self._block.rows]
+        options = options.update(width=options.max_width - 2)
+        kept = list(range(len(self._columns)))
+        while not (fitted := self._fit(console, options, kept))[1]:
+            texts = [each for each in kept if not self._columns[each].numeric and not self._barred[each]]
+            if not texts or len(kept) == 1:
+                break
+            # What the row is about stands above it best; else what is widest.
+            without_first = [each for each in kept if each != texts[0]]
+            measured = {each: max(one.minimum for one in self._measured(console, options, each)) for each in texts}
+            widest = max(texts, key=measured.__getitem__)
+            kept.remove(texts[0] if self._fit(console, options, without_first)[1] else widest)
+        table, _ = fitted
+        apart = [index for index in range(len(self._columns)) if index not in kept]
+        if not apart:
+            for row in self._rows:
+                table.add_row(*row)
+            yield Padding(table, (0, 0, 0, 2))
+            return
+        yield Text("  " + "  ".join(self._columns[index].title for index in apart), style="bold")
+        titles = [self._columns[index].title for index in kept]
+        if any(titles):
+            yield Padding(table, (0, 0, 0, 4))
+        for row in self._rows:
+            for index in apart:
+                for line in _lines_of_words(row[index].plain, options.max_width) if row[index].plain else ():
+                    yield Text(f"  {line}", no_wrap=True, overflow="ignore")
+            rest, _ = self._fit(console, options, kept)
+            rest.show_header = False
+            rest.add_row(*(row[index] for index in kept))
+            yield Padding(rest, (0, 0, 0, 4))
+
+    def _title(self, index: int) -> str:
+        title = self._columns[index].title
+        return title.rjust(_FIGURE_WIDTH) if self._barred[index] else title
+
+    def _measured(self, console: Console, options: ConsoleOptions, index: int) -> list[Measurement]:
+        """Of the title, and of each cell."""
+        texts = (Text(self._title(index)), *(row[index] for row in self._rows))
+        return [Measurement.get(console, options, each) for each in texts]
+
+    def _fit(self, console: Console, options: ConsoleOptions, kept: Sequence[int]) -> tuple[RichTable, bool]:
+        """A table of these columns, without its rows; and whether all words have room in it."""
+        columns = [self._columns[index] for index in kept]
+        barred = [self._barred[index] for index in kept]
         gap = 1 if len(columns) > _MANY_COLUMNS else 2
         table = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-        whole, words, least, by_title, barred = [], [], [], [], []
-        for index, column in enumerate(columns):
-            barred.append(any(_has_bar(row[index]) for row in self._block.rows))
-            title = column.title.rjust(_FIGURE_WIDTH) if barred[index] else column.title
-            measured = [
-                Measurement.get(console, options, each) for each in (Text(title), *(row[index] for row in rows))
-            ]
+        whole, words, least, by_title = [], [], [], []
+        for place, index in enumerate(kept):
+            column = columns[place]
+            measured = self._measured(console, options, index)
             by_title.append(all(each.maximum < measured[0].maximum for each in measured[1:]))
             whole.append(max(each.maximum for each in measured))
             words.append(max(each.minimum for each in measured))
-            least.append(words[index] if column.numeric else min(words[index], _LEAST_WIDTH))
+            least.append(words[place] if column.numeric else min(words[place], _LEAST_WIDTH))
             table.add_column(
-                title,
-                justify="right" if column.numeric and not barred[index] else "left",
+                self._title(index),
+                justify="right" if column.numeric and not barred[place] else "left",
                 no_wrap=column.numeric or not column.wrap,
                 overflow="fold",
             )
-        room = options.max_width - gap * (len(columns) - 1)
+        room = options.max_width - gap * (len(columns) - 1) - (2 if len(kept) < len(self._columns) else 0)
         # The widest of the texts first; then titles of two words over short figures; figures and their units last.
         # A bar may be cut.
         stiff = [index for index, column in enumerate(table.columns) if column.no_wrap and not barred[index]]
@@ -160,14 +224,15 @@ class _FittedTable:
         folding = [index for index, each in enumerate(table.columns) if not each.no_wrap and each.width is None]
         folding.sort(key=lambda index: whole[index] - words[index])
         rest = room - sum(needed) - sum(words[index] - needed[index] for index in folding)
-        if rest >= 0:
-            for count, index in zip(range(len(folding), 0, -1), folding, strict=True):
-                more = min(whole[index] - words[index], rest // count)
-                table.columns[index].width = words[index] + more
-                rest -= more
-        for row in rows:
-            table.add_row(*row)
-        yield table
+        if rest < 0:
+            return table, False
+        for count, index in zip(range(len(folding), 0, -1), folding, strict=True):
+            more = min(whole[index] - words[index], rest // count)
+            table.columns[index].width = words[index] + more
+            rest -= more
+        for each, width in zip(table.columns, whole, strict=True):  # the same in every row
+            each.width = each.width or width
+        return table, True
 
 
 def _has_bar(cell: Cell) -> bool:
@@ -203,16 +268,39 @@ def _chart(block: Chart) -> RenderableType:  # noqa: ARG001 - the same
     return Group()
 
 
+class _MarkedLines:
+    """Mark, name and machine in columns; why goes on between words alone."""
+
+    def __init__(self, lines: Sequence[MarkedLine]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        shown = [
+            [wording.printable_line(each) for each in (line.mark.text, line.name, line.value)] for line in self._lines
+        ]
+        marks, names, values = (max(map(cell_len, column)) for column in zip(*shown, strict=True))
+        values = min(values, max(_LEAST_WIDTH, options.max_width // 3))
+        room = max(options.max_width - marks - names - values - 8, 2 * _LEAST_WIDTH)
+        for line, (mark, name, value) in zip(self._lines, shown, strict=True):
+            why = [
+                part for each in wording.printable_text(line.why).split("\n") for part in _lines_of_words(each, room)
+            ]
+            which = _lines_of_words(value, values)
+            for number in range(max(len(why), len(which))):
+                machine, text = (each[number] if number < len(each) else "" for each in (which, why))
+                left = Text("  " + _padded("" if number else mark, marks) + "  ", style=_LOOK_STYLE[line.mark.look])
+                right = f"{_padded('' if number else name, names)}  {_padded(machine, values)}  {text}"
+                yield Text.assemble(left, right, no_wrap=True, overflow="ignore")
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
 @render.register
 def _matrix(block: Matrix) -> RenderableType:
     if block.brief:
-        lines = RichTable.grid(padding=(0, 2, 0, 0))
-        for overflow in (False, False, True, True):
-            lines.add_column(overflow="fold", no_wrap=not overflow)
-        for line in block.brief:
-            mark = Text(f"  {wording.printable_line(line.mark.text)}", style=_LOOK_STYLE[line.mark.look])
-            lines.add_row(mark, *(Text(wording.printable_text(each)) for each in (line.name, line.value, line.why)))
-        return lines
+        return _MarkedLines(block.brief)
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
@@ -251,13 +339,13 @@ def _finding(item: Finding) -> RenderableType:
     head = Text.assemble(
         "  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {wording.printable_line(item.rule)}"
     )
-    lines = [Text(wording.printable_text(_shortened(item.message)))]
+    lines = [_Words(wording.printable_text(_shortened(item.message)), inside=4)]
     for each in item.evidence:
         because = "" if each.startswith("and ") else "because "  # `and 2 more`
-        lines.append(Text(because + wording.printable_text(_shortened(each)), style="dim"))
+        lines.append(_Words(because + wording.printable_text(_shortened(each)), style="dim", inside=4))
     if item.fix:
-        lines.append(Text.assemble(("fix: ", "bold green"), wording.printable_text(item.fix)))
-    return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))
+        lines.append(_Words(wording.printable_text(item.fix), inside=4, mark="fix: "))
+    return Group(head, *lines)
 
 
 def _shortened(text: str) -> str:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from cuwheel.errors import MalformedError, NetworkError, UnavailableError, UnreadableError
 from cuwheel.network import addresses, resolver, transfer
 from cuwheel.network.addresses import local_path
-from cuwheel.support import confined, files, log
+from cuwheel.support import confined, files, log, wording
 from cuwheel.support.confined import place_of_member
 from cuwheel.toolchains.store import DOWNLOADS, Store
 from cuwheel.toolchains.toolchain import Archive
@@ -134,7 +134,8 @@ def _obtain_archive(archive: Archive, supply: Supply) -> Path:
                 hint="run this once with a network, or bring it from another machine: cuwheel toolchain fetch VERSION "
                 "--to FOLDER",
             )
-        log.info("downloading %s%s", archive.file, f" ({archive.size / 1e6:.1f} MB)" if archive.size else "")
+        shown = wording.release_of_file(archive.file)
+        log.info("downloading %s%s", shown, f" ({wording.size(archive.size)})" if archive.size else "")
         transfer.download(url, kept, sha256=archive.sha256, size=archive.size, label=archive.file)
     return kept
 

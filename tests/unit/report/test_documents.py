@@ -13,10 +13,28 @@ from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
-from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import (
+    Amount,
+    Block,
+    Chart,
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    HeatMap,
+    Mark,
+    MarkedLine,
+    Matrix,
+    Paragraph,
+    Row,
+    Table,
+    Timeline,
+    Verbatim,
+)
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.support.finding import Finding
-from cuwheel.support.wording import file_name, size
+from cuwheel.support.wording import file_name, release_of_file, size
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.libraries import code, library
@@ -49,6 +67,15 @@ def test_sizes_for_people(count: int, text: str) -> None:
     assert size(count) == text
 
 
+def test_a_line_about_a_wheel_has_its_release_and_not_its_tags() -> None:
+    assert release_of_file("torch-2.11.0+cu130-cp311-cp311-manylinux_2_28_x86_64.whl") == "torch 2.11.0+cu130"
+    assert (
+        release_of_file("cuda_nvcc-linux-x86_64-13.0.88-archive.tar.xz")
+        == "cuda_nvcc-linux-x86_64-13.0.88-archive.tar.xz"
+    )
+    assert release_of_file("odd.whl") == "odd.whl"
+
+
 def test_file_names_of_both_systems() -> None:
     assert file_name("a/b/c.so") == file_name(r"a\b\c.so") == file_name("c.so") == "c.so"
     assert [file_name(each) for each in ("/", "a/b/", "C:\\", "\\\\server\\share\\")] == ["/", "b", "C:", "share"]
@@ -69,19 +96,51 @@ def test_tables_fit_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) ->
     assert "1.2 MB █" in text
 
 
-def test_columns_that_stay_on_one_line_fold_before_their_text_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_whose_words_have_no_room_gets_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = (Column("wheel", wrap=False), Column("for", wrap=False), Column("size", numeric=True), Column("channels"))
     row = ("some_package 1.0+42.1.cu130", "cp310-abi3-manylinux_2_34_x86_64", "336 kB", "cu130")
     document = Document("t", (Table(columns, (row,)),))
     text = shown(document, monkeypatch, width=66)
     assert all(len(line) <= 66 for line in text.splitlines()), text
-    for each in ("some_package 1.0+42.1.cu130", "336 kB", "cu130", "channels"):
-        assert each in text, text
-    assert "cp310-abi3-manylinux_2_34_x86_64" not in text
-    start = text.splitlines()[0].index("for")
-    folded = "".join(line[start:].split(" ")[0] for line in text.splitlines()[1:])
-    assert folded == row[1], text
-    assert row[1] in shown(document, monkeypatch, width=90)
+    heading, titles, name, rest = text.splitlines()
+    assert (heading.strip(), name.strip()) == ("wheel", row[0])
+    assert [titles.index(each) for each in ("for", "channels")] == [rest.index(each) for each in (row[1], row[3])]
+    assert len(shown(document, monkeypatch, width=90).splitlines()) == 2
+
+
+WHEEL = "some_package-1.0+42.1.cu130-cp310-abi3-manylinux_2_34_x86_64.manylinux2014_x86_64.whl"
+LONG = f"the wheel {WHEEL} in the folder /srv/index/of/wheels/for/the/cluster/{WHEEL} has no code for it"
+_TABLE = Table(
+    (Column("wheel", wrap=False), Column("why"), Column("size", numeric=True)),
+    ((WHEEL, LONG, "336 kB"), ("short", "nothing", "1 B")),
+)
+_MARK = Mark("fails", "bad", WHEEL)
+LONG_BLOCKS = (
+    Heading(WHEEL),
+    Paragraph(LONG),
+    Verbatim((LONG,)),
+    Facts((Row("wheel", LONG, WHEEL),)),
+    _TABLE,
+    HeatMap("x", (), (), (), brief=_TABLE),
+    Matrix("x", ("h100",), (Row("x", ""),), (), brief=(MarkedLine(_MARK, "inference", "40 × L40", LONG),)),
+    Findings((Finding(rule="no-code", severity="error", message=LONG, evidence=(WHEEL,), fix=f"build {WHEEL}"),)),
+    Findings(tuple(Finding(rule="no-code", severity="error", message=LONG, evidence=()) for _ in range(30))),
+)
+
+
+@pytest.mark.parametrize("block", LONG_BLOCKS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("width", [80, 60])
+def test_no_block_of_a_report_breaks_a_name(block: Block, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every report consists of these blocks: whatever its names are, each stands whole in a line."""
+    text = shown(Document("x", (block,)), monkeypatch, width=width)
+    assert WHEEL in text, text
+    pieces = [word for line in text.splitlines() for word in line.split() if "manylinux" in word or ".whl" in word]
+    assert [word for word in pieces if WHEEL not in word] == [], text
+
+
+def test_every_kind_of_block_that_terminals_show_has_long_names() -> None:
+    drawn = {Timeline, Chart}  # on pages alone
+    assert {type(each) for each in LONG_BLOCKS} | drawn == set(get_args(Block))
 
 
 def test_figures_keep_their_units(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from cuwheel.errors import (
     UnavailableError,
     UnreadableError,
 )
-from cuwheel.support import codec, files, log, scratch, system_calls, wording
+from cuwheel.support import codec, files, log, system_calls, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ def _taken(slots: Path) -> tuple[int, Path]:
         mine = slots / str(number)
         mine.mkdir(exist_ok=True)
         handle = system_calls.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        if scratch.take(handle):
+        if system_calls.lock(handle):
             return handle, mine
         os.close(handle)
     raise AssertionError

@@ -86,9 +86,9 @@ class Engine:
         self._own = secrets.token_hex(4)
         self._client: Any = connected.client()
         self.workers = Roster(self._client)
-        self._enter()
+        self._register()
 
-    def _enter(self) -> None:
+    def _register(self) -> None:
         """What a scheduler must know of us; one that was started again knows nothing."""
         from distributed import as_completed
 
@@ -96,19 +96,19 @@ class Engine:
 
         self._sent, self._lost, self.workers.client = {}, False, self._client
         self._ready: Any = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
-        self._client.subscribe_topic(remote.TOPIC, self._heard)
+        self._client.subscribe_topic(remote.TOPIC, self._on_progress)
         service.declare_plugin(self._client)
 
-    def _heard(self, event: tuple[float, Any]) -> None:
+    def _on_progress(self, event: tuple[float, Any]) -> None:
         """A worker has begun a task, or says what it is at."""
         with contextlib.suppress(TypeError, KeyError):
             said = event[1]
             if found := self._running.get(said["key"]):
                 if found.on != said["worker"]:
-                    self._client.subscribe_topic(said["worker"], partial(self._heard_of, said["worker"]))
+                    self._client.subscribe_topic(said["worker"], partial(self._on_worker_event, said["worker"]))
                 found.shows, found.on = said["shows"], said["worker"]
 
-    def _heard_of(self, worker: str, event: tuple[float, Any]) -> None:
+    def _on_worker_event(self, worker: str, event: tuple[float, Any]) -> None:
         """Dask gives to others what a lost worker had begun; a person may want to know it."""
         said = event[1]
         if isinstance(said, dict) and said.get("action") == "remove-worker" and not said["expected"]:
@@ -140,7 +140,7 @@ class Engine:
                         self._reconnect()
                     self.workers.look()
                     self._submit()
-                    idle_since = time.monotonic() if self._running or self._possible() else idle_since
+                    idle_since = time.monotonic() if self._running or self._some_can_start() else idle_since
                     if time.monotonic() - idle_since > self._patience():
                         hopeless, self._waiting = self._waiting, []
                         for each in hopeless:
@@ -149,7 +149,7 @@ class Engine:
                         if future is None:
                             time.sleep(_LOOK_S)
                         else:
-                            self._settle(future, result)
+                            self._task_ended(future, result)
                     progress.show(self._now())
         except BaseException:  # an interrupt is meant for the tasks too, unless others want them
             with contextlib.suppress(Exception):
@@ -177,7 +177,7 @@ class Engine:
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
         ahead = sum(blob_path(sha256).stat().st_size for sha256 in self._sent)
         for each in list(self._waiting):
-            task = self._fitted(each.task)
+            task = self._fit_to_workers(each.task)
             able = self.workers.able(task, each.avoid)
             if not able or (ahead > _AHEAD and not each.inputs <= self._sent.keys()):
                 continue
@@ -211,7 +211,7 @@ class Engine:
         self._running[key] = each
         self._ready.add(each.future)
 
-    def _fitted(self, task: Task) -> Task:
+    def _fit_to_workers(self, task: Task) -> Task:
         """One that wants more than the largest worker has takes all of that one."""
         there = [(each.cores, each.memory) for each in self.workers.usable.values()]
         if not there or any(cores >= task.cores and memory >= task.memory for cores, memory in there):
@@ -228,20 +228,20 @@ class Engine:
             log.debug("%s was not sent: %s", sha256, error)
         return sha256 in self._sent
 
-    def _settle(self, future: Any, result: Any) -> None:  # noqa: ANN401
+    def _task_ended(self, future: Any, result: Any) -> None:  # noqa: ANN401
         each = self._running.pop(future.key, None)
         if each is None or each.future is not future:
             return
         status, each.future = future.status, None
         if status == "finished":
-            self._take(each, future, result)
+            self._accept_answer(each, future, result)
         elif status == "error":
             self._give_up(each, f"{type(result[1]).__name__}: {result[1]}")
         else:  # the scheduler went, or every worker that had its inputs: nobody's fault
             self._waiting.append(each)
             self._lost = True
 
-    def _take(self, each: _Try, future: Any, result: Any) -> None:  # noqa: ANN401
+    def _accept_answer(self, each: _Try, future: Any, result: Any) -> None:  # noqa: ANN401
         """An answer is taken with its files, each with the hash that was said."""
         task, address, fault, lied = each.task, each.on, "", False
         with contextlib.suppress(Exception):
@@ -249,7 +249,7 @@ class Engine:
         try:
             answer = codec.decode(result[0], Answer)
             fault = answer.problem if answer.lacking else ""
-            got = {} if fault else self._received(answer, result[1])
+            got = {} if fault else self._receive_files(answer, result[1])
         except (msgspec.DecodeError, MalformedError, TypeError, LookupError) as error:
             fault, lied = getattr(error, "message", f"its answer makes no sense: {error}"), True
         except OSError as error:  # of this machine: its disk is full
@@ -281,7 +281,7 @@ class Engine:
             )
         )
 
-    def _received(self, answer: Answer, content: Mapping[str, list[bytes]]) -> dict[str, Path]:
+    def _receive_files(self, answer: Answer, content: Mapping[str, list[bytes]]) -> dict[str, Path]:
         place = self._folder / "arriving" / self._own / secrets.token_hex(8)
         for name in answer.files:
             if name.startswith(".") or "/" in name or strange_on_windows(name):
@@ -303,9 +303,9 @@ class Engine:
             )
         )
 
-    def _possible(self) -> bool:
+    def _some_can_start(self) -> bool:
         """Whether somebody who is there can do anything of what waits."""
-        return any(self.workers.able(self._fitted(each.task), each.avoid) for each in self._waiting)
+        return any(self.workers.able(self._fit_to_workers(each.task), each.avoid) for each in self._waiting)
 
     def _patience(self) -> float:
         """With workers that could do it none of what is left would start: they are not waited for."""
@@ -329,7 +329,7 @@ class Engine:
                     self._give_up(each, f"the scheduler at {self._connection.address} is gone")
                 return
             time.sleep(_LOOK_S)
-        self._enter()
+        self._register()
 
     def _now(self) -> str:
         begun = [each for each in self._running.values() if each.on]

@@ -108,7 +108,7 @@ def _verify_one(
             installations=(),
         ), None
     table, where = _verify_table(request.config, surveyed)
-    looked_at = _examined(str(target), path, surveyed, request.cuda)
+    looked_at = _examine_file(str(target), path, surveyed, request.cuda)
     if request.static:
         return looked_at, where
     with limits.collected() as met:
@@ -134,7 +134,8 @@ def pack_wheels(request: PackRequest) -> Verify:
 
     packed = kit.write_kit(request, surveys, checks_of, tuple(dict.fromkeys(extra)))
     shown = (
-        _examined(str(target), path, found) for target, path, found in zip(request.named, paths, surveys, strict=True)
+        _examine_file(str(target), path, found)
+        for target, path, found in zip(request.named, paths, surveys, strict=True)
     )
     used = next((where for _, where in tables.values() if where), None)
     return Verify(wheels=tuple(shown), configuration=str(used) if used else None, kit=packed)
@@ -176,7 +177,7 @@ def _verify_table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, P
     return VerifyTable(), None
 
 
-def _examined(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
+def _examine_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
     release = surveyed.distribution
     with WheelFile(path) as wheel:

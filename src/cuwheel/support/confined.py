@@ -110,10 +110,10 @@ def must_be_a_folder(path: Path) -> bool:
     return True
 
 
-def open_plain(path: Path, flags: int, mode: int = 0o644) -> int:
+def open_plain(path: Path, flags: int) -> int:
     """A descriptor of a file that has this name alone: not a link, not a pipe, not another file's second name."""
     try:
-        handle = system_calls.open_file(path, flags | system_calls.NOT_A_LINK | system_calls.AT_ONCE, mode)
+        handle = system_calls.open_file(path, flags | system_calls.NOT_A_LINK | system_calls.AT_ONCE, 0o644)
     except OSError as error:
         if path.is_symlink():
             raise MalformedError(path, "is a link, where a plain file is expected") from error

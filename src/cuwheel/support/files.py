@@ -299,7 +299,7 @@ def _wait_for_none(folder: Path, *, patient: bool) -> int:
             ) from error
         if patient:
             wait_for_lock(handle, what=str(folder.parent.parent))
-        elif not scratches.take(handle):
+        elif not system_calls.lock(handle):
             holder = os.read(handle, 32).decode(errors="replace").strip() or "?"
             os.close(handle)
             raise UnreadableError(

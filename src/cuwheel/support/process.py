@@ -259,12 +259,12 @@ def _in_foreground() -> bool:
 
 @contextlib.contextmanager
 def background_process(
-    command: Sequence[str | Path], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    command: Sequence[str | Path], *, output: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[int]:
     """A program that runs while the block does (a server), and is ended with it; its process id."""
     words = [str(word) for word in command]
     with output.open("ab") as out:
-        child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
+        child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env)
         try:
             yield child.pid
         finally:
@@ -327,13 +327,11 @@ class Conversation:
 
 
 @contextlib.contextmanager
-def conversing(
-    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Iterator[Conversation]:
+def conversing(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> Iterator[Conversation]:
     """A program that lives while the block does, and is ended with it and all that it started."""
     words = _announced(command)
     with _scratch() as err:
-        child = _started(words, stdout=subprocess.PIPE, stderr=err, env=env, cwd=cwd, stdin=subprocess.PIPE)
+        child = _started(words, stdout=subprocess.PIPE, stderr=err, env=env, stdin=subprocess.PIPE)
         try:
             yield Conversation(words, child, err)
         finally:
@@ -356,7 +354,7 @@ def _started(
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
     env: Mapping[str, str] | None,
-    cwd: Path | None,
+    cwd: Path | None = None,
     stdin: IO[bytes] | int | None = None,
 ) -> subprocess.Popen[bytes]:
     try:

@@ -45,11 +45,6 @@ def folder(
         system_calls.remove_locked(lock, handle)
 
 
-def take(handle: int) -> bool:
-    """Whether the lock on an open file is ours now."""
-    return system_calls.lock(handle)
-
-
 def still_there(handle: int, path: Path) -> bool:
     """The holder before us may have removed the file between our opening and locking it."""
     try:
@@ -64,7 +59,7 @@ def _new_lock(beside: Path, prefix: str) -> tuple[int, Path]:
     while True:
         handle, name = tempfile.mkstemp(prefix=prefix, suffix=_LOCK_SUFFIX, dir=beside)
         path = Path(name)
-        if take(handle) and still_there(handle, path):
+        if system_calls.lock(handle) and still_there(handle, path):
             return handle, path
         os.close(handle)  # another run took it for one left behind, before it was ours
 
@@ -76,7 +71,7 @@ def _clear(lock: Path, on_leftover: Callable[[str], object] | None) -> None:
     with contextlib.suppress(OSError):
         handle = system_calls.open_file(lock, os.O_RDWR | system_calls.NOT_A_LINK | system_calls.AT_ONCE)
         try:
-            dead = system_calls.is_ours(os.fstat(handle)) and take(handle) and still_there(handle, lock)
+            dead = system_calls.is_ours(os.fstat(handle)) and system_calls.lock(handle) and still_there(handle, lock)
             if dead:
                 if on_leftover:
                     on_leftover(lock.with_suffix("").name)

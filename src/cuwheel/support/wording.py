@@ -87,9 +87,9 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def percent_change(before: float, after: float, digits: int = 0) -> str:
+def percent_change(before: float, after: float) -> str:
     """`-37 %`, `+2 %`; from nothing there is none to tell."""
-    return f"{100 * (after - before) / before:+.{digits}f} %" if before else ""
+    return f"{100 * (after - before) / before:+.0f} %" if before else ""
 
 
 def read_size(text: str) -> int | None:

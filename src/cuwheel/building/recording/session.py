@@ -72,7 +72,7 @@ def recording(
         try:
             shims.write_orders(own, orders)
         except OSError as error:
-            _take_back(folder, whole=made)
+            _remove_files(folder, whole=made)
             hint = "nothing was run or recorded: make room there, or choose another folder with TMPDIR"
             raise UnreadableError.from_os(error, own, hint=hint) from error
         redirected[shims.RECORD_VARIABLE] = str(own)
@@ -124,13 +124,13 @@ def _lay_out(
         calls.write_json(folder, calls.HEAD_FILE, head)
         (folder / calls.CALLS_FILE).touch()
     except (OSError, UnreadableError) as error:
-        _take_back(folder, whole=made)
+        _remove_files(folder, whole=made)
         reason = error.__cause__ if isinstance(error, UnreadableError) else error
         raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
     return made
 
 
-def _take_back(folder: Path, *, whole: bool) -> None:
+def _remove_files(folder: Path, *, whole: bool) -> None:
     for path in (folder,) if whole else tuple(folder.iterdir()):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 

@@ -289,7 +289,7 @@ def replace_archs(
         files = _option_files(word, value)
         pair = [word] if value is None else [word, value]
         if word.partition("=")[0] not in ARCH_OPTIONS:
-            copy = _copied(index, files, read, keep)
+            copy = _copy_without_archs(index, files, read, keep)
             if copy is not None:
                 pair = [f"--options-file={copy}"] if value is None else [word, copy]
             result += pair
@@ -297,7 +297,7 @@ def replace_archs(
     return [*result, *archs]
 
 
-def _copied(
+def _copy_without_archs(
     index: int, files: list[str] | None, read: Callable[[str], str | None], keep: Callable[[int, str], str]
 ) -> str | None:
     texts = [read(file) or "" for file in files or ()]

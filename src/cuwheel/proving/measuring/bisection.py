@@ -79,19 +79,19 @@ def steps(candidates: int) -> int:
     return max(0, math.ceil(math.log2(candidates - 1))) if candidates > 1 else 0
 
 
-def decide(candidate: int, attempt: Attempt, between: Rates, error: float, most: int = MOST_RUNS) -> Decision:
+def decide(candidate: int, attempt: Attempt, between: Rates, error: float) -> Decision:
     """`error`: the chance of a wrong decision, either way."""
     limit = math.log((1 - error) / error)
     on_failure = math.log(between.bad / between.good) if between.good else math.inf
     on_success = math.log((1 - between.bad) / (1 - between.good)) if between.bad < 1 else -math.inf
     weight, failures = 0.0, 0
-    for runs in range(1, most + 1):
+    for runs in range(1, MOST_RUNS + 1):
         failed = attempt(candidate)
         failures += failed
         weight += on_failure if failed else on_success
         if abs(weight) >= limit:
             return Decision(candidate=candidate, side="bad" if weight > 0 else "good", runs=runs, failures=failures)
-    return Decision(candidate=candidate, side="undecided", runs=most, failures=failures)
+    return Decision(candidate=candidate, side="undecided", runs=MOST_RUNS, failures=failures)
 
 
 def expected_runs(between: Rates, error: float) -> tuple[float, float]:

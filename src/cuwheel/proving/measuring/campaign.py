@@ -226,15 +226,15 @@ class Runner:
             execution.restart_machine(hook, boot)
         for _ in range(_WARM_UPS if condition.start == "warm" else 0):
             if turn.condition not in self._warmed:
-                self._try(turn, condition, counted=False)
-        return self._try(turn, condition, rebooted=hook is not None)
+                self._run_once(turn, condition, counted=False)
+        return self._run_once(turn, condition, rebooted=hook is not None)
 
-    def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
+    def _run_once(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
         made = self._environment_of(turn.condition)
         command = (
             execution.function_command(made.python, condition.function) if condition.function else condition.command
         )
-        start = self._prepared(turn, condition, command, made, rebooted=rebooted)
+        start = self._prepare_start(turn, condition, command, made, rebooted=rebooted)
         environ = {name: value for name, value in os.environ.items() if name not in condition.unset}
         number, self._next = self._next, self._next + 1
         job = execution.Job(
@@ -261,13 +261,13 @@ class Runner:
             counted=counted,
         )
         self._writer.add(Line(start=started))
-        end = self._ended(job, began)
+        end = self._run_to_its_end(job, began)
         self._writer.add(Line(end=end))
         if end.outcome == "passed":
             self._warmed.add(turn.condition)
         return end
 
-    def _ended(self, job: execution.Job, began: float) -> End:
+    def _run_to_its_end(self, job: execution.Job, began: float) -> End:
         """Also where a person, or the system going down in order, ends us: that is no result."""
         try:
             end = self._execute(job)
@@ -282,7 +282,7 @@ class Runner:
         samples = self._sampler.between(began, time.time())
         return replace(end, gpus=gpu_samples.use_of_gpus(self._sampler.names, samples))
 
-    def _prepared(
+    def _prepare_start(
         self, turn: Turn, condition: Condition, command: tuple[str, ...], made: MeasuredEnvironment, *, rebooted: bool
     ) -> execution.Prepared:
         caches = self._folder / "jit-caches"

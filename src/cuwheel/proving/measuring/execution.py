@@ -69,9 +69,9 @@ def warm_start(settings: ColdSettings, cache: Path, *, ready: bool) -> Prepared:
 def cold_start(settings: ColdSettings, caches: Path, files: Iterable[Path], *, rebooted: bool) -> Prepared:
     """A start with all empty that may be emptied. `files`: what the program is made of."""
     place = caches / "cold"
-    emptied = not settings.jit_cache or _emptied(place)
+    emptied = not settings.jit_cache or _empty(place)
     page_cache: PageCache
-    page_cache, note = _pages_dropped(files) if settings.page_cache else ("kept", "as asked")
+    page_cache, note = _drop_pages(files) if settings.page_cache else ("kept", "as asked")
     if not emptied:
         note = f"the JIT cache {place} could not be emptied; {note}"
     return Prepared(
@@ -99,7 +99,7 @@ def _loading(settings: ColdSettings) -> str | None:
     return settings.module_loading or os.environ.get(LOADING)
 
 
-def _emptied(folder: Path) -> bool:
+def _empty(folder: Path) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _emptied(folder: Path) -> bool:
     return False
 
 
-def _pages_dropped(files: Iterable[Path]) -> tuple[PageCache, str]:
+def _drop_pages(files: Iterable[Path]) -> tuple[PageCache, str]:
     """How far it went, and why not further."""
     try:
         os.sync()
@@ -118,7 +118,7 @@ def _pages_dropped(files: Iterable[Path]) -> tuple[PageCache, str]:
         return "dropped", ""
     if not hasattr(os, "posix_fadvise"):
         return "kept", reason
-    count = sum(_page_advice(path) for path in files)
+    count = sum(_drop_pages_of(path) for path in files)
     return (
         ("files dropped", f"{reason}; the pages of {count} files were dropped one by one")
         if count
@@ -126,7 +126,7 @@ def _pages_dropped(files: Iterable[Path]) -> tuple[PageCache, str]:
     )
 
 
-def _page_advice(path: Path) -> bool:
+def _drop_pages_of(path: Path) -> bool:
     """Whether the kernel took it; pages that another process has mapped stay."""
     try:
         handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE)

@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from cuwheel.errors import UnreadableError
 from cuwheel.proving.measuring.trials_file import FailureKind
 from cuwheel.support import codec, confined, files, system_calls
-from cuwheel.support import scratch as scratches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +199,7 @@ def open_journal(folder: Path) -> Iterator[Writer]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = confined.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
-        if not scratches.take(handle):
+        if not system_calls.lock(handle):
             raise UnreadableError(
                 folder, "another cuwheel process is running these trials", hint="wait until it has ended, or choose -o"
             )
@@ -217,7 +216,7 @@ def is_running(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not scratches.take(handle)
+        return not system_calls.lock(handle)
     finally:
         os.close(handle)
 

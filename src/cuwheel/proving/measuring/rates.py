@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Interval: TypeAlias = tuple[float, float]
 Z_95 = 1.959963984540054  # the normal distribution's: 95 % lie within so many deviations
 ALPHA = 0.05
-POWER = 0.8
+_POWER = 0.8
 _NEGLIGIBLE = 1e-25  # of a distribution's largest probability: beyond it nothing changes a p value anybody reads
 _TIE = 1 + 1e-7  # probabilities that differ by rounding alone are equal
 SMALLEST_P = 1e-16
@@ -138,15 +138,15 @@ def lower_bound(failures: int, runs: int, alpha: float) -> float:
     return low
 
 
-def runs_to_tell(one: float, other: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
-    """How many runs of each side tell two rates apart with this power (Casagrande, Pike and Smith's for Fisher's test).
+def runs_to_tell(one: float, other: float, alpha: float = ALPHA) -> int | None:
+    """How many runs of each side tell two rates apart, in 80 of 100 cases.
 
-    None where they are too close for any number that somebody would run.
+    By Casagrande, Pike and Smith, for Fisher's test. None where they are too close for any number that one would run.
     """
     gap = abs(one - other)
     if gap < 1 / _MOST_RUNS:
         return None
-    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(power)
+    z_alpha, z_power = normal_quantile(1 - alpha / 2), normal_quantile(_POWER)
     mean = (one + other) / 2
     spread = math.sqrt(2 * mean * (1 - mean)), math.sqrt(one * (1 - one) + other * (1 - other))
     plain = (z_alpha * spread[0] + z_power * spread[1]) ** 2 / gap**2

@@ -76,17 +76,17 @@ def _by_checks(
     seen = {each["name"]: _named_error(each, signs) for each in ran if each["outcome"] != "passed"}
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:
-        return _predicted_to_run(predicted, seen, passed)
+        return _agreement_if_running(predicted, seen, passed)
     if predicted["outcome"] == "fails" and all(_GUARD in str(each.get("output", "")) for each in ran):
         # It goes by the same foresight: what it says proves nothing of the hardware.
         return "untried", "predicted to fail, and the guard of the package refused the import"
     if predicted["outcome"] == "fails":
-        return _predicted_to_fail(predicted, seen, passed)
+        return _agreement_if_failing(predicted, seen, passed)
     open_end = f"the prediction was {predicted['outcome']}, which fits any outcome of these checks"
     return ("untried" if predicted["outcome"] == "partial" else "open"), open_end
 
 
-def _predicted_to_run(
+def _agreement_if_running(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
     words = f"predicted to run ({predicted['outcome']})"
@@ -99,7 +99,7 @@ def _predicted_to_run(
     return "agreed", f"{words}, and {len(passed)} check{'s' if len(passed) > 1 else ''} on the GPU passed"
 
 
-def _predicted_to_fail(
+def _agreement_if_failing(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
     error = predicted.get("error") or {}

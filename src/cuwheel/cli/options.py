@@ -149,6 +149,7 @@ def request_of(make: type[Request], args: Namespace, **given: object) -> Request
 
 # Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.
 _TOGETHER = {
+    "find": "install",
     "gpus": "lookup",
     "toolkits": "lookup",
     "cache": "toolchain",

@@ -188,6 +188,37 @@ class Library(Struct, frozen=True, kw_only=True):
     signed: bool = False  # a Windows binary with a certificate attached
 
 
+# What is not known of a library that was not read, or only in part.
+UNREAD = Library(
+    path="",
+    format="elf",
+    type="shared",
+    machine="unknown",
+    size=0,
+    soname=None,
+    needed=(),
+    rpath=(),
+    runpath=(),
+    interpreter=None,
+    glibc=None,
+    glibcxx=None,
+    cxxabi=None,
+    cxx11_abi=None,
+    build_id=None,
+    host_compiler=None,
+    cudart=None,
+    toolkits=(),
+    platform=None,
+    device_linked=False,
+    device_code=(),
+    parts=(),
+    registration=Registration(wrappers=(), module_ids=(), containers=0, unnamed=()),
+    containers=(),
+    entries=(),
+    findings=(),
+)
+
+
 class TorchExports(NamedTuple):
     """`names`: of the symbols that were asked for, those that this torch has."""
 

@@ -14,6 +14,7 @@ from cuwheel.device_code.dynamic import ArchivePointers, ElfPointers
 from cuwheel.device_code.elf import SHT_NOBITS
 from cuwheel.device_code.fatbin import Walk
 from cuwheel.device_code.libraries import (
+    UNREAD,
     Container,
     Cudart,
     DeviceCode,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Detail, Search
 
 
-NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
+NOTHING = UNREAD.registration
 _PE_MAGIC = b"MZ"
 _CXX11 = "__cxx11"
 _CXX = "_ZNSs"  # the old string: only code that passes strings tells the two apart

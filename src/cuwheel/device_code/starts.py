@@ -11,9 +11,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from cuwheel.device_code import elf, library, pe
 from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
-from cuwheel.device_code.libraries import READ_IN_PART, Container, Library, Registration, Wrapper
+from cuwheel.device_code.libraries import READ_IN_PART, UNREAD, Container, Library, Registration, Wrapper
 from cuwheel.device_code.registration import HostStrings, containers_without_kernels
 from cuwheel.support.buffer import OutOfBoundsError, SliceBuffer
 from cuwheel.support.finding import Finding, finding
@@ -143,29 +145,14 @@ class _Gathered:
         kernelless, managed = containers_without_kernels(self.walk, rows, HostStrings(self, ()), ())
         held = self.walk.containers
         form, machine = self._made_for()
-        return Library(
+        return replace(
+            UNREAD,
             path=self.name,
             format=form,
-            type="shared",
             machine=machine,
             size=self.size,
-            soname=None,
-            needed=(),
-            rpath=(),
-            runpath=(),
-            interpreter=None,
-            glibc=None,
-            glibcxx=None,
-            cxxabi=None,
-            cxx11_abi=None,
-            build_id=None,
-            host_compiler=None,
-            cudart=None,
             toolkits=toolkits,
-            platform=None,
-            device_linked=False,
             device_code=rows,
-            parts=(),
             registration=Registration(
                 wrappers=tuple(Wrapper(version=1, container=index) for index in range(len(held))),
                 module_ids=(),
@@ -185,7 +172,6 @@ class _Gathered:
                 )
                 for index, each in enumerate(held)
             ),
-            entries=(),
             findings=(*problems, *self.walk.findings),
         )
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.libraries import (
+    UNREAD,
     Absent,
     Compression,
     Container,
@@ -320,18 +321,14 @@ def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:
 
 
 def _library(facts: LibraryFacts, symbols: Sequence[str]) -> Library:
-    return Library(
+    return replace(
+        UNREAD,
         **{name: getattr(facts, name) for name in _SAME_IN_LIBRARY},
-        interpreter=None,
-        build_id=None,
-        host_compiler=None,
         device_code=tuple(
             DeviceCode(**{name: getattr(row, name) for name in _SAME_IN_CODE}) for row in facts.device_code
         ),
-        parts=(),
         registration=_registration(facts.containers, facts.stray_wrappers),
         containers=tuple(container for each in facts.containers for container in (_container(each),) * each.count),
-        entries=(),
         torch_symbols=tuple(symbols[index] for index in facts.torch_symbols),
     )
 

@@ -6,7 +6,7 @@ import importlib
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -48,27 +48,6 @@ def answer_type(named: str) -> type:
     module = import_module(f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}")
     found: type = getattr(module, name)
     return found
-
-
-def json_schema(answer_type: type) -> str:
-    """The JSON Schema that ships in `schemas/`; a test keeps file and type together."""
-    return schema_text(codec.schema(answer_type))
-
-
-def schema_text(schema: dict[str, Any]) -> str:
-    return msgspec.json.format(codec.encode(_tidy(schema)), indent=2).decode() + "\n"
-
-
-def _tidy(schema: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Docstrings as Python 3.13 has them: before it, their indentation is part of them."""
-    from inspect import cleandoc  # noqa: PLC0415 - for the schemas alone
-
-    if isinstance(schema, dict):
-        return {
-            key: cleandoc(value) if key == "description" and isinstance(value, str) else _tidy(value)
-            for key, value in schema.items()
-        }
-    return [_tidy(each) for each in schema] if isinstance(schema, list) else schema
 
 
 # From an answer to its document: one small function for each kind of answer.

@@ -1,8 +1,9 @@
-"""What `graft --compile` made of PTX, on a GPU of capability 9.0: the driver compiles nothing, the results are its own.
+"""What `graft --compile` and `slim --compile` made of PTX, on a GPU of 9.0: the driver compiles nothing.
 
     python3 -m tests.gpu.compiled_ahead FOLDER OUT       FOLDER as `make` filled it, where there is a network
 
-Each library runs as it is, by the driver's compiler, and compiled ahead of time with that compiler switched off.
+Each library runs as it is, by the driver's compiler, and compiled ahead of time with that compiler switched off: the
+results must be the same.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def make(folder: Path) -> None:
         shutil.copy(grafts.library(name), folder / f"{name}.so")
         cuda = None if name == TOO_NEW else "13.0"
         cuwheel.graft(folder / f"{name}.so", compile=["sm_90"], cuda=cuda, output=folder / f"{name}.compiled.so")
+        cuwheel.slim(folder / f"{name}.so", machines=["h100"], compile=True, output=folder / f"{name}.slim.so")
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
@@ -41,11 +43,11 @@ def rows(folder: Path) -> list[dict[str, object]]:
         by_driver = ran(folder / f"{name}.so")
         wanted = ran(folder / "ptx.so") if name == TOO_NEW else by_driver
         os.environ[_OFF] = "1"
-        ahead = ran(folder / f"{name}.compiled.so")
-        right = ahead == wanted and all(each[0] == 0 for each in ahead.values())
+        ahead, cut = ran(folder / f"{name}.compiled.so"), ran(folder / f"{name}.slim.so")
+        right = ahead == cut == wanted and all(each[0] == 0 for each in ahead.values())
         if name == TOO_NEW:
             right = right and by_driver.get("first", [None])[0] == _UNSUPPORTED_PTX
-        found.append({"what": name, "good": right, "seen": [by_driver, ahead]})
+        found.append({"what": name, "good": right, "seen": [by_driver, ahead, cut]})
     return found
 
 

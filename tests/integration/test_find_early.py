@@ -99,6 +99,13 @@ def test_patches_before_one_that_fails_are_not_read_unless_they_are_another_buil
     assert every.judged == 3
 
 
+def test_of_releases_that_count_in_the_third_number_none_is_a_patch(tmp_path: Path) -> None:
+    made = wheel(tmp_path / "dist", "demo", "0.0.35", library=BLACKWELL, tag=TAG)
+    older = wheel(tmp_path / "dist", "demo", "0.0.30", library=NATIVE, tag=TAG)
+    with serving(Behaviour.of(made, older)) as url:
+        assert _chosen(_find(indexes=[f"{url}/simple"])) == "0.0.30"
+
+
 def test_of_a_large_library_the_start_is_read_and_the_answer_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

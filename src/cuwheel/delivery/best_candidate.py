@@ -377,7 +377,7 @@ class _Look:
         read: set[Version] = set()  # releases that were looked into, after one that nothing speaks against
         # By minor release, a file that was looked into and does not run well: patches before it were built alike.
         failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
-        patched = {each.release.release[:2]: each for each in sorted(failing, key=attrgetter("release"))}
+        patched = {_minor(each.release): each for each in sorted(failing, key=attrgetter("release"))}
         count = large = slow = 0
         for each in rulings:
             if each.decided:
@@ -406,14 +406,14 @@ class _Look:
             elif best:
                 read.add(judged.release)
             if judged.origin and judged.rank > MAY_BE_TAKEN:
-                patched.setdefault(judged.release.release[:2], judged)
+                patched.setdefault(_minor(judged.release), judged)
             yield judged
 
     def _needless(
         self, best: Ruling | None, other: Ruling, patched: Mapping[tuple[int, ...], Ruling], read: set[Version]
     ) -> str:
         """Why another need not be read; empty where it may be better."""
-        patch = patched.get(other.release.release[:2])
+        patch = patched.get(_minor(other.release))
         if patch and (patch.release >= other.release if best else _is_later_patch(patch, other)):
             which = "a later patch" if patch.release > other.release else "another wheel"
             how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
@@ -442,6 +442,11 @@ class _Look:
         except CuwheelError as error:
             reason = f"not read: {error.message}"
         return replace(ruling, reasons=(reason,), decided=True)
+
+
+def _minor(release: Version) -> tuple[int, ...]:
+    """Of 0.0.35 and its kind each is a release like any other, and none a patch."""
+    return release.release[:2] if any(release.release[:2]) else release.release
 
 
 def _is_later_patch(one: Ruling, other: Ruling) -> bool:

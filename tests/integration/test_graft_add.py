@@ -92,14 +92,31 @@ def test_what_cannot_be_built_here_is_refused_before_it_is(tmp_path: Path, monke
     out = tmp_path / "out"
     with pytest.raises(UsageError, match=r"lib\.so is not a wheel"):
         cuwheel.graft(grafts.library("both"), add=["sm_103"], source=tmp_path, output=out)
-    for name, platform, kind in (
-        ("aarch64-130.so", "linux_aarch64", "aarch64 Linux"),
-        ("windows-130.dll", "win_amd64", "x86_64 Windows"),
-    ):
-        files = {f"subject/{name}": (manifest.HERE / "bin" / name).read_bytes()}
-        base = wheels.wheel(tmp_path / platform, files, name="subject", platform=platform)
-        with pytest.raises(UsageError, match=f"is for {kind}, which this machine does not build for"):
-            cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=out)
+    files = {"subject/lib.dll": (manifest.HERE / "bin" / "windows-130.dll").read_bytes()}
+    base = wheels.wheel(tmp_path, files, name="subject", platform="win_amd64")
+    with pytest.raises(UsageError, match="is for x86_64 Windows, which this machine does not build for"):
+        cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=out)
+
+
+@pytest.mark.parametrize("cpu", ["x86_64", "aarch64", "riscv64"])
+def test_the_donor_of_an_arm64_wheel_is_compiled_for_arm64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: str
+) -> None:
+    """By the cross compiler on x86-64, by its own on arm64, and nowhere else."""
+    asked: list[BuildRequest] = []
+
+    def build(request: BuildRequest, _environ: object) -> NoReturn:
+        asked.append(request)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(pipeline, "build", build)
+    monkeypatch.setattr("cuwheel.machine.world._cpu", lambda: cpu)
+    files = {"subject/lib.so": (manifest.HERE / "bin" / "aarch64-130.so").read_bytes()}
+    base = wheels.wheel(tmp_path, files, name="subject", platform="linux_aarch64")
+    refused = "is for aarch64 Linux, which this machine does not build for" if cpu == "riscv64" else "enough"
+    with pytest.raises(UsageError, match=refused):
+        cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=tmp_path / "out")
+    assert [each.cpu for each in asked] == {"x86_64": ["aarch64"], "aarch64": [None], "riscv64": []}[cpu]
 
 
 def test_a_wheel_with_a_library_for_each_cuda_gets_a_donor_for_each(

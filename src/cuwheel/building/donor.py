@@ -20,6 +20,7 @@ from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
+from cuwheel.facts.tables import tables
 from cuwheel.machine.world import World
 from cuwheel.support import log
 from cuwheel.toolchains.providers import index
@@ -62,6 +63,7 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
         settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}, "cache": False},
         fit=Fit(archs=tuple(map(str, wanted.compiled)), module_ids=traces.module_ids, paths=traces.paths),
         output=folder,
+        cpu=wanted.cpu,
     )
     made = pipeline.build(asked, os.environ)
     for each in made.answer.jobs:
@@ -83,9 +85,10 @@ def _release(cuda: str, compilers: frozenset[str]) -> str:
 class _Missing(Struct, frozen=True, kw_only=True):
     """`listed`: what the base has. `compiled`: what to build: the new ones, and the witness last.
 
-    `libraries`: those of the base that are to grow.
+    `libraries`: those of the base that are to grow. `cpu`: their processor, where it is not this machine's.
     """
 
+    cpu: str | None
     cuda: str
     libraries: tuple[str, ...]
     listed: tuple[Arch, ...]
@@ -106,7 +109,7 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     if not growing:
         raise UsageError(f"{base.name} has no library for CUDA {chosen}", hint=f"it has: {', '.join(known)}")
     wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
-    _refuse_foreign(base, growing, wanted)
+    cpu = _processor(base, growing, wanted)
     common = set.intersection(
         *({row.arch for row in each.device_code if row.kind == "cubin" and row.linked} for each in growing)
     )
@@ -120,6 +123,7 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
         arch: sum(row.real_bytes for each in growing for row in each.device_code if row.arch == arch) for arch in listed
     }
     return _Missing(
+        cpu=cpu,
         cuda=chosen,
         libraries=tuple(each.path for each in growing),
         listed=listed,
@@ -127,19 +131,25 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     )
 
 
-def _refuse_foreign(base: Path, libraries: Sequence[Library], wanted: Sequence[Arch]) -> None:
-    """Before minutes of compiling what could not fit."""
-    here = ("pe" if os.name == "nt" else "elf", World.here().cpu)
-    if foreign := [each for each in libraries if (each.format, each.machine) != here]:
-        kind = f"{foreign[0].machine} {'Windows' if foreign[0].format == 'pe' else 'Linux'}"
-        more = "".join(
-            f"; it is {each.message}"
-            for each in not_for_jetson(libraries, dict.fromkeys((each.path for each in libraries), wanted))
-        )
-        raise UsageError(
-            f"{base.name} is for {kind}, which this machine does not build for{more}",
-            hint="run it on such a machine, or build a donor there: cuwheel graft BASE DONOR",
-        )
+def _processor(base: Path, libraries: Sequence[Library], wanted: Sequence[Arch]) -> str | None:
+    """That a donor is compiled for, where it is not this machine's; what cannot be is refused before minutes of it."""
+    machine = World.here()
+    kinds = {(each.format, each.machine) for each in libraries}
+    if kinds == {("pe" if os.name == "nt" else "elf", machine.cpu)}:
+        return None
+    crossing = [row.target for row in tables().toolchains.cross if row.on == machine.cpu and os.name != "nt"]
+    if cpu := next((each for each in crossing if kinds == {("elf", each)}), None):
+        return cpu
+    foreign = next(each for each in libraries if (each.format, each.machine) != ("elf", machine.cpu))
+    kind = f"{foreign.machine} {'Windows' if foreign.format == 'pe' else 'Linux'}"
+    more = "".join(
+        f"; it is {each.message}"
+        for each in not_for_jetson(libraries, dict.fromkeys((each.path for each in libraries), wanted))
+    )
+    raise UsageError(
+        f"{base.name} is for {kind}, which this machine does not build for{more}",
+        hint="run it on such a machine, or build a donor there: cuwheel graft BASE DONOR",
+    )
 
 
 class _Traces(NamedTuple):

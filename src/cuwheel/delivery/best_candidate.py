@@ -190,7 +190,7 @@ class Found(Struct, frozen=True, kw_only=True):
             return
         from cuwheel.diagnosis import causes  # noqa: PLC0415 - most machines are no Jetson
 
-        for way in causes.ways_out("jetpack-wheels", "jetson-index", "build-on-device"):
+        for way in causes.ways_out("newer-jetpack", "jetpack-wheels", "jetson-index", "build-on-device"):
             yield f"{way.title}: {way.general or way.text}"
 
 

@@ -56,14 +56,18 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 _REPORT = 80  # lines: who asks is brief
 _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
-_FORM = re.compile(r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees)\b)")
+_FORM = re.compile(
+    r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
+)
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
     r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|having|hit)\b[^\n]{0,80}"
-    r"\b(?:error|problem|issue|warning|exception)\b|报错|错误"
+    r"\b(?:errors?|problems?|issues?|warnings?|exceptions?|failures?)\b|报错|错误"
     r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
     r"|\berror (?:says|saying|message|is|was|when|occurs|occurred|shows?)\b|\bit (?:shows?|says|said|tells)\b"
-    r"|\b(?:gives?|gave) me\b"
+    r"|\b(?:gives?|gave) me\b|\b(?:says|warns|complains|reports) (?:that )?[\"'`“]"
+    r"|\b(?:stops?|stopped|fails|failed|ends|ended|crashes|crashed|dies|died|exits|exited) with\b"
+    r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
 _GUESSES = re.compile(

@@ -245,6 +245,13 @@ Whenever I start the monitor on my laptop I get this error. How do I fix it? Tha
 I'm trying to run the demo on my laptop, and instead I get an error saying "Torch not compiled with CUDA enabled". We use the
 image of our team, and my colleague says that it should work. Is there anything that I can do?
 """,
+    "toolkit-torch-mismatch": """I asked for CUDA 11.3 with PyTorch, yet starting my script says "The detected CUDA version (10.1) mismatches the version that
+was used to compile PyTorch (11.3)". Why?
+""",
+    "no-nvidia-driver-or-gpu": """Followed every step, and at my first project: "Found no NVIDIA driver on your system." My card is made by AMD.
+""",
+    "out-of-memory-during-compile": """We see failures in three packages since Monday, all of them because of `nvcc error   : 'cudafe++' died due to signal 9 (Kill signal)`.
+""",
 }
 
 

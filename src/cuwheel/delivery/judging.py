@@ -379,13 +379,15 @@ class Judge:
     def _compiling(self, survey: Survey, verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
         """At least, and at most, for all machines on which that would help."""
         from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
+        from cuwheel.verdicts.predict import reach_of  # noqa: PLC0415
 
         helped = [
             machine
             for machine, verdict in zip(self._machines, verdicts, strict=True)
             if verdict.outcome == "jit" or verdict.predicted_error == UNSUPPORTED_PTX
         ]
-        found = [each for machine in helped if (each := seconds_ahead(survey.libraries, machine))]
+        reaches = [reach_of(each) for each in survey.libraries] if helped else []
+        found = [each for machine in helped if (each := seconds_ahead(reaches, machine))]
         return (sum(least for least, _ in found), sum(most for _, most in found)) if found else None
 
     def _lacking(self, survey: Survey) -> Iterator[str]:

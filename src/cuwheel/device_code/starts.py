@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import elf, library, pe
 from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
-from cuwheel.device_code.libraries import READ_IN_PART, UNREAD, Container, Library, Registration, Wrapper
+from cuwheel.device_code.libraries import UNREAD, Container, Library, Registration, Wrapper
 from cuwheel.device_code.registration import HostStrings, containers_without_kernels
 from cuwheel.support.buffer import OutOfBoundsError, SliceBuffer
 from cuwheel.support.finding import Finding, finding
@@ -55,7 +55,7 @@ def read_start(path: str, length: int, pieces: Iterable[tuple[bytes, int]]) -> S
 def _how_far(start: _Gathered, read: int) -> Finding:
     code = "" if start.walk.containers else ", which have no code for GPUs"
     return finding(
-        READ_IN_PART,
+        "read-in-part",
         f"of {file_name(start.name)} the first {size(read)} were read{code}; it is taken that the rest is alike",
         evidence=(f"{start.name}: {start.reached:,} of {start.size:,} bytes",),
     )
@@ -70,7 +70,7 @@ def by_head(path: str, length: int, head: bytes) -> Library:
 
 def not_read(items: Sequence[Item]) -> Finding:
     names = ", ".join(file_name(each.path) for each in items)
-    return finding(READ_IN_PART, f"{names}: not read, since as far as is known no release has code for GPUs there")
+    return finding("read-in-part", f"{names}: not read, since as far as is known no release has code for GPUs there")
 
 
 class _Gathered:

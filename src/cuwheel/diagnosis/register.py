@@ -57,7 +57,8 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _REPORT = 80  # lines: who asks is brief
 _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
 _FORM = re.compile(
-    r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
+    r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--"
+    r"|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
 )
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(

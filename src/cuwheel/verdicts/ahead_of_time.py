@@ -9,7 +9,6 @@ from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import Device, capability_in_toolkit
-from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.predict import Prediction
+    from cuwheel.verdicts.predict import Prediction, Reach
 
 
 def release_for(
@@ -77,7 +76,7 @@ def bytes_to_compile(library: Library, code: Prediction) -> int:
     return held
 
 
-def seconds_ahead(libraries: Iterable[Library], machine: Machine) -> tuple[float, float] | None:
+def seconds_ahead(reaches: Iterable[Reach], machine: Machine) -> tuple[float, float] | None:
     """What `graft --compile` takes of one core for all that the machine's driver would compile, or is too old for.
 
     At least, and at most; None where there is nothing to compile, or no ptxas that can.
@@ -85,8 +84,8 @@ def seconds_ahead(libraries: Iterable[Library], machine: Machine) -> tuple[float
     if machine.capability is None:
         return None
     held = 0
-    for library in libraries:
-        found = reach_of(library).by_code(Device(capability=gpus.current_capability(machine.capability)))
+    for reach in reaches:
+        library, found = reach.library, reach.by_code(Device(capability=gpus.current_capability(machine.capability)))
         isas = [each.ptx_isa for each in found.taken if each.how == "jit" and each.ptx_isa]
         driver = drivers.cuda_of_driver(machine, drivers.system_of(library, machine))
         try:

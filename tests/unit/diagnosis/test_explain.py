@@ -145,7 +145,12 @@ def test_ways_out_are_those_that_exist() -> None:
     assert "wsl2" in [way.id for way in windows.ways_out]
     assert "another-compiler" not in [way.id for way in windows.ways_out]
     jetson = of("Jetson Orin Nano\nRuntimeError: CUDA error: named symbol not found\n")
-    assert [way.id for way in jetson.ways_out][:3] == ["jetpack-wheels", "jetson-index", "build-on-device"]
+    assert [way.id for way in jetson.ways_out][:4] == [
+        "newer-jetpack",
+        "jetpack-wheels",
+        "jetson-index",
+        "build-on-device",
+    ]
     elsewhere = of("RuntimeError: CUDA error: no kernel image is available for execution on the device\n")
     assert not {"jetpack-wheels", "jetson-index", "wsl2"} & {way.id for way in elsewhere.ways_out}
     assert of("fine\n").ways_out == ()

@@ -51,7 +51,6 @@ def test_a_lone_text_is_not_taken_for_a_list_of_letters(made: type) -> None:
     ("made", "given", "words"),
     [
         (BuildRequest, {"jobs": 0}, "jobs must be a positive number"),
-        (BuildRequest, {"at_once": -1}, "at_once must be a positive number"),
         (BuildRequest, {"fetched": "kit", "locked": Path("l")}, "cannot be used together"),
         (ToolchainRequest, {"version": "13.0", "fetched": "kit", "locked": Path("l")}, "cannot be used together"),
         (VerifyRequest, {"wheels": "a.whl", "timeout": 0.0}, "timeout must be a positive number"),

@@ -173,9 +173,12 @@ def _newest_isa(case: LibraryCase) -> str:
 def _ahead(case: LibraryCase, before: str) -> str:
     """The command that makes machine code of its PTX, where a ptxas can. `before`: words with `{}` for how long."""
     from cuwheel.verdicts.ahead_of_time import seconds_ahead  # noqa: PLC0415 - most have machine code
+    from cuwheel.verdicts.modules import choosing  # noqa: PLC0415
+    from cuwheel.verdicts.predict import Reach  # noqa: PLC0415
 
     device = case.machine.capability
-    seconds = seconds_ahead([case.library], case.machine)
+    reach = Reach(library=case.library, modules=case.modules, chooses=choosing(case.library, case.modules))
+    seconds = seconds_ahead([reach], case.machine)
     if device is None or case.library.signed or seconds is None:
         return ""
     before = before.format(rough_seconds(*seconds))

@@ -343,6 +343,20 @@ def needs_newer_l4t(library: Library, machine: Machine) -> bool:
     return not first and not (machine.l4t and versions.at_least(machine.l4t, row.l4t))
 
 
+def before_joining(library: Library, machine: Machine) -> str | None:
+    """The CUDA of a server build of the one distribution, where this Jetson joined that with a later one; else None.
+
+    The oldest that wrote its code: what was grafted in later does not tell what the library was linked with.
+    """
+    row = toolkits.joined_arm64(machine.capability)
+    is_server_build = library.platform is not None and library.platform.name == "sbsa"
+    if row is None or not (is_server_build and machine.runs_l4t and one_distribution(library)):
+        return None
+    written_by = [each for each in library.toolkits if versions.major(each) == cuda_major(library)]
+    oldest = min(written_by, key=versions.key, default=None)
+    return None if oldest is None or versions.at_least(oldest, row.cuda) else oldest
+
+
 def jetpack_needed(machine: Machine) -> str:
     """What must be installed on a Jetson for the one distribution to serve it; empty where nobody has said."""
     row = toolkits.joined_arm64(machine.capability)
@@ -365,13 +379,16 @@ def across_tegra(arch: Arch, machine: Machine) -> bool:
 
 def platform_conditions(library: Library, machine: Machine) -> Iterator[str]:
     if needs_newer_l4t(library, machine):
-        since = tables().toolkits.arm64.one_distribution_since
         wanted = jetpack_needed(machine)
         yield (
             f"{wanted}, which CUDA for servers serves"
             if wanted
-            else f"CUDA {since} or later for servers runs on this Jetson (not confirmed)"
+            else f"CUDA {toolkits.one_arm64_since()} or later for servers runs on this Jetson (not confirmed)"
         )
+    row = toolkits.joined_arm64(machine.capability)
+    if row and (built := before_joining(library, machine)):
+        since = f"which joined them with {row.cuda}"
+        yield f"what CUDA {built} built for servers runs on this Jetson, {since} (not confirmed)"
 
 
 # Fixes that work: drivers that know the GPU, and toolkits that compile for it and that its driver runs.

@@ -170,6 +170,27 @@ def test_a_rule_speaks_where_it_should_and_nowhere_else(rule: str) -> None:
     assert rule not in _rules(without_it)
 
 
+@pytest.mark.parametrize(
+    ("toolkits", "l4t", "told"),
+    [
+        (("13.0",), "39.2", ("with CUDA 13.0, and", "what serves both is CUDA 13.2 or later")),
+        (("13.0", "13.2"), "39.2", ("with CUDA 13.0, and", "what serves both is CUDA 13.2 or later")),
+        (("13.2",), "39.2", ()),
+        (("13.2",), "36.4", ("with CUDA 13, and", "it needs JetPack 7.2 (L4T 39.2) or later")),
+        (("13.1",), "36.4", ("with CUDA 13.1, and", "it needs JetPack 7.2", ", and what serves both is CUDA 13.2")),
+    ],
+)
+def test_an_orin_runs_what_the_cuda_built_that_it_joined_with(
+    toolkits: tuple[str, ...], l4t: str, told: tuple[str, ...]
+) -> None:
+    built = library("sm_87", cuda=13, toolkits=toolkits, platform="sbsa", machine="aarch64")
+    verdict = _judge(built, on={**ORIN, "l4t": l4t}, capability="8.7")
+    found = [each for each in verdict.findings if each.rule == "arm64-build-unconfirmed"]
+    assert len(found) == bool(told)
+    assert all(words in each.message for each in found for words in told)
+    assert any("not confirmed" in each for each in verdict.conditions) == (toolkits != ("13.2",))
+
+
 def test_every_rule_has_a_case() -> None:
     groups = codec.read_toml(RULES_FILE)["group"]
     assert {row["id"] for each in groups if each["title"] in GROUPS_OF_CHECK for row in each["rule"]} == set(CASES)

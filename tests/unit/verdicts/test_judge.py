@@ -98,7 +98,12 @@ def test_what_of_a_server_build_on_an_orin_is_not_known_is_a_condition_or_unknow
     assert older.outcome == "unknown", "two libraries fail, but the third may run"
     assert older.conditions[0] == choice
     assert older.predicted_error is None
-    assert _server_build_on_orin(l4t="39.2").outcome == "compatible"
+    joined = _server_build_on_orin(l4t="39.2")
+    assert joined.outcome == "compatible"
+    assert joined.conditions[-1] == (
+        "what CUDA 13.0 built for servers runs on this Jetson, which joined them with 13.2 (not confirmed)"
+    )
+    assert not any(jetpack in each for each in joined.conditions)
 
 
 def test_case_3_a_server_build_on_an_orin() -> None:

@@ -198,19 +198,26 @@ def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Findi
 
 def not_for_jetson(libraries: Iterable[Library], added: Mapping[str, Collection[Arch]]) -> Iterator[Finding]:
     """Code of its own architecture does not make a build for servers run on L4T. `added`: by the library's path."""
-    names: dict[Arch, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for each in libraries:
         for arch in added.get(each.path, ()):
-            if gpus.is_tegra(arch.capability) and drivers.wrong_distribution(
-                each, fleet.from_gpu(str(arch.capability))
-            ):
-                names.setdefault(arch, []).append(file_name(each.path))
-    for arch, found in names.items():
-        yield finding(
-            "graft-not-for-l4t",
-            f"built for servers by a CUDA before {toolkits.one_arm64_since()}, so that it fails on a Jetson with "
-            f"{arch} too: {a_few(found, _SHOWN)}",
-        )
+            jetson = fleet.from_gpu(str(arch.capability))
+            if not gpus.is_tegra(arch.capability):
+                continue
+            joined = toolkits.joined_arm64(arch.capability)
+            if drivers.wrong_distribution(each, jetson):
+                since = toolkits.one_arm64_since()
+                told = f"built for servers by a CUDA before {since}, so that it fails on a Jetson with {arch} too"
+            elif joined and (built := drivers.before_joining(each, jetson)):
+                told = (
+                    f"built for servers by CUDA {built}, which nobody has confirmed to run on a Jetson with {arch}: "
+                    f"that one shares CUDA with servers from {joined.cuda} on"
+                )
+            else:
+                continue
+            names.setdefault(told, []).append(file_name(each.path))
+    for told, found in names.items():
+        yield finding("graft-not-for-l4t", f"{told}: {a_few(found, _SHOWN)}")
 
 
 # One wheel per architecture: the opposite of grafting, which puts them together again.

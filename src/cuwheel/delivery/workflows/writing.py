@@ -25,7 +25,7 @@ from cuwheel.delivery.workflows.problems import (
 )
 from cuwheel.delivery.workflows.rendering import MATRIX_KEYS, Row, State
 from cuwheel.errors import MalformedError, NetworkError, UnknownNameError, UnreadableError, UsageError
-from cuwheel.facts import services, toolkits
+from cuwheel.facts import services, toolkits, versions
 from cuwheel.machine import fleet
 from cuwheel.network import client
 from cuwheel.support import codec, files, process
@@ -188,9 +188,10 @@ def _without_runner(table: Table, machines: Sequence[Machine]) -> Iterator[str]:
             joined = toolkits.joined_arm64(machine.capability)
             or_newer = f", or with CUDA {joined.cuda} or later" if joined else ""
             for row in find_toolkits(table.cuda, []):
-                if joined is None or not toolkits.one_arm64(row):
+                if joined is None or not versions.at_least(row.version, joined.cuda):
+                    runs = "is not known to run" if toolkits.one_arm64(row) else "does not run"
                     yield (
-                        f"{machine.name} is a Jetson, and arm64 runners are servers: it does not run what they build "
+                        f"{machine.name} is a Jetson, and arm64 runners are servers: it {runs} what they build "
                         f"with CUDA {row.version}. Build it on the Jetson{or_newer}"
                     )
     for cpu in cpus:

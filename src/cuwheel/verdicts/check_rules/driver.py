@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support.finding import finding
 from cuwheel.support.wording import a_few
@@ -110,16 +111,23 @@ def sbsa_on_l4t(case: LibraryCase) -> Iterator[Finding]:
 
 
 def arm64_build_unconfirmed(case: LibraryCase) -> Iterator[Finding]:
-    platform = case.library.platform
-    if platform and drivers.needs_newer_l4t(case.library, case.machine) and not case.prediction.stops:
-        wanted = drivers.jetpack_needed(case.machine)
-        yield finding(
-            "arm64-build-unconfirmed",
-            f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and nobody has confirmed "
-            f"that this runs on the {case.gpu}" + (f": it needs {wanted}" if wanted else ""),
-            evidence=(platform.evidence,),
-            fix=f"install {wanted}, or build it on the device" if wanted else None,
-        )
+    platform, machine = case.library.platform, case.machine
+    built, older = drivers.before_joining(case.library, machine), drivers.needs_newer_l4t(case.library, machine)
+    if platform is None or case.prediction.stops or not (built or older):
+        return
+    wanted = drivers.jetpack_needed(machine) if older else ""
+    joined = toolkits.joined_arm64(machine.capability)
+    newer = f"CUDA {joined.cuda} or later" if joined and built else ""
+    fixes = [f"install {wanted}" if wanted else "", f"build it with {newer}" if newer else ""]
+    yield finding(
+        "arm64-build-unconfirmed",
+        f"it is built for servers with CUDA {built or drivers.cuda_major(case.library)}, and nobody has confirmed "
+        f"that this runs on the {case.gpu}"
+        + (f": it needs {wanted}" if wanted else "")
+        + (f"{', and' if wanted else ':'} what serves both is {newer}" if newer else ""),
+        evidence=(platform.evidence,),
+        fix=f"{' and '.join(filter(None, fixes))}, or build it on the device" if any(fixes) else None,
+    )
 
 
 RULES = (

@@ -258,6 +258,8 @@ def test_nothing_is_written_through_a_link(project: Path, tmp_path_factory: pyte
         ('"h100", "gh200"', "13.2", 'cpus = ["x86_64", "aarch64"]', ()),
         ('"all"', "13.2", "", ()),
         ('"orin"', "12.6", "", ("orin is a Jetson, and arm64 runners are servers",)),
+        ('"orin"', "13.0", "", ("orin is a Jetson, and arm64 runners are servers: it is not known to run what",)),
+        ('"thor"', "13.0", "", ()),
         ('"xavier"', "12.6", "", ("xavier is a Jetson, and arm64 runners are servers",)),
         ('"h100", "orin"', "13.2", "", ("orin has aarch64, and the jobs build for x86_64",)),
         ('"orin"', "13.2", 'cpus = ["x86_64", "aarch64"]', ("no machine has x86_64",)),

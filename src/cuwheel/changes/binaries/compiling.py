@@ -154,10 +154,10 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
     `cuda`: by the ptxas of this release and no other.
     """
     members: dict[int, list[Entry]] = {}
-    bare = library.format == "ptx"  # a file of text, which becomes a container
     for entry in library.entries:
-        if entry.container is not None or bare:
+        if entry.container is not None or library.format == "ptx":  # text, which becomes a container
             members.setdefault(entry.container or 0, []).append(entry)
+    bare = library.format in ("ptx", "fatbin")  # nothing refers to its containers from within
     named = frozenset(members) if bare else registered_containers(library)
     wanted: dict[tuple[int, Arch], Compilation] = {}
     left: dict[tuple[str, str], set[int]] = {}  # the same container for each GPU

@@ -50,16 +50,29 @@ from cuwheel.wheel.file import WheelFile, output_of
 from cuwheel.wheel.journal_file import Header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cuwheel.changes.graft.answer import Graft
     from cuwheel.changes.in_place import Layout
+    from cuwheel.facts.arch import Arch
     from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.record import Digest
 
 # What is left of PTX as it is stored, once it is machine code that is stored the same way: catboost's for sm_90.
 _SHARE_OF_PTX = 0.3
-_BARE = "make a fat binary of it, and let the package open that: cuwheel graft FILE.ptx --compile GPUS -o FILE.fatbin"
+# Files that are nothing but device code, and why those of a package stay as they are.
+_BARE = {
+    "ptx": Reason(
+        "bare-ptx",
+        "whoever opens this file of PTX expects text",
+        "make a fat binary of it, and let the package open that: cuwheel graft FILE.ptx --compile GPUS -o FILE.fatbin",
+    ),
+    "fatbin": Reason(
+        "bare-fatbin",
+        "the package may link this fat binary with other code, and linked code cannot be linked again",
+        "if the package only loads it, compile it by itself: cuwheel graft FILE.fatbin --compile GPUS -o FOLDER",
+    ),
+}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -104,7 +117,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def _expected(self, library: Library) -> GraftedLibrary:
         own = [each for each in self.wanted if each.library == library.path]
-        sizes: dict[str, list[int]] = {}
+        sizes: dict[Arch, list[int]] = {}
         for each in own:
             sizes.setdefault(each.arch, []).append(round(each.ptx.bytes * _SHARE_OF_PTX))
         return GraftedLibrary(
@@ -112,10 +125,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             bytes_before=library.size,
             bytes_after=library.size + sum(map(sum, sizes.values())),
             containers=len({each.container for each in own}),
-            added=tuple(
-                AddedCode(kind="cubin", arch=each.arch, count=len(sizes[each.arch]), bytes=sum(sizes[each.arch]))
-                for each in {each.arch: each for each in own}.values()
-            ),
+            added=_added(sizes),
             proof=None,
         )
 
@@ -157,6 +167,10 @@ class Plan(Struct, frozen=True, kw_only=True):
         }
 
 
+def _added(sizes: Mapping[Arch, Sequence[int]]) -> tuple[AddedCode, ...]:
+    return tuple(AddedCode(kind="cubin", arch=arch, count=len(each), bytes=sum(each)) for arch, each in sizes.items())
+
+
 def _row(what: Compilation, ptxas: str, *, kept: bool = False) -> CompiledCode:
     return CompiledCode(
         library=what.library, container=what.container, arch=what.arch, source=what.ptx.arch, ptxas=ptxas, kept=kept
@@ -192,8 +206,8 @@ def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim
     for library in libraries:
         found = compiling.wishes(library, aims, cuda)
         reason = why_untouchable(library, drop_signature=request.drop_signature) if found.wanted else None
-        if reason and library.format == "ptx":
-            reason = None if alone else Reason("bare-ptx", "whoever opens this file of PTX expects text", _BARE)
+        if reason and reason.rule == "not-linked" and library.format in _BARE:
+            reason = None if alone else _BARE[library.format]
         if reason:
             words = f"{file_name(library.path)} stays as before: {reason.words}"
             left.append(finding("compile-unsupported", words, fix=reason.fix))
@@ -302,10 +316,10 @@ def machine_code(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> I
         yield made
 
 
-def _content(subject: Subject, entry: Entry) -> bytes:
+def _content(file: CodeFile, entry: Entry) -> bytes:
     if entry.kind == "lto-ir":
-        return fatbin.container_of(subject.buffer.read(entry.offset, entry.header_size + entry.bytes))
-    return subject.payload(entry)
+        return fatbin.container_of(file.buffer.read(entry.offset, entry.header_size + entry.bytes))
+    return file.payload(entry)
 
 
 @contextmanager
@@ -341,7 +355,7 @@ def _decision(subject: Subject, made: Sequence[Compiled], library: Library, plac
 
 
 def _single(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
-    """A library; of a file of PTX the fat binary beside it: what loads the one (cuModuleLoad) loads the other."""
+    """A library, a fat binary; of a file of PTX the fat binary beside it: cuModuleLoad loads the one as the other."""
     if request.version:
         raise UsageError("--version is for wheels")
     text = library.format == "ptx"
@@ -359,7 +373,7 @@ def _single(base: Path, library: Library, request: GraftRequest, aims: tuple[Aim
         files.scratch_beside(target.parent) as folder,
     ):
         place = folder / "new"
-        made, row = (_write_text if text else _write_grown)(plan, base, place)
+        made, row = (_write_bare if library.format in _BARE else _write_grown)(plan, base, place)
         if row is None:
             return plan.answer(base, made)
         shutil.copymode(base, place)
@@ -373,24 +387,32 @@ def _write_grown(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLi
         return made, next(iter(rows), None)
 
 
-def _write_text(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLibrary | None]:
-    """With the PTX in it, too."""
+def _write_bare(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLibrary | None]:
+    """A fat binary: what the file holds, PTX as text too, and before each piece of PTX what was made of it."""
     (library,) = plan.libraries
-    (ptx,) = library.entries
-    text = base.read_bytes()
-    with compiling.cache_in_use():
-        made = _compiled(plan, lambda _, __: text, place.parent)
-        entries = {each.what.arch: compiling.entry_of(each.cubin(), each.what.arch, ptx) for each in made.compiled}
-    if not entries:
-        return made, None
-    place.write_bytes(fatbin.container_of(b"".join((*entries.values(), compiling.text_entry(text, ptx)))))
+    with compiling.cache_in_use(), CodeFile(FileBuffer(base), library.path) as file:
+        made = _compiled(plan, lambda _, entry: _content(file, entry), place.parent)
+        new = [(each.what, compiling.entry_of(each.cubin(), each.what.arch, each.what.like)) for each in made.compiled]
+        if not new:
+            return made, None
+        containers: dict[int | None, list[bytes]] = {}
+        for old in library.entries:
+            stored = file.buffer.read(old.offset, old.header_size + old.bytes)
+            whole = compiling.text_entry(stored, old) if library.format == "ptx" else stored
+            containers.setdefault(old.container, []).extend(
+                [*(entry for what, entry in new if what.ptx.offset == old.offset), whole]
+            )
+    place.write_bytes(b"".join(fatbin.container_of(b"".join(entries)) for entries in containers.values()))
     made.must_reach(library.path, place)
+    sizes: dict[Arch, list[int]] = {}
+    for what, entry in new:
+        sizes.setdefault(what.arch, []).append(len(entry))
     return made, GraftedLibrary(
         path=library.path,
         bytes_before=library.size,
         bytes_after=place.stat().st_size,
-        containers=1,
-        added=tuple(AddedCode(kind="cubin", arch=arch, count=1, bytes=len(entry)) for arch, entry in entries.items()),
+        containers=len({what.container for what, _ in new}),
+        added=_added(sizes),
         proof=None,
     )
 

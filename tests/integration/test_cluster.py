@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import cuwheel
 from cuwheel.clusters.task import add_blob
 from cuwheel.errors import UnreadableError
 from cuwheel.network import cluster_access
@@ -49,6 +50,15 @@ def looked(engine: Engine) -> bool:
 
 
 LOOPBACK = "0100007F"
+
+
+def test_a_cluster_that_is_stopped_takes_its_workers_with_it(here: World) -> None:
+    here.scheduler()
+    here.worker("first")
+    wait_for(lambda: "works for" in here.said("first"))
+    answer = cuwheel.cluster_stop(here.address, certificate=here.certificates)
+    assert answer.stopped
+    assert here.children["first"].wait(60) == 0
 
 
 def test_tasks_run_and_a_killed_worker_costs_nothing_but_time(here: World, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.device_code.survey import survey
+from cuwheel.device_code.target import wheel_of
 from cuwheel.errors import ToolError
 from cuwheel.network import venvs
 from cuwheel.support import process
@@ -134,7 +135,8 @@ def test_the_example_with_what_case_5_links_with(tmp_path: Path) -> None:
 @pytest.mark.download
 def test_jaxmg_of_the_index(tmp_path: Path) -> None:
     """Case 5's own wheel: two CUDA majors in one, its search paths right, one of its tags too low."""
-    answer = api.repair("jaxmg==1.1.1", output=tmp_path, dry_run=True)
+    wheel = wheel_of("jaxmg==1.1.1", platform="manylinux_2_28_x86_64")
+    answer = api.repair(wheel, output=tmp_path, dry_run=True)
     (told,) = answer.wheels
     assert told.tags == ("manylinux_2_28_x86_64",)
     assert [each.rule for each in told.findings] == ["tag-too-low"]

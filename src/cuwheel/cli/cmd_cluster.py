@@ -114,5 +114,8 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
     _cluster,
     actions=_ACTIONS,
     refuse=_refuse,
-    gone={"--threads": "--cores N", "--once": "cuwheel cluster stop, which ends the workers too"},
+    gone={"--threads": "--cores N"},
+    dropped={
+        "--once": "a worker ends with cuwheel cluster stop, or by a signal; one that lost its scheduler waits for it"
+    },
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import INDEX, ON, PAGE_GONE, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.common import INDEX, ON, PAGE_DROPPED, REFINEMENT, REFINEMENT_GONE, refinement
 from cuwheel.cli.options import Command, Conflict, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -38,7 +38,7 @@ PLACES = group(
     Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
 )
-GONE = {**REFINEMENT_GONE, **PAGE_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
+GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
 _ALL = Option("--all", "judge every release, not only until one runs", field="all_releases")
 
 
@@ -66,6 +66,7 @@ exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
     _find,
     gone=GONE,
+    dropped=PAGE_DROPPED,
 )
 
 
@@ -208,5 +209,6 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         "--wheel-only": "--fallback older,cpu",
         "--no-cpu": "--fallback older,source",
     },
+    dropped=PAGE_DROPPED,
     refuse=_refuse,
 )

@@ -267,9 +267,9 @@ more than noise""",
     _bench,
     refuse=_refuse_bench,
     usage="cuwheel bench [options] FILE:NAME | -- COMMAND ...",
-    gone={
-        "--save": "--json > FILE",
-        "--warm-up": "calls in the file itself: importing it is not measured",
-        "--noise": "--earlier FILE, and 'change' of its JSON",
+    gone={"--save": "--json > FILE"},
+    dropped={
+        "--warm-up": "three calls go before each level; for more, call it in the file, whose import is not measured",
+        "--noise": "a run is worse by more than 5 %; for another share, read earlier[].ratio of --earlier FILE --json",
     },
 )

@@ -84,8 +84,8 @@ exit status: the command's own; 128+n if signal n ended it""",
     gone={
         "--resume": "cuwheel record matrix FILE --resume",
         "--dry-run": "cuwheel record matrix FILE --dry-run",
-        "--no-phases": "NVCC_APPEND_FLAGS, if nvcc must not time its parts",
     },
+    dropped={"--no-phases": "nvcc always times its inner programs; in Python, RecordOptions(phases=False) does not"},
 )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import PAGE_GONE, PLATFORM_GONE
+from cuwheel.cli.common import PAGE_DROPPED, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import ToolError, UsageError
 
@@ -80,5 +80,6 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
         ),
     ),
     _repair,
-    gone={**PAGE_GONE, **PLATFORM_GONE},
+    gone=PLATFORM_GONE,
+    dropped=PAGE_DROPPED,
 )

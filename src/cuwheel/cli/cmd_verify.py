@@ -125,8 +125,8 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
     ways=("--pack", "--read", "--cluster"),
     refuse=_refuse,
     gone={
-        "--no-known": "--check 'import *', and the names of your own checks",
-        "--requirements": "--with REQ, or 'requires' of [tool.cuwheel.verify]",
+        "--no-known": "--check NAME for each that is to run, such as --check 'import *'; --dry-run lists them",
+        "--requirements": "--with REQUIREMENT for each, or 'requires' of [tool.cuwheel.verify]",
         **PLATFORM_GONE,
     },
 )

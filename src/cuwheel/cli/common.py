@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 _LOCK = "cuwheel.lock"
 
 # Of verbs that change or install something nobody keeps a page.
-PAGE_GONE = {"--html": "--json"}
-PLATFORM_GONE = {"--platform": "the file: pip downloads it for that platform"}
+PAGE_DROPPED = {"--html": "no page is written; --json has everything that it showed"}
+PLATFORM_GONE = {
+    "--platform": "pip download --no-deps --only-binary :all: --platform TAG NAME==VERSION, and name the file it wrote"
+}
 HTML = Option("--html FILE", "also write the report as one self-contained page", places.new_file)
 PLATFORM = Option(
     "--platform TAG", "with name==version: the wheel for this platform, such as win_amd64", values.platform

@@ -110,6 +110,7 @@ class Command(NamedTuple):
     refuse: Callable[[Namespace], Iterator[UsageError]] | None = None
     usage: str = ""
     gone: dict[str, str] = {}  # noqa: RUF012 - never changed; options that there were, and what says the same now
+    dropped: dict[str, str] = {}  # noqa: RUF012 - never changed; those that nothing replaces, and what happens instead
     elsewhere: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - of an action: options that others of its verb take
 
 

@@ -281,9 +281,12 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, option: str) -> UsageError:
         """An option that there is not: gone, of another action, or written wrong."""
         gone = self.command.gone if self.command else {}
+        dropped = self.command.dropped if self.command else {}
         elsewhere = self.command.elsewhere if self.command else {}
         if option in gone:
             return UsageError(f"{option} is gone: use {gone[option]}")
+        if option in dropped:
+            return UsageError(f"{option} is gone: {dropped[option]}")
         action = self.prog.rpartition(" ")[2]
         if option in elsewhere:
             return UsageError(f"{option} cannot be used with {action}", f"it is for {' and '.join(elsewhere[option])}")

@@ -175,6 +175,15 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
     configure_dask()
     from distributed import Worker
 
+    class Remembering(Worker):
+        """Dask only logs why a worker closes: a cluster that was stopped, or a connection that was lost."""
+
+        reason = ""
+
+        async def close(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as Dask calls it
+            self.reason = self.reason or str(options.get("reason", ""))
+            return await super().close(*args, **options)
+
     found = cluster_access.parse_place(address)
     security = tls_security("worker", place) if found.secured else None
     folder = _dask_folder()
@@ -184,7 +193,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
 
     async def work() -> None:
         while True:
-            made = Worker(
+            made = Remembering(
                 found.address,
                 nthreads=cores,
                 memory_limit=memory,
@@ -202,8 +211,8 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
             try:
                 await made
                 log.info("%s works for %s", made.address, found.address)
-                await made.finished()
-                reason = str(getattr(made, "reason", ""))
+                await made.finished()  # type: ignore[no-untyped-call]
+                reason = made.reason
             except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
                 reason = str(error)
             except asyncio.CancelledError:
@@ -213,7 +222,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
             finally:
                 with contextlib.suppress(Exception):
                     await made.close(timeout=2, executor_wait=False)
-            if "scheduler-close" in reason or "client" in reason:
+            if reason.startswith("scheduler-close"):
                 return
             log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
             await asyncio.sleep(_AGAIN_S)

@@ -338,7 +338,7 @@ def _fleet_problems(row: FleetMachine) -> Iterator[str]:
 # From the words behind `--on` and `--for` to machines.
 
 THIS = "this"
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def machines_here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
@@ -367,7 +367,7 @@ def machines_asked_for(
     profile = probe.probe(env, for_builds=False)
     seen = visible_to_programs(profile)
     if profile.gpus and not seen.gpus:
-        raise UsageError(f"{_VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
+        raise UsageError(f"{VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
     return machines_here(seen, refine)
 
 
@@ -433,7 +433,7 @@ def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine
 
 def visible_to_programs(profile: MachineProfile) -> MachineProfile:
     """Numbers are those of nvidia-smi. A UUID cannot be told from here: then all of them may be meant."""
-    variable = profile.variable(_VISIBLE)
+    variable = profile.variable(VISIBLE)
     if variable is None or not profile.gpus:
         return profile
     seen: list[Gpu] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.building import config
 from cuwheel.cli import frame, main
-from cuwheel.cli.options import command_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,15 +100,6 @@ def test_settings_that_are_none(
     assert "--set" in told
     assert said in told
     assert called == {}
-
-
-@pytest.mark.parametrize(
-    "option", [option for option, instead in command_of("build").gone.items() if instead.startswith("--set ")]
-)
-def test_what_an_option_that_is_gone_names_is_a_key(option: str) -> None:
-    value = "1" if option == "--timeout" else "torch" if option == "--backend" else "sm_75"
-    instead = command_of("build").gone[option].removeprefix("--set ")
-    config.settings_of([re.sub("SECONDS|KIND|ARCHS|DIR|VALUE", value, instead)])
 
 
 def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:

@@ -2,21 +2,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
 from cuwheel import __version__, api, errors
+from cuwheel.building import config
 from cuwheel.cli import frame, main, parser
-from cuwheel.cli.options import Group, command_of, flat
-from cuwheel.machine import probe, profile
+from cuwheel.cli.options import OF_INSPECT, Group, command_of, flat
+from cuwheel.machine import fleet, probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.support import files
 from cuwheel.support.verbs import SECTIONS, VERBS
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HEALTHY = next(machine for machine in MACHINES if machine.name == "a healthy H200").profile
@@ -92,23 +96,74 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
-GONE = [(verb, option) for verb in VERBS for option in command_of(verb).gone]
+COMMANDS = {verb: [verb] for verb in VERBS} | {
+    name: [family, word] for family, each in frame.FAMILIES.items() for word, name in each.commands.items()
+}
+GONE = [
+    (name, option)
+    for name in COMMANDS
+    if name not in OF_INSPECT
+    for option in (*command_of(name).gone, *command_of(name).dropped)
+]
+# What a replacement leaves to its reader.
+SAMPLES = {
+    "VERSION": ("12.8", "3.11", "12", "2.35"),
+    "RELEASE": ("36.4",),
+    "ARCHS": ("sm_75",),
+    "KIND": ("torch",),
+    "SECONDS": ("1",),
+    "NAME": ("h100", "import demo", "A"),
+    "N": ("2",),
+    "TEXT": ("42",),
+    "REQUIREMENT": ("torch==2.9",),
+    **dict.fromkeys(("DIR", "FOLDER", "PLACE", "FILE", "IMAGE", "VALUE"), (".", __file__, "1", "an/image")),
+}
 
 
-@pytest.mark.parametrize(("verb", "option"), GONE)
-def test_an_option_that_is_gone_names_what_says_the_same(
-    verb: str, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = command_of(verb)
-    action = next(iter(command.actions), "")
-    words = [verb, *([action] if action else []), option, *(["X"] if verb not in ("build", "plan", "cache") else [])]
-    assert main(words) == 2
-    instead = command.gone[option]
-    assert f"{option} is gone: use {instead}" in capsys.readouterr().err
-    taken = {flag for row in parser.rows_of(command) for each in flat([row]) for flag in each.flags}
-    named = {word for word in instead.split() if word.startswith("--")}
-    assert option not in taken
-    assert named <= taken or instead.startswith("cuwheel ")
+@pytest.mark.parametrize(("name", "option"), GONE)
+def test_an_option_that_is_gone_says_what_to_do(name: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = command_of(name)
+    words = [*COMMANDS[name], *list(command.actions)[:1], option]
+    assert main([*words, *(["X"] if name not in ("build", "plan", "cache") else [])]) == 2
+    told = f"use {command.gone[option]}" if option in command.gone else command.dropped[option]
+    assert f"{option} is gone: {told}" in capsys.readouterr().err
+    assert option not in {flag for row in flat(parser.rows_of(command)) for flag in row.flags}
+
+
+@pytest.mark.parametrize(("name", "option"), GONE)
+def test_what_replaces_an_option_is_there_and_takes_that_value(name: str, option: str) -> None:
+    command = command_of(name)
+    text = command.gone.get(option, command.dropped.get(option, ""))
+    if text.startswith("pip "):
+        return
+    if named := re.search(r"cuwheel (\w+)(?: (\w+))?", text):
+        first, second = named[1], named[2] or ""
+        family = frame.FAMILIES.get(first)
+        command = command_of(family.commands[second] if family and second in family.commands else first)
+        assert not second or not command.actions or second in command.actions
+    rows = {flag: row for row in flat(parser.rows_of(command)) for flag in row.flags}
+    for flag, value in re.findall(r"(--[a-z-]+)(?: ([^\s;]+))?", text):
+        assert flag in rows
+        kind = rows[flag].kind
+        if not callable(kind) or not rows[flag].value or not value:
+            continue
+        key, equals, alternatives = value.strip(",'").replace("NAME=", "A=").rpartition("=")
+        for one in alternatives.split("|"):
+            start, left_open = re.fullmatch(r"(.*?)([A-Z]*)", one).groups()  # type: ignore[union-attr]
+            tried = [f"{key}{equals}{start}{each}" for each in SAMPLES.get(left_open, (left_open,))]
+            assert any(_is_taken(kind, each) for each in tried), tried
+            if name == "build" and flag == "--set":
+                config.settings_of(tried[:1])
+    for variable in re.findall(r"\b([A-Z_]{6,})=", text):
+        assert variable in (files.CACHE, fleet.VISIBLE)
+
+
+def _is_taken(kind: Callable[[str], Any], value: str) -> bool:
+    try:
+        kind(value)
+    except errors.UsageError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("words", [["help", "check"], ["help", "lab"], ["help", "toolchain", "fetch"]])

@@ -81,9 +81,10 @@ def record_matrix(
     from cuwheel.building.recording import matrix
     from cuwheel.diagnosis import failures
     from cuwheel.report import matrix as report
+    from cuwheel.support import files
 
     plan = matrix.load_matrix(Path(file))
-    folder = (output or Path("cuwheel-matrix")).absolute()
+    folder = files.absolute(output or Path("cuwheel-matrix"))
     answer = matrix.planned_matrix(plan, str(file), folder)
     if dry_run:
         return answer
@@ -241,9 +242,10 @@ def trials_bisect(
     """The first version of a package, or commit of a source, with which the trials of a file fail."""
     from cuwheel.delivery import candidates
     from cuwheel.proving.measuring import bisection, campaign, trials_file
+    from cuwheel.support import files
 
     plan = trials_file.load_trials(file)
-    folder = (output or file.absolute().parent / "cuwheel-bisect").absolute()
+    folder = files.absolute(output or files.absolute(file).parent / "cuwheel-bisect")
     options = campaign.CampaignOptions(resume=resume, only=dict(only or {}))
     return bisection.run_bisection(plan, folder, options, span, odds or bisection.Odds(), candidates.releases_of)
 
@@ -258,10 +260,11 @@ def trials_service(
 ) -> ServiceChange:
     """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
     from cuwheel.proving.measuring import campaign, service, trials_file
+    from cuwheel.support import files
 
     trials_file.load_trials(file)
     folder = campaign.folder_of(file, output)
-    return service.change_service(file.absolute(), folder, kind, remove=remove, dry_run=dry_run)
+    return service.change_service(files.absolute(file), folder, kind, remove=remove, dry_run=dry_run)
 
 
 @takes_request(BenchRequest)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
 
+from cuwheel.support import files
 from cuwheel.support.request_fields import must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
@@ -130,7 +131,7 @@ class BuildRequest(ToolkitSources):
 
             cluster_access.parse_address(self.cluster)
         must_be_positive(jobs=self.jobs)
-        object.__setattr__(self, "output", Path(self.output).absolute())
+        object.__setattr__(self, "output", files.absolute(self.output))
 
     @property
     def overrides(self) -> dict[str, object]:

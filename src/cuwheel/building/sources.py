@@ -231,7 +231,7 @@ def obtain_source(asked: str, cache: Path, *, offline: bool = False, without: Se
     """The source that somebody named. `without`: folders that are no part of it, such as the output's."""
     path = Path(asked)
     if path.is_dir():
-        return survey_source(path.absolute(), asked, without)
+        return survey_source(files.absolute(path), asked, without)
     if is_pinned(asked) and not path.exists():
         path = download_release(asked, cache, offline=offline)
     if not path.is_file():

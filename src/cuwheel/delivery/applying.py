@@ -135,7 +135,7 @@ def _read_first(plan: InstallPlan, prefix: Path, scratch: Path) -> tuple[tuple[R
             here.append(release)
             continue
         path = on_disk(release, scratch)
-        here.append(replace(release, url=path.absolute().as_uri()))
+        here.append(replace(release, url=files.absolute(path).as_uri()))
         findings += filter(None, [choosing.disagreement(choice, path, prefix)])
     return tuple(here), tuple(findings)
 
@@ -165,8 +165,8 @@ def compile_releases(
         if not done.written:
             made.append(replace(release, url=path.as_uri()))
             continue
-        new = Path(done.outputs[0])
-        made.append(replace(release, url=new.absolute().as_uri(), file=new.name, sha256=None, size=new.stat().st_size))
+        new = files.absolute(done.outputs[0])
+        made.append(replace(release, url=new.as_uri(), file=new.name, sha256=None, size=new.stat().st_size))
         compiled.append(CompiledWheel(file=release.file, pieces=len(done.compiled)))
     return tuple(made), tuple(compiled), tuple(dict.fromkeys(findings))
 
@@ -197,7 +197,7 @@ def slim_releases(
             continue
         before, after, new = done.wheel.bytes_before, done.wheel.bytes_after, Path(done.output)
         log.info("%s: %s, was %s", path.name, size(after), size(before))
-        made.append(replace(release, url=new.absolute().as_uri(), file=new.name, sha256=None, size=after))
+        made.append(replace(release, url=files.absolute(new).as_uri(), file=new.name, sha256=None, size=after))
         slimmed.append(Slimmed(file=release.file, bytes_before=before, bytes_after=after))
     return tuple(made), tuple(slimmed), tuple(dict.fromkeys(findings))
 
@@ -251,7 +251,7 @@ def _line(release: Release, network: Settings, scratch: Path) -> str:
     if plain_name(release.file) != release.file or (local and _on_a_share(local)):
         local = on_disk(release, scratch)
     if local:
-        url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
+        url, sha256 = files.absolute(local).as_uri(), sha256 or files.sha256(local)
     else:
         url = addresses.with_login(url, client.login_at_once(url, network))
     return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")

@@ -180,7 +180,7 @@ def read_arrivals(wheels: Sequence[str | Path], *, of_others: bool = False) -> l
 
 def wheel_paths(wheels: Sequence[str | Path]) -> list[Path]:
     """Each once, in the order of their names."""
-    found = {path.absolute() for wheel in wheels for path in _paths_of(wheel)}
+    found = {files.absolute(path) for wheel in wheels for path in _paths_of(wheel)}
     return sorted(found, key=lambda each: (each.name, str(each)))
 
 

@@ -322,7 +322,7 @@ def address_of(index: str) -> str:
     if folder is None:
         return index
     simple = folder / simple_api.SIMPLE
-    return (simple if simple.is_dir() else folder).absolute().as_uri()
+    return files.absolute(simple if simple.is_dir() else folder).as_uri()
 
 
 def origins(releases: Iterable[Release], where: Places, session: client.Session) -> dict[str, str]:
@@ -370,7 +370,7 @@ def _origin(release: Release, where: Places, session: client.Session) -> str:
 
 def _is_in(path: Path, place: str) -> bool:
     folder = addresses.local_path(place)
-    return folder is not None and path.is_relative_to(folder.absolute())
+    return folder is not None and path.is_relative_to(files.absolute(folder))
 
 
 def _is_same_file(listing: IndexFile, release: Release) -> bool:
@@ -479,7 +479,7 @@ def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
 def _of_page(path: Path) -> Iterable[IndexFile]:
     body = files.read_limited(path, _LARGEST_PAGE, "a page of an index")
     kind = "application/json" if path.suffix == ".json" else "text/html"
-    return listed_files(body, kind, path.absolute().as_uri())
+    return listed_files(body, kind, files.absolute(path).as_uri())
 
 
 def _in_folder(folder: Path) -> Iterator[IndexFile]:
@@ -489,7 +489,7 @@ def _in_folder(folder: Path) -> Iterator[IndexFile]:
         raise UnreadableError.from_os(error, folder) from error
     for path in paths:
         if path.name.endswith((".whl", *_SOURCES)) and addresses.is_file_name(path.name) and path.is_file():
-            yield IndexFile(file=path.name, url=path.absolute().as_uri(), size=path.stat().st_size)
+            yield IndexFile(file=path.name, url=files.absolute(path).as_uri(), size=path.stat().st_size)
 
 
 def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None:

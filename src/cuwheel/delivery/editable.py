@@ -47,7 +47,7 @@ _SHOWN = ("CUDA_HOME", "CUDACXX", "NVCC_PREPEND_FLAGS", "NVCC_CCBIN", "CUDAHOSTC
 
 
 def install_editable(request: BuildRequest, env: Path | None, caller: Mapping[str, str]) -> Install:
-    folder = Path(request.source).absolute()
+    folder = files.absolute(request.source)
     if not folder.is_dir():
         raise UsageError(
             f"--editable is for a folder that you work in, not for {request.source}", hint="cuwheel build --editable ."

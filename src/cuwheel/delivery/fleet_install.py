@@ -196,5 +196,5 @@ def found_in(wanted: Release, find_links: Sequence[str]) -> Path | None:
         folder = addresses.local_path(each)
         path = folder / wanted.file if folder else None
         if path and path.is_file() and files.sha256(path) == wanted.sha256:
-            return path.absolute()
+            return files.absolute(path)
     return None

@@ -169,7 +169,7 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class IndexFolder:
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+        self.root = files.absolute(root)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -143,10 +143,10 @@ def _package(release: Release, folder: Path) -> dict[str, object]:
 def _address(release: Release, folder: Path) -> dict[str, object]:
     """Files beside the lock stay beside it when the folder is copied or served from elsewhere."""
     local = addresses.local_path(release.url)
-    root = folder.absolute()
+    root = files.absolute(folder)
     if local and local.is_relative_to(root):
         return {"path": local.relative_to(root).as_posix()}
-    return {"url": local.absolute().as_uri() if local else release.url}
+    return {"url": files.absolute(local).as_uri() if local else release.url}
 
 
 def _requirements(_lock: InstallLock, part: LockPart, folder: Path) -> str:
@@ -276,7 +276,7 @@ def _release(package: Package751, folder: Path) -> Release:
         raise ValueError(f"{package.name} has {len(wheels)} wheels, and must have one")
     wheel = wheels[0]
     name = wheel.name or addresses.file_name(wheel.url or wheel.path or "")
-    url = wheel.url or (folder.absolute() / (wheel.path or "")).as_uri()
+    url = wheel.url or (files.absolute(folder) / (wheel.path or "")).as_uri()
     return Release(
         name=package.name,
         version=str(package.version),

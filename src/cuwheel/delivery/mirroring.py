@@ -302,7 +302,7 @@ def _of_mirror(part: LockPart, made: dict[str | None, MirroredFile], request: Pu
     def mirrored(release: Release) -> Release:
         own = made[release.sha256]
         place = request.to / index_folder.file_path(own.file)
-        url = f"{served}{own.file}" if served else place.absolute().as_uri()
+        url = f"{served}{own.file}" if served else files.absolute(place).as_uri()
         return replace(release, version=own.version, file=own.file, url=url, sha256=own.sha256, size=own.size, index="")
 
     taken = tuple(map(mirrored, part.files))

@@ -82,7 +82,7 @@ def pending_settings(places: tuple[Place, ...], prefix: Path, settings: Mapping[
 def _targets(places: Place, prefix: Path) -> Iterator[Place]:
     """Of an environment: the script of every shell that it has; conda reads a folder."""
     if places.kind != "activate":
-        yield Place(kind=places.kind, path=str(Path(places.path).expanduser().absolute()))
+        yield Place(kind=places.kind, path=str(files.absolute(Path(places.path).expanduser())))
         return
     if (prefix / "conda-meta").is_dir():
         yield Place(kind="activate", path=str(prefix / "etc/conda/activate.d/cuwheel.sh"))

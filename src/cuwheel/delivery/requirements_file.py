@@ -158,7 +158,7 @@ class _Reader:
                 self.read(other, depth + 1)
             else:
                 self._constraints(other)
-                self.options.append(f"-c {shlex.quote(str(other.absolute()))}")
+                self.options.append(f"-c {shlex.quote(str(files.absolute(other)))}")
         elif name in ("--no-index", "--pre"):
             self.switches.add(name)
         elif name in _PASSED:

@@ -99,7 +99,7 @@ def certificate_folder(given: Path | None = None) -> Path:
         from platformdirs import user_config_path  # noqa: PLC0415 - for those who have a cluster
 
         given = user_config_path("cuwheel") / "cluster"
-    return given.absolute()
+    return files.absolute(given)
 
 
 def require_extra() -> None:

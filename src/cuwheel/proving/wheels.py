@@ -23,7 +23,7 @@ from cuwheel.proving import wheel_rules
 from cuwheel.proving.checks import VerifyPlan
 from cuwheel.proving.outcomes import Installation, Verified, Verify
 from cuwheel.support import codec
-from cuwheel.support.files import sha256
+from cuwheel.support.files import absolute, sha256
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.loading import loading, profile_of
@@ -158,7 +158,7 @@ def find_wheel(target: str | Path, python: str | None = None) -> Path:
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
     if not path.is_file():
         raise UnreadableError(path, "no such file")
-    return path.absolute()
+    return absolute(path)
 
 
 def _verify_table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, Verbatim, hidden
-from cuwheel.support import quoting
+from cuwheel.support import files, quoting
 from cuwheel.support.wording import counted, elided, percent, size
 from cuwheel.wheel.metadata import WheelName
 
@@ -56,7 +55,7 @@ def _use(answer: Publish) -> Iterator[Block]:
     """The command that installs what was added, from the folder as it is."""
     names = dict.fromkeys(found.name for each in answer.wheels if each.added and (found := WheelName.parse(each.file)))
     if answer.action == "publish" and names and answer.succeeded and not answer.dry_run:
-        simple = (Path(answer.place).absolute() / "simple").as_uri()
+        simple = (files.absolute(answer.place) / "simple").as_uri()
         yield Verbatim((f"Use it: {quoting.here(['pip', 'install', '--index-url', simple, next(iter(names))])}",))
 
 

@@ -29,6 +29,13 @@ _NUMBERS = itertools.count()  # clocks of Windows stand still for 15 ms
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def absolute(path: str | Path) -> Path:
+    """From the root and without `..`, unless behind a link that would be another place."""
+    plain = Path(path).absolute()
+    tidy = Path(os.path.normpath(plain))
+    return tidy if tidy.resolve() == plain.resolve() else plain
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     """A file to write that takes the name `path` when the block ends, and goes where it fails.
@@ -110,7 +117,7 @@ def cache_folder(given: Path | None = None) -> Path:
         from platformdirs import user_cache_path  # noqa: PLC0415 - needed for the default alone
 
         given = user_cache_path("cuwheel")
-    return given.absolute()
+    return absolute(given)
 
 
 def read_limited(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:

@@ -84,7 +84,7 @@ def trace_folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise UsageError(f"{keep} is not empty, and traces are never overwritten", hint="choose another folder")
-    yield keep.absolute()
+    yield files.absolute(keep)
 
 
 def environ_for(place: Path, environ: Mapping[str, str], cupti: Path | None = None) -> dict[str, str]:
@@ -128,4 +128,4 @@ def run_traced(
     caller = dict(os.environ if environ is None else environ)
     library = find_cupti(command, caller) if cupti is True else cupti or None
     variables = environ_for(place, caller, library)
-    return process.attend(command, env=variables, cwd=(cwd or Path.cwd()).absolute())
+    return process.attend(command, env=variables, cwd=files.absolute(cwd or Path.cwd()))

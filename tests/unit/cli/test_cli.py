@@ -11,12 +11,12 @@ import pytest
 from cuwheel import __version__, api, errors
 from cuwheel.building import config
 from cuwheel.cli import frame, main, parser
-from cuwheel.cli.options import OF_INSPECT, Group, command_of, flat
+from cuwheel.cli.options import Group, command_of, flat
 from cuwheel.machine import fleet, probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support import files
-from cuwheel.support.verbs import SECTIONS, VERBS
+from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, VERBS
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
 
 
 COMMANDS = {verb: [verb] for verb in VERBS} | {
-    name: [family, word] for family, each in frame.FAMILIES.items() for word, name in each.commands.items()
+    name: [family, word] for family, each in FAMILIES.items() for word, name in each.commands.items()
 }
 GONE = [
     (name, option)
@@ -138,7 +138,7 @@ def test_what_replaces_an_option_is_there_and_takes_that_value(name: str, option
         return
     if named := re.search(r"cuwheel (\w+)(?: (\w+))?", text):
         first, second = named[1], named[2] or ""
-        family = frame.FAMILIES.get(first)
+        family = FAMILIES.get(first)
         command = command_of(family.commands[second] if family and second in family.commands else first)
         assert not second or not command.actions or second in command.actions
     rows = {flag: row for row in flat(parser.rows_of(command)) for flag in row.flags}

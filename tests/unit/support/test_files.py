@@ -129,3 +129,14 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_an_absolute_path_has_no_dots_unless_it_goes_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert files.absolute("../dist/./x") == tmp_path / "dist" / "x"
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "work" / "link").symlink_to(tmp_path / "far" / "away")
+    assert files.absolute("link/../dist").resolve() == tmp_path / "far" / "dist"

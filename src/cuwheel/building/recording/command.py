@@ -119,9 +119,9 @@ def record_command(
     quiet_stdout: bool,
 ) -> EndedCommand:
     """`output`: a new folder, or one that is named after those that are there."""
-    folder = (output or _new_folder(Path.cwd())).absolute()
+    folder = files.absolute(output or _new_folder(Path.cwd()))
     guard = contextlib.nullcontext() if output else _removed_if_not_begun(folder)
-    cwd = (cwd or Path.cwd()).absolute()
+    cwd = files.absolute(cwd or Path.cwd())
     environ = dict(os.environ if environ is None else environ)
     with guard, session.recording(folder, command, environ, cwd, options) as running:
         line = running.keeping_output(cwd)

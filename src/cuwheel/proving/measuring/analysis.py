@@ -12,7 +12,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.proving.measuring import journal, rates
 from cuwheel.proving.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel.proving.measuring.rates import Counts
-from cuwheel.support import masking, wording
+from cuwheel.support import files, masking, wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -395,7 +395,7 @@ def analyse(folder: Path) -> Trials:
     total = summed(counts.values())
     return Trials(
         file=header.file,
-        folder=str(folder.absolute()),
+        folder=str(files.absolute(folder)),
         seed=header.seed,
         repeats=header.repeats,
         only=header.only,

@@ -61,7 +61,7 @@ class OpenCampaign(NamedTuple):
 
 def folder_of(plan_file: Path, output: Path | None) -> Path:
     """Where the journal of a file is, unless another folder is given."""
-    return (output or plan_file.absolute().parent / "cuwheel-trials").absolute()
+    return files.absolute(output or files.absolute(plan_file).parent / "cuwheel-trials")
 
 
 def shuffled_turns(conditions: Sequence[int], repeats: int, seed: int) -> Iterator[Turn]:

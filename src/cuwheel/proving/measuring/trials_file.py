@@ -12,7 +12,7 @@ from cuwheel.errors import ConfigurationError, CuwheelError
 from cuwheel.machine import fleet
 from cuwheel.network import venvs
 from cuwheel.support import axes as named_axes
-from cuwheel.support import codec
+from cuwheel.support import codec, files
 from cuwheel.support.wording import read_size
 
 if TYPE_CHECKING:
@@ -175,12 +175,12 @@ def load_trials(path: Path) -> Plan:
     if file.on and ON not in axes:
         axes[ON] = {name: Value(on=name) for name in file.on}
     problems += _problems(file, axes, path.parent)
-    conditions = _conditions(file, axes, path.parent.absolute(), problems) if not problems else []
+    conditions = _conditions(file, axes, files.absolute(path.parent), problems) if not problems else []
     if problems or not conditions:
         raise ConfigurationError(path, problems or ["nothing to run: everything is excluded"], _HINT)
     return Plan(
-        file=str(path.absolute()),
-        folder=str(path.parent.absolute()),
+        file=str(files.absolute(path)),
+        folder=str(files.absolute(path.parent)),
         axes={axis: tuple(values) for axis, values in axes.items()},
         conditions=tuple(conditions),
         repeats=file.repeats,

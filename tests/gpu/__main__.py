@@ -49,18 +49,21 @@ class Part:
     brought: Sequence[str] = ()
 
 
-def of_truth(report: Path) -> Counts:
+def of_truth(report: Path, folder: Path) -> Counts:
+    """`folder`: the set."""
     from tests.gpu import compare
 
     results = compare.load_results(report)
     try:
-        found = compare.compare(_set(), results)
+        found = compare.compare(folder, results)
     except SystemExit as error:  # another GPU, another driver
         return {"skipped": {str(error): results["planned"]}}
-    wrong = {f"truth: {each.run.id}": f"predicted {each.predicted}, seen {each.seen}" for each in found.differences}
+    wrong = {
+        f"{folder.name}: {each.run.id}": f"predicted {each.predicted}, seen {each.seen}" for each in found.differences
+    }
     passed = len({run.id for run in found.runs}) - len(wrong)
     if len(results["runs"]) < results["planned"]:
-        wrong["truth"] = f"only {len(results['runs'])} of {results['planned']} runs in time"
+        wrong[folder.name] = f"only {len(results['runs'])} of {results['planned']} runs in time"
     return {"passed": passed, "failed": wrong}
 
 
@@ -133,8 +136,9 @@ def _set() -> Path:
 
 
 def _truth(number: int) -> Part:
-    words = [str(HERE / "runner.py"), "--set", str(_set()), "--share", f"{number}/{_SHARES}", "--out", "{out}"]
-    return Part(name=f"truth-{number}", words=words, counts=of_truth)
+    folder = _set()
+    words = [str(HERE / "runner.py"), "--set", str(folder), "--share", f"{number}/{_SHARES}", "--out", "{out}"]
+    return Part(name=f"truth-{number}", words=words, counts=functools.partial(of_truth, folder=folder))
 
 
 def _slim(framework: str) -> Part:
@@ -159,6 +163,12 @@ def parts() -> list[Part]:
             words=["-m", "tests.gpu.compiled_ahead", str(BROUGHT / "compiled-ahead"), "{out}"],
             counts=of_graft,
             brought=(str(BROUGHT / "compiled-ahead"),),
+        ),
+        Part(
+            name="graft-compile-truth",
+            words=[str(HERE / "runner.py"), "--set", str(BROUGHT / "compiled-set"), "--out", "{out}"],
+            counts=functools.partial(of_truth, folder=BROUGHT / "compiled-set"),
+            brought=(str(BROUGHT / "compiled-set"),),
         ),
         *(_slim(framework) for framework in ("torch", "jax", "cupy")),
         Part(
@@ -245,6 +255,7 @@ def prepare(python: str) -> None:
 
     things = {f"python-{python}": packages, "set": truth, "programs": old_runtimes.make, "bitsandbytes": _bitsandbytes}
     things["compiled-ahead"] = compiled_ahead.make
+    things["compiled-set"] = functools.partial(compiled_ahead.make_set, source=BROUGHT / "set")
     for name, make in things.items():
         _make(name, make)
     (BROUGHT / "commit.txt").write_text(long.commit())

@@ -21,7 +21,7 @@ from cuwheel.verdicts.predict import reach_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Library
+    from cuwheel.device_code.libraries import Entry, Library
     from cuwheel.machine.fleet import Jit
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
@@ -72,7 +72,7 @@ def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Pre
     device = drivers.device_of(library, on)
     if device is None:
         raise ValueError("the machine's capability is not known")
-    choices = _choices(library, device)
+    choices = choices_in(library, device)
     if library.format == "elf":
         return _of_library(library, on, choices, markers, kernels)
     (choice,) = choices
@@ -93,26 +93,34 @@ def _of_package(path: Path, on: Machine, markers: Markers, kernels: Sequence[str
         device = drivers.device_of(library, on)
         if device is None:
             raise ValueError("the machine's capability is not known")
-        choices = _choices(library, device)
+        choices = choices_in(library, device)
         first, last = len(told), len(told) + len(choices)
         told |= _of_library(library, on, choices, markers[first:last], kernels[first:last]).kernels
     error = verdict.predicted_error.code if verdict.predicted_error else None
     return Prediction(outcome=verdict.outcome, error=error, kernels=told)
 
 
-def _choices(library: Library, device: Device) -> list[Choice]:
-    """Of each container; a cubin that stands alone is one too. Objects come before what was linked from them.
+def containers_of(library: Library) -> list[list[Entry]]:
+    """The entries of each, in the order of the markers; a cubin that stands alone is one too.
 
-    Of what nvcc left without a kernel nothing is launched.
+    Objects come before what was linked from them. Of what nvcc left without a kernel nothing is launched.
     """
-    codes: dict[int, list[Code]] = {index: [] for index in range(max(len(library.containers), 1))}
+    held: dict[int, list[Entry]] = {index: [] for index in range(max(len(library.containers), 1))}
     for entry in library.entries:
-        codes[entry.container or 0].append(Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa))
+        held[entry.container or 0].append(entry)
     places = [(each.section == ".nv_fatbin", each.offset) for each in library.containers] or [(False, 0)]
     order = sorted(range(len(places)), key=places.__getitem__)
     if not library.device_linked and library.containers:
         order = [index for index in order if not library.containers[index].without_kernels]
-    return [choose(codes[index], device) for index in order]
+    return [held[index] for index in order]
+
+
+def choices_in(library: Library, device: Device) -> list[Choice]:
+    """Of each container, in the order of the markers."""
+    return [
+        choose([Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa) for entry in entries], device)
+        for entries in containers_of(library)
+    ]
 
 
 def _of_library(
@@ -138,7 +146,7 @@ def _of_link(
     said = reach_of(replace(library, registration=replace(library.registration, wrappers=wrappers))).on(on)
     objects = markers[: len(markers) - 1 - len(plain)]
     used = list(zip(choices, objects, strict=False)) if said.basis == "relocatable" else [(choices[-1], markers[-1])]
-    numbers = _added_up(used)
+    numbers = added_up(used)
     error = said.predicted_error.code if said.predicted_error else None
     linked = kernels[: len(kernels) - len(plain)]
     runs = _linked_at_load(library, used) if said.outcome == "partial" else linked if error is None else ()
@@ -152,7 +160,7 @@ def _of_link(
     return told
 
 
-def _added_up(used: Iterable[tuple[Choice, Sequence[Mapping[str, int]]]]) -> Counter[str]:
+def added_up(used: Iterable[tuple[Choice, Sequence[Mapping[str, int]]]]) -> Counter[str]:
     """What was linked writes its own number; objects linked at load add theirs up.
 
     Objects that came from libcudadevrt stand behind our own, and write nothing.

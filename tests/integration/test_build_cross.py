@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -19,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(fleet.cpu_here() != "x86_64", reason="arm64 is compiled for on x86-64"),
     pytest.mark.skipif(shutil.which("apt-get") is None, reason="the compiler is of Debian's packages"),
 ]
+UNNAMED = re.compile(rb"(_GLOBAL__N__)[0-9a-f]{8}(?=_)")
 LOADS = r"""
 #include <dlfcn.h>
 #include <stdio.h>
@@ -91,3 +93,49 @@ def test_a_compiler_that_is_called_by_name_is_found_out(tmp_path: Path) -> None:
     assert job["outcome"] == "refused", job["failure"]
     assert "wrong-processor" in {each["rule"] for each in job["findings"]}
     assert world.wheels(here.out) == []
+
+
+def device_code(wheel: Path) -> dict[str, list[bytes]]:
+    """Of each architecture, header and all."""
+    (library,) = api.inspect(wheel, entries=True).libraries
+    with zipfile.ZipFile(wheel) as opened:
+        data = opened.read(library.path)
+    found: dict[str, list[bytes]] = {}
+    for each in library.entries:
+        entry = data[each.offset : each.offset + each.header_size + each.bytes]
+        found.setdefault(str(each.arch), []).append(entry)
+    return found
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_is_grafted_in_is_what_a_build_with_it_has(tmp_path: Path, *, is_named: bool) -> None:
+    """Byte for byte; but a namespace without a name is called after the folder of the build, a hash of eight digits."""
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    here.link(world.toolkit("13.0", "nvtx", cpu="aarch64"))
+    source = here.project("scikit_kernel")
+    for each in source.rglob("*.cu"):
+        named = each.read_text().replace("namespace {", "namespace kernels {") + "\n"
+        each.write_text(
+            named.replace("}  // namespace\n", "}\nusing namespace kernels;\n") if is_named else each.read_text()
+        )
+    made = {}
+    for machines in ("8.0,9.0", "8.0,8.7,9.0"):
+        words = ("--cpu", "aarch64", "--for", machines, "--set", "plan.native=true")
+        told = here.build(source, *words)
+        assert told.status == 0, told.all
+        made[machines] = tmp_path / machines / Path(told.document["jobs"][0]["wheel"]["path"]).name
+        shutil.move(here.out, tmp_path / machines)
+    base, whole = made.values()
+    told = here.cuwheel("graft", base, "--add", "sm_87", "--source", source, "-o", tmp_path / "more", "--json")
+    assert told.status == 0, told.all
+    assert "graft-not-for-l4t" in told.stdout, "CUDA 13.0 is older than what an Orin shares with servers"
+    (more,) = (tmp_path / "more").glob("*.whl")
+    grafted, built = device_code(more), device_code(whole)
+    assert list(grafted) == ["sm_80", "sm_87", "sm_90"]
+    if not is_named:
+        assert grafted["sm_87"] != built["sm_87"]
+        grafted, built = (
+            {arch: [UNNAMED.sub(rb"\1", each) for each in entries] for arch, entries in found.items()}
+            for found in (grafted, built)
+        )
+    assert grafted == built

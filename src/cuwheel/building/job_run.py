@@ -469,6 +469,7 @@ class _Finishing:
             conditions={
                 each.machine: each.conditions for each in gate.verdicts_on(found, self._machines(), self._built_for())
             },
+            built_for=self._built_for(),
         )
         options = stamp.StampOptions(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding

@@ -58,13 +58,17 @@ class File(Struct, frozen=True, kw_only=True):
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """`nvcc` and `host_compiler` as they call themselves: `13.0.88`, `gcc 12.2.0`."""
+    """`nvcc` and `host_compiler` as they call themselves: `13.0.88`, `gcc 12.2.0`.
+
+    `arm64`: which of CUDA's distributions for arm64 it is, that for servers or that for Jetson, where that is known.
+    """
 
     provider: str
     release: str
     nvcc: str
     platform: str
     host_compiler: str | None = None
+    arm64: Literal["sbsa", "l4t"] | None = None
     archives: tuple[File, ...] = ()
 
 

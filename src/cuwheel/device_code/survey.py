@@ -7,8 +7,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from cuwheel.device_code import elf, library, source, torch_symbols
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.description import NAME
+from cuwheel.device_code.libraries import Platform, Survey
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
 from cuwheel.facts import packages
 from cuwheel.support import log
@@ -16,9 +19,10 @@ from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.support.patterns import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from cuwheel.device_code.description import Description
     from cuwheel.device_code.libraries import Detail, Library, PythonLoad, Search
     from cuwheel.device_code.source import Item, Source
     from cuwheel.device_code.starts import Start
@@ -78,7 +82,7 @@ def _survey(found: Source, detail: Detail, *, search: Search, python: bool, deci
         kind=found.kind,
         size=found.size,
         distribution=found.distribution,
-        libraries=tuple(libraries),
+        libraries=tuple(_of_distribution(libraries, found.description)),
         findings=(*found.findings, *findings),
         imported=imported,
         python_loads=loads,
@@ -86,6 +90,18 @@ def _survey(found: Source, detail: Detail, *, search: Search, python: bool, deci
         variant=found.variant,
         description=found.description,
     )
+
+
+def _of_distribution(libraries: Iterable[Library], described: Description | None) -> Iterator[Library]:
+    """With the distribution of CUDA for arm64 that the build wrote down, where a library does not show it itself."""
+    tools = (described.toolchain, *(each.toolchain for each in described.merged)) if described else ()
+    names = {each.arm64 for each in tools if each}
+    name = names.pop() if len(names) == 1 else None
+    for each in libraries:
+        if name and each.device_code and each.machine == "aarch64" and each.platform is None:
+            yield replace(each, platform=Platform(name=name, evidence=f"{NAME} says so"))
+        else:
+            yield each
 
 
 def _loaded_by_python(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...], tuple[PythonLoad, ...]]:

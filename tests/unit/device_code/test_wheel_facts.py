@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 import cuwheel
 from cuwheel.device_code import wheel_facts
-from cuwheel.device_code.description import Description, encoded
+from cuwheel.device_code.description import Description, Tools, encoded
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
-from cuwheel.machine.fleet import Machine
+from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verdicts import judge
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
@@ -150,6 +150,33 @@ def test_the_description_of_a_built_wheel_is_kept(tmp_path: Path) -> None:
     described = Description(cuda="13.0", archs=("sm_90",))
     path = packed(tmp_path, {"subject-1.0.dist-info/cuwheel.json": encoded(described)})
     assert facts_of(path).description == described
+
+
+@pytest.mark.parametrize(
+    ("arm64", "l4t", "outcome", "conditions"),
+    [
+        ("sbsa", None, "native", ["JetPack 7.2", "what CUDA 13.0 built for servers"]),
+        ("sbsa", "39.2", "native", ["what CUDA 13.0 built for servers"]),
+        ("l4t", "39.2", "native", []),
+        (None, "39.2", "native", []),
+    ],
+)
+def test_what_a_wheel_for_arm64_was_built_with_is_known_by_its_description(
+    tmp_path: Path, arm64: Any, l4t: str | None, outcome: str, conditions: list[str]
+) -> None:
+    """Nothing in the library itself tells servers from Jetson where it has no search path."""
+    library = (BIN / "aarch64-130.so").read_bytes().replace(b"targets/sbsa-linux", b"targets/some-linux")
+    tools = Tools(provider="index", release="13.0.2", nvcc="13.0.88", platform="linux-x86_64-aarch64", arm64=arm64)
+    described = encoded(Description(cuda="13.0", archs=("sm_87",), toolchain=tools))
+    files = {"subject/lib.so": library, "subject-1.0.dist-info/cuwheel.json": described}
+    path = packed(tmp_path, files, tag="py3-none-manylinux_2_34_aarch64")
+    refine = Refinement(l4t=l4t, driver_cuda="13.2")
+    (verdict,) = cuwheel.check(path, on=["orin"], refine=refine).verdicts
+    assert verdict.outcome == outcome
+    told = [each for each in verdict.conditions if "Jet" in each]
+    assert len(told) == len(conditions)
+    assert all(each.startswith(words) for each, words in zip(told, conditions, strict=True))
+    assert [each.platform and each.platform.name for each in facts_of(path).libraries] == [arm64]
 
 
 def test_check_and_inspect_take_a_facts_file(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from cuwheel.wheel.record import Digest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey
+    from cuwheel.device_code.libraries import Platform, Survey
     from cuwheel.facts.arch import Arch
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job
@@ -188,10 +188,11 @@ def describe(
     requires: Sequence[str] = (),
     build: BuildRecord | None = None,
     conditions: Mapping[str, tuple[str, ...]] | None = None,
+    built_for: Platform | None = None,
 ) -> Description:
     """`found`: the wheel, with its containers. `sources`: SHA-256 of the tree that was built.
 
-    `conditions`: on which it runs on machines of the plan, by their names.
+    `conditions`: on which it runs on machines of the plan, by their names. `built_for`: servers or Jetson.
     """
     toolkit, compiler = toolchain.toolkit, toolchain.host_compiler
     archives = (File(file=each.file, sha256=each.sha256) for each in toolkit.archives)
@@ -201,6 +202,7 @@ def describe(
         nvcc=toolkit.version,
         platform=toolkit.platform,
         host_compiler=f"{compiler.kind} {compiler.version}" if compiler else None,
+        arm64=built_for.name if built_for else None,
         archives=tuple(sorted(archives, key=lambda each: each.file)),
     )
     return Description(

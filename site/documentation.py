@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cuwheel.cli import frame
+from cuwheel.cli.frame import spelled_command
 from cuwheel.cli.parser import help_parser
 from cuwheel.report.answer import SCHEMAS
-from cuwheel.support.verbs import VERBS
+from cuwheel.support.verbs import FAMILIES, SECTIONS, SHOWN
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -31,6 +31,10 @@ def build(folder: Path, kept: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         prepare(Path(scratch) / "source")
         _bring_up_to_date(Path(scratch) / "source", source)
+    for page in made.rglob("*.html"):  # Sphinx leaves the pages of sources that are gone
+        written_from = source / page.relative_to(made).with_suffix(".md")
+        if page.parent != made and "_static" not in page.parts and not written_from.exists():
+            page.unlink()
     command = [sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "-j", "auto"]
     command += ["-c", str(HERE), "-d", str(kept / "trees"), str(source), str(made)]
     if subprocess.run(command, check=False).returncode:
@@ -64,8 +68,8 @@ def prepare(source: Path) -> None:
         page.write_text(f'{heading}\n\n<p><a href="{up}/index.html">Open cuwheel in this browser</a></p>\n{rest}')
     for folder in ("reference/causes", "reference/rules"):
         names = sorted(each.stem for each in (source / folder).glob("*.md") if each.stem != "README")
-        with (source / folder / "README.md").open("a") as page:
-            page.write(f"\n{_toctree(names)}")
+        with (source / folder / "README.md").open("a") as listing:
+            listing.write(f"\n{_toctree(names)}")
     _verbs(source / "reference" / "verbs")
     _schemas(source / "reference" / "schemas")
 
@@ -87,15 +91,26 @@ def _links_within(text: str, depth: int) -> str:
 
 
 def _verbs(folder: Path) -> None:
-    """A page for each verb, from its help."""
+    """A page for each verb that help shows, with the help of everything that it does."""
     folder.mkdir()
-    for verb in VERBS:
-        command, prog, line = frame.command_of(verb), f"cuwheel {verb}", VERBS[verb].line
-        parts = [help_parser(prog, line, command, each).format_help() for each in ("", *command.actions)]
-        page = f"# {prog}\n\n" + "\n".join(f"```text\n{part}```\n" for part in parts)
+    listed = []
+    for title, verbs in SECTIONS.items():
+        listed += [
+            "",
+            f"## {title.capitalize()}",
+            "",
+            *(f"- [{each}]({each}.md): {SHOWN[each].line}" for each in verbs),
+        ]
+    for verb in SHOWN:
+        family = FAMILIES.get(verb)
+        called = {f"cuwheel {verb} {word}": name for word, name in family.commands.items()} if family else {}
+        parts = []
+        for prog, name in (called or {f"cuwheel {verb}": verb}).items():
+            line, command = spelled_command(name, prog)
+            parts += [help_parser(prog, line, command, each).format_help() for each in ("", *command.actions)]
+        page = f"# cuwheel {verb}\n\n" + "\n".join(f"```text\n{part}```\n" for part in parts)
         (folder / f"{verb}.md").write_text(page)
-    listed = "\n".join(f"- [{each.name}]({each.name}.md): {each.line}" for each in VERBS.values())
-    (folder / "index.md").write_text(f"# Verbs\n\n{listed}\n\n{_toctree(VERBS)}")
+    (folder / "index.md").write_text("\n".join(["# Verbs", *listed, "", _toctree(SHOWN)]))
 
 
 def _schemas(folder: Path) -> None:

@@ -145,11 +145,19 @@ def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         raise UsageError(f"{first} needs {choices}", hint=f"cuwheel {first} --help")
     else:
         raise _unknown_verb(first)
+    line, shown = spelled_command(name, prog)
+    return command_of(name), parser.parse(prog, line, shown, rest)
+
+
+def spelled_command(name: str, prog: str) -> tuple[str, Command]:
+    """What it does, and its help, in the words that it is called by: `cuwheel lab bench` is called `bench` inside."""
+    from cuwheel.cli.options import command_of
+
     command = command_of(name)
-    examples = command.examples if name == first else command.examples.replace(f"cuwheel {name} ", f"{prog} ")
-    usage = command.usage.replace(f"cuwheel {name} ", f"{prog} ")
-    shown = command._replace(examples=examples, usage=usage)
-    return command, parser.parse(prog, command.line or VERBS[name].line, shown, rest)
+    own = f"cuwheel {name} "
+    examples = command.examples if prog.split()[1] == name else command.examples.replace(own, f"{prog} ")
+    spelled = command._replace(examples=examples, usage=command.usage.replace(own, f"{prog} "))
+    return command.line or VERBS[name].line, spelled
 
 
 def _unknown_verb(word: str) -> UsageError:

@@ -170,3 +170,15 @@ def test_every_option_is_used(verb: Verb) -> None:
     text = Path(str(inspect.getsourcefile(command.run))).read_text(encoding="utf-8")
     rows = [row.dest.split(".")[0] for row in flat(command.options)]
     assert [each for each in rows if each not in known and f"args.{each}" not in text] == []
+
+
+def test_machines_are_said_in_two_words() -> None:
+    """`on` where something is judged, `machines` where something is made; a value of their kind has no other name."""
+    for each in _FUNCTIONS:
+        parameters = inspect.signature(getattr(api, each.partition(".")[2])).parameters.values()
+        taking = {one.name for one in parameters if re.search(r"\bMachine\b", str(one.annotation))}
+        assert taking <= {"on", "machines"}, each
+        named = {one.name for one in parameters}
+        assert not named & {"for_", "fleet", "gpus", "wish", "machine", "targets_for"}, each
+        loose = [one.name for one in parameters if re.search(r"\b(dict|Any)\b", str(one.annotation))]
+        assert loose == [], each

@@ -233,7 +233,7 @@ function commands(name, row, wheel, on, hashed) {
     ["pip", `pip install "${asked} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks." + brings],
     ["uv", `uv pip install "${asked} @ ${url}"`, "The same with uv."],
     ["uv project", `[[tool.uv.index]]\nname = "cuda-wheels"\nurl = "${indexUrl()}"\nexplicit = true\n\n[tool.uv.sources]\n${name} = { index = "cuda-wheels" }`,
-      `For pyproject.toml, then: uv add ${extra ? `"${exact}"` : exact} This index supplies this name and no other; uv.lock keeps the hashes.`],
+      `For pyproject.toml, then: uv add ${extra ? `"${exact}"` : exact}; this index supplies this name and no other; uv.lock keeps the hashes.`],
     ["cuwheel", `cuwheel ${data.machines.verb} ${quoted} --index ${indexUrl()}`, "Looks at the machine itself, and takes the wheel that runs there."],
   ];
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -378,14 +378,20 @@ class _Look:
         # By minor release, a file that was looked into and does not run well: patches before it were built alike.
         failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
         patched = {_minor(each.release): each for each in sorted(failing, key=attrgetter("release"))}
+        passed_over: list[Ruling] = []  # such patches, which are read in the end where nothing else runs
         count = large = slow = 0
-        for each in rulings:
+        for each in chain(rulings, passed_over):
             if each.decided:
                 if best and each.origin and each.release < best.release:
                     read.add(each.release)
                 yield each
                 continue
             reason = "" if self._everything else self._needless(best, each, patched, read)
+            if reason and best is None:
+                if each not in passed_over:
+                    passed_over.append(each)
+                    continue
+                reason = ""
             if not reason and self.stopped == "interrupted":
                 reason = "not looked into: it was interrupted before"
             elif not reason and count == _MOST_READ:

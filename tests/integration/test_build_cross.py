@@ -12,15 +12,39 @@ import pytest
 from cuwheel import api
 from cuwheel.machine import fleet
 from cuwheel.support import process
+from tests.fixtures import cache
 from tests.integration import build_world as world
 from tests.integration.build_world import World
 
 pytestmark = [
-    pytest.mark.download,  # 8 MB of arm64 libraries, 54 MB of Debian's compiler, 166 MB of the older one
+    pytest.mark.download,  # 8 MB of arm64 libraries, 54 MB of Debian's compiler, 166 MB of the older one; a Python
     pytest.mark.skipif(fleet.cpu_here() != "x86_64", reason="arm64 is compiled for on x86-64"),
     pytest.mark.skipif(shutil.which("apt-get") is None, reason="the compiler is of Debian's packages"),
 ]
 UNNAMED = re.compile(rb"(_GLOBAL__N__)[0-9a-f]{8}(?=_)")
+# What Debian's python3.11 for arm64 needs to run, to make environments and to import ctypes.
+PYTHON = [
+    "libc6",
+    "libgcc-s1",
+    "libstdc++6",
+    "libcrypt1",
+    "zlib1g",
+    "libexpat1",
+    "libssl3",
+    "libffi8",
+    "libbz2-1.0",
+    "liblzma5",
+    "libsqlite3-0",
+    "libuuid1",
+    "libncursesw6",
+    "libtinfo6",
+    "libreadline8",
+    "libdb5.3",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
+    "python3.11-minimal",
+    "python3.11",
+]
 LOADS = r"""
 #include <dlfcn.h>
 #include <stdio.h>
@@ -93,6 +117,37 @@ def test_a_compiler_that_is_called_by_name_is_found_out(tmp_path: Path) -> None:
     assert job["outcome"] == "refused", job["failure"]
     assert "wrong-processor" in {each["rule"] for each in job["findings"]}
     assert world.wheels(here.out) == []
+
+
+def board() -> Path:
+    """A root file system with an arm64 Python, as a board has one."""
+    try:
+        return cache.made("arm64-python-3.11", lambda target: cache.unpack_debian(target, "bookworm", PYTHON, "arm64"))
+    except cache.UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason="it is loaded by qemu-aarch64")
+def test_it_is_verified_under_qemu(tmp_path: Path) -> None:
+    """Its own check without a GPU is run there, and the others wait for one."""
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    source = here.project("scikit_kernel")
+    told = here.build(source, "--cpu", "aarch64", "--for", "gh200")
+    assert told.status == 0, told.all
+    (wheel,) = world.wheels(here.out)
+    project = source / "pyproject.toml"
+    words = ("verify", wheel, "--sysroot", board(), "--config", project, "--json")
+    told = here.cuwheel(*words)
+    assert told.status == 0, told.all
+    (installation,) = told.document["wheels"][0]["installations"]
+    assert installation["emulator"].startswith("qemu-aarch64 ")
+    outcomes = {each["name"]: each["outcome"] for each in installation["checks"]}
+    assert outcomes["the library loads where there is no GPU"] == "passed"
+    assert outcomes["the sum of the first thousand squares"] == "skipped"
+    assert not any(each["rule"] == "library-does-not-load" for each in installation["findings"])
+    project.write_text(project.read_text().replace('"version 1"', '"version 2"'))
+    told = here.cuwheel(*words)
+    assert told.status == 1, "what the library said of itself came from the library"
 
 
 def device_code(wheel: Path) -> dict[str, list[bytes]]:

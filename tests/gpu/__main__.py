@@ -170,6 +170,13 @@ def parts() -> list[Part]:
             counts=functools.partial(of_truth, folder=BROUGHT / "compiled-set"),
             brought=(str(BROUGHT / "compiled-set"),),
         ),
+        Part(
+            name="graft-compile-catboost",
+            words=["-m", "tests.gpu.compiled_catboost", str(BROUGHT / "compiled-catboost"), "{out}"],
+            counts=of_graft,
+            needs=("numpy", "scipy", "pandas", "six"),
+            brought=(str(BROUGHT / "compiled-catboost"),),
+        ),
         *(_slim(framework) for framework in ("torch", "jax", "cupy")),
         Part(
             name="slim-used",
@@ -234,7 +241,7 @@ def prepare(python: str) -> None:
     """Each thing once; what cannot be had is said, and its part is skipped there."""
     from cuwheel.support import process
     from tests.fixtures import cache
-    from tests.gpu import compiled_ahead, generate, old_runtimes
+    from tests.gpu import compiled_ahead, compiled_catboost, generate, old_runtimes
 
     BROUGHT.mkdir(parents=True, exist_ok=True)
 
@@ -255,6 +262,7 @@ def prepare(python: str) -> None:
 
     things = {f"python-{python}": packages, "set": truth, "programs": old_runtimes.make, "bitsandbytes": _bitsandbytes}
     things["compiled-ahead"] = compiled_ahead.make
+    things["compiled-catboost"] = compiled_catboost.make
     things["compiled-set"] = functools.partial(compiled_ahead.make_set, source=BROUGHT / "set")
     for name, make in things.items():
         _make(name, make)

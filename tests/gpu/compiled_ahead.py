@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.facts.arch import Capability
 from cuwheel.verdicts.choice import Device
-from tests.gpu import predictions
+from tests.gpu import predictions, runner
 from tests.gpu.grafted import ran
 
 if TYPE_CHECKING:
@@ -37,14 +37,19 @@ _GPU = Device(capability=Capability(9, 0))
 
 
 def make(folder: Path) -> None:
+    """One archive: each of the libraries has the same CUDA runtime in it."""
     import cuwheel
     from tests.fixtures import grafts
+    from tests.gpu import generate
 
-    for name in (*LIBRARIES, TOO_NEW):
-        shutil.copy(grafts.library(name), folder / f"{name}.so")
-        cuda = None if name == TOO_NEW else "13.0"
-        cuwheel.graft(folder / f"{name}.so", compile=["sm_90"], cuda=cuda, output=folder / f"{name}.compiled.so")
-        cuwheel.slim(folder / f"{name}.so", machines=["h100"], compile=True, output=folder / f"{name}.slim.so")
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        for name in (*LIBRARIES, TOO_NEW):
+            base = Path(shutil.copy(grafts.library(name), place / f"{name}.so"))
+            cuda = None if name == TOO_NEW else "13.0"
+            cuwheel.graft(base, compile=["sm_90"], cuda=cuda, output=place / f"{name}.compiled.so")
+            cuwheel.slim(base, machines=["h100"], compile=True, output=place / f"{name}.slim.so")
+        generate.pack(place, folder / "libraries.tar.xz")
 
 
 # The truth set: each variant of which something was compiled, as it then is. The driver's compiler is switched off
@@ -53,7 +58,7 @@ def make(folder: Path) -> None:
 
 def make_set(folder: Path, source: Path) -> None:
     """`source`: the truth set, with the CUDA runtimes."""
-    from tests.gpu import generate, runner
+    from tests.gpu import generate
 
     manifest = json.loads((source / "manifest.json").read_text())
     with tempfile.TemporaryDirectory() as scratch:
@@ -135,7 +140,9 @@ def rows(folder: Path) -> list[dict[str, object]]:
 
 
 def main(folder: str, out: str) -> int:
-    found = rows(Path(folder))
+    with tempfile.TemporaryDirectory() as scratch:
+        runner.unpack(Path(folder, "libraries.tar.xz"), Path(scratch))
+        found = rows(Path(scratch))
     Path(out).mkdir(parents=True, exist_ok=True)
     Path(out, "grafted.json").write_text(json.dumps(found, indent=1))
     return 0 if all(each["good"] for each in found) else 1

@@ -283,3 +283,9 @@ def test_runners_are_of_the_machines_processor_or_there_is_none(
         plan = problems.load_yaml(written.text, "x")["jobs"]["plan"]
         assert plan["runs-on"] == facts.linux_runners()["aarch64"]
         assert "--cpu aarch64 " in plan["steps"][-1]["run"]
+        runners = facts.linux_runners()
+        (project / _FILE).write_text(written.text.replace(runners["aarch64"], runners["x86_64"]))
+        (other,) = [
+            each for each in api.ci_check(CiRequest("github", source=project)).findings if each.rule == "ci-differs"
+        ]
+        assert f"the runner: {runners['x86_64']}; it should be: {runners['aarch64']}" in other.evidence[0]

@@ -187,5 +187,8 @@ def _without_sizes(data: bytes, entry: Entry) -> bytes:
 
 
 def test_a_container_counts_once_however_many_gpus() -> None:
-    (left,) = wishes("bare-130.fatbin", "sm_120", "b200").left
-    assert "container 0 stays as before" in left.message
+    library = read(BIN / "ptx-130.so")
+    without = replace(library, registration=replace(library.registration, wrappers=()))
+    (left,) = compiling.wishes(without, compiling.aims_of(["sm_120", "b200"])).left
+    assert (left.rule, "container 0 stays as before" in left.message) == ("compile-unregistered", True)
+    assert len(wishes("bare-130.fatbin", "sm_120", "b200").wanted) == 2  # nothing has to register a file

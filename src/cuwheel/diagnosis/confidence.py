@@ -2,7 +2,7 @@
 
 A weight says how much a text tells by itself. Weights are written down by judgement, so their sum is no probability:
 causes with little weight were right more often than that. `said` turns one into the other, by what was counted on
-logs that nobody had seen when the causes were written (docs/why/outside-check.md, `score_explain.py --fit`). That was
+texts of public threads, and held against others that nobody had seen (docs/why/outside-check.md). That was
 counted of first causes; those behind one are told with their weight, which is never more.
 """
 

@@ -50,7 +50,10 @@ def is_folder(path: str | Path) -> bool:
 
 def open_file(path: str | Path, flags: int, mode: int = 0o666, *, at: int | None = None) -> int:
     """A descriptor for bytes that children do not inherit. `at`: of the folder that a path starts from."""
-    return os.open(path, flags | _ALWAYS, mode, dir_fd=at)
+    try:
+        return os.open(path, flags | _ALWAYS, mode, dir_fd=at)
+    except ValueError as error:  # a NUL in the name, as others' files may say it
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
 
 
 def open_plain(path: Path) -> IO[bytes]:

@@ -1,7 +1,9 @@
 // A driver that is none: FAKE_CUDA_GPUS="9.0,12.0" are its GPUs, FAKE_CUDA_DRIVER=13000 what it came for.
 // It makes no context for anybody, and says who asked for what in FAKE_CUDA_LOG.
 #define _GNU_SOURCE
+#ifndef _WIN32
 #include <dlfcn.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +76,9 @@ int cuModuleLoadData(void **module, const void *image) {
   *module = 0;
   snprintf(size, sizeof size, "%llu", (unsigned long long)(words[2] | (unsigned long long)words[3] << 32));
   note("cuModuleLoadData");
+#ifndef _WIN32
   if (getenv("FAKE_CUDA_COMPILES")) ((int (*)(void))dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY), "__cuda_CallJitEntryPoint"))();
+#endif
   return refused && (!strcmp(refused, "all") || !strcmp(refused, size)) ? NO_BINARY : 0;
 }
 int cuModuleUnload(void *module) { (void)module; return 0; }

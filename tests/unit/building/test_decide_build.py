@@ -18,6 +18,7 @@ from cuwheel.diagnosis import failures
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
 from cuwheel.network.venvs import Python
 from cuwheel.toolchains import provide
+from tests.fixtures import systems
 from tests.unit.building import jobs_world as world
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
     assert asked == []
 
 
+@systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An x86-64 wheel with sm_87 in it runs on no Jetson, however well its architecture list fits."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
@@ -256,6 +258,7 @@ def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypa
     assert plan_build(context(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)})).planned
 
 
+@systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 def test_another_processor_can_be_built_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(UsageError) as caught:
@@ -272,6 +275,7 @@ def test_another_processor_can_be_built_for(tmp_path: Path, monkeypatch: pytest.
         plan_build(context(tmp_path, {"for_": ("gh200",), "cpu": "aarch64", "backend": "torch"}))
 
 
+@systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 def test_machines_that_another_job_of_ci_builds_for_are_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,3 +78,10 @@ def test_links_that_no_file_can_be_called_are_taken_as_they_stand(tmp_path: Path
     path.write_text(f"-f links{'0' * 400}\nnumpy\n")
     found = requirements_file.read_requirements(path, "3.12")
     assert found.find_links == (f"links{'0' * 400}",)
+
+
+def test_a_name_that_no_system_has_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_bytes(b"-r a\0b\n")
+    with pytest.raises(UnreadableError, match="null byte"):
+        requirements_file.read_requirements(file, "3.12")

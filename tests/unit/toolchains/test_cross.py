@@ -20,10 +20,12 @@ from cuwheel.toolchains.providers import debian, index
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import Archive, Recipe, Wanted
 from cuwheel.toolchains.workplace import Surroundings
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 WANTED = Wanted(
     toolkit=toolkits.find_toolkit("13.2"),
     components=toolkits.with_base([]),

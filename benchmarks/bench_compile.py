@@ -42,7 +42,7 @@ def library(folder: Path) -> Path:
 def ptx(path: Path, folder: Path) -> list[list[str | Path]]:
     """Each piece as a file, and the call of ptxas for it."""
     buffer = FileBuffer(path)
-    wanted = compiling.wishes(read_library(buffer, detail="entries"), compiling.aims_of([_ARCH])).wanted
+    wanted = compiling.what_to_compile(read_library(buffer, detail="entries"), compiling.aims_of([_ARCH])).wanted
     buffer.close()
     calls: list[list[str | Path]] = []
     with Subject(path, path.name) as subject:

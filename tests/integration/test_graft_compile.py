@@ -430,7 +430,7 @@ def slow_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def _two_pieces() -> tuple[Compilation, ...]:
     library = survey(FIXTURE, detail="entries").libraries[0]
-    return compiling.wishes(library, compiling.aims_of(["sm_120", "sm_80"])).wanted
+    return compiling.what_to_compile(library, compiling.aims_of(["sm_120", "sm_80"])).wanted
 
 
 def test_an_interrupt_ends_what_is_being_compiled(slow_ptxas: Path, tmp_path: Path) -> None:

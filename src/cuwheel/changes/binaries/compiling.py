@@ -141,14 +141,14 @@ class Compiled(Struct, frozen=True, kw_only=True):
 # What is to be compiled: pure, from a survey with every entry.
 
 
-class Wishes(NamedTuple):
-    """`wanted`: what is to be compiled. `left`: why some of what only the driver can compile stays as it is."""
+class ToCompile(NamedTuple):
+    """`wanted`: what is to be compiled. `untouched`: why some of what only the driver can compile stays as it is."""
 
     wanted: tuple[Compilation, ...]
-    left: tuple[Finding, ...]
+    untouched: tuple[Finding, ...]
 
 
-def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wishes:
+def what_to_compile(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> ToCompile:
     """In each container for which the driver of a GPU would compile PTX: that PTX.
 
     `cuda`: by the ptxas of this release and no other.
@@ -160,7 +160,7 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
     bare = library.format in ("ptx", "fatbin")  # nothing refers to its containers from within
     named = frozenset(members) if bare else registered_containers(library)
     wanted: dict[tuple[int, Arch], Compilation] = {}
-    left: dict[tuple[str, str], set[int]] = {}  # the same container for each GPU
+    untouched: dict[tuple[str, str], set[int]] = {}  # the same container for each GPU
     for aim in aims:
         device = Device(capability=aim.capability)  # of any driver: one that is too old for the PTX takes it, and fails
         link = _link(library, members, named, aim, cuda)
@@ -173,21 +173,21 @@ def wishes(library: Library, aims: Sequence[Aim], cuda: str | None = None) -> Wi
                 continue
             if number not in named:
                 words = "nothing that the CUDA runtime registers refers to the container: the library finds it itself"
-                left.setdefault(("compile-unregistered", words), set()).add(number)
+                untouched.setdefault(("compile-unregistered", words), set()).add(number)
                 continue
             try:
                 found = _compilation(library.path, ptx, aim, cuda)
             except UnavailableError as error:
-                left.setdefault(("compile-no-ptxas", error.message), set()).add(number)
+                untouched.setdefault(("compile-no-ptxas", error.message), set()).add(number)
             except MalformedError as error:
-                left.setdefault(("compile-options", error.problem), set()).add(number)
+                untouched.setdefault(("compile-options", error.problem), set()).add(number)
             else:
                 wanted.setdefault((number, found.arch), found)
-    return Wishes(
+    return ToCompile(
         tuple(wanted.values()),
         tuple(
             finding(rule, f"{file_name(library.path)}: {_containers(numbers)} as before: {words}")
-            for (rule, words), numbers in left.items()
+            for (rule, words), numbers in untouched.items()
         ),
     )
 

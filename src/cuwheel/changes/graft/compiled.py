@@ -76,7 +76,7 @@ _BARE = {
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """`wanted`: what is to be compiled; `libraries`: those that get it. `left`: why some stays as it is.
+    """`wanted`: what is to be compiled; `libraries`: those that get it. `untouched`: why some stays as it is.
 
     `incomplete`: those of the libraries in which the driver has something left to compile.
     """
@@ -85,7 +85,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     aims: tuple[Aim, ...]
     libraries: tuple[Library, ...]
     wanted: tuple[Compilation, ...]
-    left: tuple[Finding, ...]
+    untouched: tuple[Finding, ...]
     incomplete: frozenset[str]
 
     @property
@@ -98,17 +98,17 @@ class Plan(Struct, frozen=True, kw_only=True):
     def findings(self) -> tuple[Finding, ...]:
         """Also why nothing is done, where nothing is."""
         if self.wanted:
-            return self.left
+            return self.untouched
         names = a_few([each.name for each in self.aims])
         words = (
             f"nothing has to be compiled for {names}: there is machine code that runs, or no PTX that could be compiled"
         )
-        return self.left if self.refused else (*self.left, finding("compile-nothing", words))
+        return self.untouched if self.refused else (*self.untouched, finding("compile-nothing", words))
 
     @property
     def refused(self) -> bool:
         """Nothing can be done, though the driver has to compile."""
-        return not self.wanted and any(each.severity != "note" for each in self.left)
+        return not self.wanted and any(each.severity != "note" for each in self.untouched)
 
     @property
     def expected(self) -> tuple[GraftedLibrary, ...]:
@@ -200,29 +200,29 @@ def plan_of(libraries: Sequence[Library], request: GraftRequest, aims: tuple[Aim
     """Pure, from surveys with every entry. `alone`: a file by itself, not one of a package."""
     cuda = next(iter(request.cuda or ()), None)
     wanted: list[Compilation] = []
-    left: list[Finding] = []
+    untouched: list[Finding] = []
     growing = []
     incomplete = set()
     for library in libraries:
-        found = compiling.wishes(library, aims, cuda)
+        found = compiling.what_to_compile(library, aims, cuda)
         reason = why_untouchable(library, drop_signature=request.drop_signature) if found.wanted else None
         if reason and reason.rule == "not-linked" and library.format in _BARE:
             reason = None if alone else _BARE[library.format]
         if reason:
             words = f"{file_name(library.path)} stays as before: {reason.words}"
-            left.append(finding("compile-unsupported", words, fix=reason.fix))
+            untouched.append(finding("compile-unsupported", words, fix=reason.fix))
             continue
-        left += found.left
-        incomplete |= {library.path} if found.left else set()
+        untouched += found.untouched
+        incomplete |= {library.path} if found.untouched else set()
         wanted += found.wanted
         growing += [library] if found.wanted else []
-    left += _without_ptx([each for each in libraries if each not in growing], aims)
+    untouched += _without_ptx([each for each in libraries if each not in growing], aims)
     return Plan(
         request=request,
         aims=aims,
         libraries=tuple(growing),
         wanted=tuple(wanted),
-        left=tuple(left),
+        untouched=tuple(untouched),
         incomplete=frozenset(incomplete),
     )
 
@@ -270,13 +270,13 @@ class Making(Struct, kw_only=True):
             self.reached.append(Reached(library=path, machine=aim.name, before=was.outcome, after=now.outcome))
 
 
-def _compiled(plan: Plan, read: Callable[[str, Entry], bytes], folder: Path) -> Making:
+def _compile_planned(plan: Plan, read: Callable[[str, Entry], bytes], folder: Path) -> Making:
     done = compiling.compile_all(plan.wanted, read, folder)
     failed = {what.library: each for what, each in done.items() if isinstance(each, Finding)}
     return Making(
         plan=plan,
         compiled=[each for each in done.values() if isinstance(each, Compiled)],
-        findings=(*plan.left, *(each for each in done.values() if isinstance(each, Finding))),
+        findings=(*plan.untouched, *(each for each in done.values() if isinstance(each, Finding))),
         incomplete=plan.incomplete.union(failed),
     )
 
@@ -300,7 +300,7 @@ def machine_code(plan: Plan, place_of: Callable[[str], Path], folder: Path) -> I
             )
             for each in plan.libraries
         }
-        made = _compiled(plan, lambda name, entry: _content(subjects[name], entry), folder)
+        made = _compile_planned(plan, lambda name, entry: _content(subjects[name], entry), folder)
         for number, library in enumerate(plan.libraries):
             name, subject = library.path, subjects[library.path]
             own = [each for each in made.compiled if each.what.library == name]
@@ -391,7 +391,7 @@ def _write_bare(plan: Plan, base: Path, place: Path) -> tuple[Making, GraftedLib
     """A fat binary: what the file holds, PTX as text too, and before each piece of PTX what was made of it."""
     (library,) = plan.libraries
     with compiling.cache_in_use(), CodeFile(FileBuffer(base), library.path) as file:
-        made = _compiled(plan, lambda _, entry: _content(file, entry), place.parent)
+        made = _compile_planned(plan, lambda _, entry: _content(file, entry), place.parent)
         new = [(each.what, compiling.entry_of(each.cubin(), each.what.arch, each.what.like)) for each in made.compiled]
         if not new:
             return made, None
@@ -424,7 +424,7 @@ def _wheel(base: Path, request: GraftRequest, aims: tuple[Aim, ...]) -> Graft:
         found = survey_wheel(wheel, detail="entries")
         plan = plan_of(found.libraries, request, aims)
         licences = in_place.licence_findings({wheel.distribution.name: wheel.metadata or ""}) if plan.wanted else ()
-        plan = replace(plan, left=(*plan.left, *licences))
+        plan = replace(plan, untouched=(*plan.untouched, *licences))
         if not plan.wanted:
             return plan.answer(base)
         if request.dry_run:
@@ -490,7 +490,7 @@ def _in_place(
             for each in plan.libraries
             if (owner := owners.get(each.path)) and (owner.info / "METADATA").is_file()
         }
-        plan = replace(plan, left=(*recovered, *unread, *plan.left, *in_place.licence_findings(texts)))
+        plan = replace(plan, untouched=(*recovered, *unread, *plan.untouched, *in_place.licence_findings(texts)))
         if not plan.wanted or dry_run:
             return replace(plan.answer(root, outputs=[root] if plan.wanted else []), dry_run=dry_run)
         return _write_in_place(root, plan, owners, keep_originals=keep_originals)

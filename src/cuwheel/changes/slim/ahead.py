@@ -45,7 +45,7 @@ class Ahead:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What compiling met that the plan had not told."""
-        return self.made.findings[len(self.made.plan.left) :] if self.made else ()
+        return self.made.findings[len(self.made.plan.untouched) :] if self.made else ()
 
     def slim_library(self, source: Path, target: Path, plan: LibraryPlan, grown: Path) -> Rewritten:
         """As `rewrite.slim_library`. `grown`: a place for the library that has both, which is not left there."""

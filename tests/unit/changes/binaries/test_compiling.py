@@ -16,18 +16,18 @@ from cuwheel.toolchains import assembler
 from tests.unit.changes.binaries.engine import read
 
 if TYPE_CHECKING:
-    from cuwheel.changes.binaries.compiling import Aim, Wishes
+    from cuwheel.changes.binaries.compiling import Aim, ToCompile
     from cuwheel.device_code.libraries import Entry
 
 BIN = Path(__file__).parents[3] / "fixtures" / "bin"
 
 
-def wishes(name: str, *words: str) -> Wishes:
-    return compiling.wishes(read(BIN / name), compiling.aims_of(words))
+def what_to_compile(name: str, *words: str) -> ToCompile:
+    return compiling.what_to_compile(read(BIN / name), compiling.aims_of(words))
 
 
 def wanted(name: str, *words: str) -> list[tuple[int, str, str]]:
-    return [(each.container, str(each.ptx.arch), str(each.arch)) for each in wishes(name, *words).wanted]
+    return [(each.container, str(each.ptx.arch), str(each.arch)) for each in what_to_compile(name, *words).wanted]
 
 
 def test_the_ptx_that_the_driver_would_take() -> None:
@@ -50,17 +50,17 @@ def test_not_where_there_is_machine_code_or_nothing_fits() -> None:
 def test_ptx_for_one_gpu_keeps_its_suffix_and_a_familys_does_not(name: str, arch: str, source: str, made: str) -> None:
     library = read(BIN / name)
     without = replace(library, entries=tuple(each for each in library.entries if each.kind == "ptx"))
-    (found,) = compiling.wishes(without, compiling.aims_of([arch])).wanted
+    (found,) = compiling.what_to_compile(without, compiling.aims_of([arch])).wanted
     assert (found.ptx.arch, found.arch) == (source, made)
 
 
 def test_objects_are_linked_where_nothing_linked_fits() -> None:
     """rdc-130.so has a linked container for some GPUs; for others the driver would link the objects."""
-    assert wishes("rdc-130.so", "sm_90").wanted == ()
-    (link,) = wishes("rdc-130.so", "sm_120").wanted
+    assert what_to_compile("rdc-130.so", "sm_90").wanted == ()
+    (link,) = what_to_compile("rdc-130.so", "sm_120").wanted
     assert [(each.entry.kind, each.options) for each in link.objects] == [("ptx", ("--compile-only",))] * 2
     assert link.container not in {each.entry.container for each in link.objects}
-    (link,) = wishes("lto-130.so", "sm_120").wanted
+    (link,) = what_to_compile("lto-130.so", "sm_120").wanted
     assert {each.entry.kind for each in link.objects} == {"lto-ir"}
     assert link.options == ("-lto", "-ftz=0", "-prec-div=1", "-prec-sqrt=1", "-fma=1")
 
@@ -68,7 +68,7 @@ def test_objects_are_linked_where_nothing_linked_fits() -> None:
 def test_objects_without_a_linker_are_compiled_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """nvJitLink is there since CUDA 12; before, the driver links what was compiled."""
     monkeypatch.setattr(assembler, "has_linker", lambda _: False)
-    found = wishes("rdc-130.so", "sm_120").wanted
+    found = what_to_compile("rdc-130.so", "sm_120").wanted
     assert [(each.container, each.objects, each.options) for each in found] == [
         (number, (), ("--compile-only",)) for number in (0, 1)
     ]
@@ -80,8 +80,8 @@ def test_a_driver_that_is_known_decides_who_compiles() -> None:
     assert (aim.driver, aim.ptx_isa) == ("13.0", "9.0")
     library = read(BIN / "ptx-130.so")
     newer = replace(library, entries=tuple(replace(each, ptx_isa="9.4") for each in library.entries))
-    assert [each.cuda for each in compiling.wishes(library, [aim]).wanted] == ["13.0"]
-    assert [each.cuda for each in compiling.wishes(newer, [aim]).wanted] == ["13.4"]
+    assert [each.cuda for each in compiling.what_to_compile(library, [aim]).wanted] == ["13.0"]
+    assert [each.cuda for each in compiling.what_to_compile(newer, [aim]).wanted] == ["13.4"]
 
 
 def test_the_oldest_driver_of_machines_with_the_same_gpu_decides() -> None:
@@ -95,18 +95,18 @@ def test_the_oldest_driver_of_machines_with_the_same_gpu_decides() -> None:
 def test_what_no_ptxas_can_do_is_told() -> None:
     library = read(BIN / "ptx-130.so")
     old = Machine(name="old", capability=Capability.parse("9.0"), driver="535.54.03", os="linux")
-    found = compiling.wishes(library, compiling.aims_of([old]))
+    found = compiling.what_to_compile(library, compiling.aims_of([old]))
     assert not found.wanted
-    (told,) = found.left
+    (told,) = found.untouched
     assert told.rule == "compile-no-ptxas"
     assert "a driver for CUDA 12.2 does not load" in told.message
 
 
-def with_options(options: str) -> tuple[Wishes, Aim]:
+def with_options(options: str) -> tuple[ToCompile, Aim]:
     library = read(BIN / "ptx-130.so")
     entries = tuple(replace(each, options=options) for each in library.entries)
     (aim,) = compiling.aims_of(["sm_90"])
-    return compiling.wishes(replace(library, entries=entries), [aim]), aim
+    return compiling.what_to_compile(replace(library, entries=entries), [aim]), aim
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_options_are_handed_on(options: str, handed: tuple[str, ...]) -> None:
 def test_options_that_are_none_are_not(options: str) -> None:
     found, _ = with_options(options)
     assert not found.wanted
-    assert [each.rule for each in found.left] == ["compile-options"]
+    assert [each.rule for each in found.untouched] == ["compile-options"]
 
 
 # The entry that a cubin becomes: the cubins of the fixtures, put into entries again.
@@ -189,6 +189,6 @@ def _without_sizes(data: bytes, entry: Entry) -> bytes:
 def test_a_container_counts_once_however_many_gpus() -> None:
     library = read(BIN / "ptx-130.so")
     without = replace(library, registration=replace(library.registration, wrappers=()))
-    (left,) = compiling.wishes(without, compiling.aims_of(["sm_120", "b200"])).left
+    (left,) = compiling.what_to_compile(without, compiling.aims_of(["sm_120", "b200"])).untouched
     assert (left.rule, "container 0 stays as before" in left.message) == ("compile-unregistered", True)
-    assert len(wishes("bare-130.fatbin", "sm_120", "b200").wanted) == 2  # nothing has to register a file
+    assert len(what_to_compile("bare-130.fatbin", "sm_120", "b200").wanted) == 2  # nothing has to register a file

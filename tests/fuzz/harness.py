@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -186,6 +185,8 @@ def _leave() -> NoReturn:
 
 
 def limited() -> None:
+    import resource
+
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 

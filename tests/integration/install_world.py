@@ -12,8 +12,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import pip
-
 from cuwheel.wheel import journal_file
 from cuwheel.wheel.journal_file import FOLDER
 from tests.fixtures.small_wheel import digest
@@ -59,6 +57,8 @@ def wheel(
 
 def environment_with_pip(folder: Path) -> Path:
     """Its interpreter. The pip is that of the tests, copied: the `venv` module takes seconds to install one."""
+    import pip
+
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=600)
     (packages,) = folder.glob("lib/python*/site-packages")
     for each in ("pip", f"pip-{importlib.metadata.version('pip')}.dist-info"):

@@ -22,6 +22,7 @@ def machine(tmp_path: Path) -> FakeMachine:
     return FakeMachine(tmp_path)
 
 
+@systems.NO_MODES
 def test_folders_that_may_not_be_searched_have_nothing(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user left them on PATH and in CUDA_HOME: `su` keeps both."""
     machine.toolkit("/root/cuda", "13.0.88")

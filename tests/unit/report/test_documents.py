@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -146,7 +147,8 @@ def test_every_kind_of_block_that_terminals_show_has_long_names() -> None:
 def test_figures_keep_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = (Column("at once", numeric=True), *(Column("time", numeric=True) for _ in range(5)))
     document = Document("t", (Table(columns, (("1", *["0.081 µs"] * 5),)),))
-    whole, short, narrow = (shown(document, monkeypatch, width=each) for each in (60, 56, 42))
+    spare = int(os.name == "nt")  # a terminal of Windows is a column narrower for rich
+    whole, short, narrow = (shown(document, monkeypatch, width=each + spare) for each in (60, 56, 42))
     assert "at once" in whole
     assert (short.count("0.081 µs"), short.split()[:1], "once" in short) == (5, ["at"], True), short
     assert (narrow.count("0.081"), narrow.count("µs")) == (5, 5), narrow

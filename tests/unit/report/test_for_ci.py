@@ -15,6 +15,7 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.machine import probe
 from cuwheel.report import for_ci
+from tests.fixtures import systems
 from tests.unit.building.wheels import wheel
 from tests.unit.verdicts.machines import MACHINES
 
@@ -101,7 +102,7 @@ def test_a_file_as_it_should_be(tmp_path: Path) -> None:
 
 def test_text_of_others_begins_no_command_and_ends_no_element(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    evil = "a\n::error::b<b>%0A|`,x=1:\x1b.so"
+    evil = systems.named("a\n::error::b<b>%0A|`,x=1:\x1b.so")
     shutil.copy(BIN / LIBRARY, tmp_path / evil)
     answer = api.check(evil, on=["v100"])
     lines = for_ci.github_annotations(answer).splitlines()

@@ -79,6 +79,7 @@ def test_without_its_nvcc_it_is_not_there(there: store.Store) -> None:
     assert there.all() == ()
 
 
+@systems.NO_MODES
 def test_one_that_cannot_be_looked_at_is_not_there(there: store.Store) -> None:
     """As in a folder of another user. Even an administrator cannot look where the path is too long."""
     made = there.make(RECIPE, fill)

@@ -17,6 +17,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
 from cuwheel.wheel import journal_file
+from tests.fixtures import systems
 from tests.unit.changes.slim.packages import BIN, FOO, contents, make_environment, snapshot, wrong_records
 
 if TYPE_CHECKING:
@@ -302,6 +303,7 @@ def test_undo_says_no_where_something_could_not_be_restored(env: Path) -> None:
     assert not (env / ".cuwheel").exists()
 
 
+@systems.posix("has names of text alone")
 def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the environment, a library, and the row of RECORD that lists it: bytes are bytes, there and back."""
     odd = os.fsdecode(b"caf\xe9 \\xe9")

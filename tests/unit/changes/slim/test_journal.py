@@ -11,6 +11,7 @@ from cuwheel.support import files
 from cuwheel.support.confined import Tree
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.journal_file import FileState, Header, Root, Step, Writer
+from tests.fixtures import systems
 from tests.unit.changes.slim.packages import contents, snapshot
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def test_an_interrupted_switch_is_finished_or_taken_back(
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
 
+@systems.NO_MODES
 def test_without_hard_links_originals_are_copied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(root)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import long
-from tests.gpu import runner
+from tests.gpu import arm64_code, runner
 
 HERE = Path(__file__).parent
 BROUGHT = long.ROOT / "build" / "gpu"
@@ -101,10 +101,10 @@ def of_slim_used(report: Path) -> Counts:
     return {"passed": 2 - len(wrong), "failed": wrong}
 
 
-def of_windows(report: Path) -> Counts:
+def of_code(report: Path) -> Counts:
     found = json.loads(report.read_text())
     wrong = {
-        f"windows code: {name}": str(each)[:200]
+        f"device code of {name}": str(each)[:200]
         for name, each in found.items()
         if each["refused"] or not each["right"] or not all(each["right"])
     }
@@ -187,8 +187,17 @@ def parts() -> list[Part]:
         Part(
             name="windows-code",
             words=["-m", "tests.gpu.windows_code", "--report", "{out}", *libraries],
-            counts=of_windows,
+            counts=of_code,
             brought=libraries,
+        ),
+        *(
+            Part(
+                name=name,
+                words=["-m", "tests.gpu.arm64_code", str(BROUGHT / name), "{out}"],
+                counts=of_code,
+                brought=(str(BROUGHT / name),),
+            )
+            for name in ("arm64-code", "arm64-bitsandbytes")
         ),
         Part(
             name="fleet",
@@ -237,7 +246,7 @@ def environment() -> dict[str, str]:
     return found
 
 
-def prepare(python: str) -> None:
+def prepare(python: str, bitsandbytes: Path | None) -> None:
     """Each thing once; what cannot be had is said, and its part is skipped there."""
     from cuwheel.support import process
     from tests.fixtures import cache
@@ -264,6 +273,9 @@ def prepare(python: str) -> None:
     things["compiled-ahead"] = compiled_ahead.make
     things["compiled-catboost"] = compiled_catboost.make
     things["compiled-set"] = functools.partial(compiled_ahead.make_set, source=BROUGHT / "set")
+    things["arm64-code"] = arm64_code.make
+    if bitsandbytes:
+        things["arm64-bitsandbytes"] = functools.partial(arm64_code.make_bitsandbytes, source=bitsandbytes)
     for name, make in things.items():
         _make(name, make)
     (BROUGHT / "commit.txt").write_text(long.commit())
@@ -315,12 +327,17 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run gpu", description="All of tests/gpu, in parts of at most 8 minutes.")
     parser.add_argument("--prepare", action="store_true", help="fill build/gpu, for a machine without a network")
     parser.add_argument("--python", default="3.12", help="the version of the Python there (3.12)")
+    parser.add_argument(
+        "--bitsandbytes",
+        type=Path,
+        help=f"with --prepare: its source at the tag {arm64_code.VERSION}, to build for arm64",
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no part that may take longer")
     parser.add_argument("--only", nargs="+", metavar="PART", choices=[each.name for each in parts()])
     parser.add_argument("--fresh", action="store_true", help="forget what passed before")
     asked = parser.parse_args(words)
     if asked.prepare:
-        prepare(asked.python)
+        prepare(asked.python, asked.bitsandbytes)
         return 0
     try:
         on = runner.describe_apart()

@@ -21,10 +21,10 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.report import catalogue
 from cuwheel.support import codec, finding
-from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS
+from cuwheel.support.verbs import FAMILIES, OTHER_NAMES, SECTIONS, SHOWN, VERBS, public_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnosis.rows import CauseFile
 
@@ -155,9 +155,19 @@ def pages() -> dict[str, str]:
     found["reference/spellings.md"] = _spellings()
     found["reference/api.md"] = _api()
     found["../README.md"] = _readme()
+    found["../src/cuwheel/__init__.pyi"] = _stub({**public_names(), "__version__": "cuwheel.version"})
+    functions = {name: module for name, module in public_names().items() if module.startswith("cuwheel.api.")}
+    found["../src/cuwheel/api/__init__.pyi"] = _stub(functions) + "toolchains = toolchain_list  # its earlier name\n"
     found["reference/causes/README.md"] = _causes()
     found |= {f"reference/causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
+
+
+def _stub(names: Mapping[str, str]) -> str:
+    """What type checkers read of a package whose names are imported when they are first used."""
+    imports = (f"from {module} import {name} as {name}\n" for name, module in names.items())
+    exported = (f'    "{name}",\n' for name in sorted(names))
+    return "".join(["# Written by ./run docs.\n\n", *sorted(imports), "\n__all__ = [\n", *exported, "]\n"])
 
 
 def _platforms() -> str:

@@ -293,7 +293,7 @@ def public_names() -> dict[str, str]:
     """Every name that `import cuwheel` gives → the module that has it."""
     found = {name: module for module, names in OTHER_NAMES.items() for name in names}
     for verb in VERBS.values():
-        found |= {each.partition(".")[2]: "cuwheel.api" for each in verb.functions}
+        found |= {name: f"cuwheel.api.{module}" for module, _, name in (each.partition(".") for each in verb.functions)}
         for each in verb.answers:
             place, _, name = each.rpartition(".")
             found[name] = f"cuwheel.{place}" if "." in place else f"cuwheel.report.{place}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
@@ -31,20 +30,7 @@ if TYPE_CHECKING:
 
 _SRC = Path(cuwheel.__file__).parent
 _ROWS = list(VERBS.values())
-_OWN = ("cuwheel.version", "cuwheel.support.verbs")
 _FUNCTIONS = [each for verb in _ROWS for each in verb.functions]
-
-
-def _typed(module: str) -> set[str]:
-    """`module.name` of what type checkers see imported."""
-    tree = ast.parse((_SRC / module).read_text(encoding="utf-8"))
-    found = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.level == 0]
-    return {
-        f"{each.module}.{name.name}"
-        for each in found
-        if each.module and each.module.startswith("cuwheel.") and each.module not in _OWN
-        for name in each.names
-    }
 
 
 @pytest.mark.parametrize("verb", _ROWS, ids=VERBS)
@@ -84,14 +70,6 @@ def test_no_command_is_without_a_row() -> None:
 def test_every_verb_is_in_help_or_has_a_new_spelling() -> None:
     families = {command for family in FAMILIES.values() for command in family.commands.values()}
     assert VERBS.keys() - SHOWN.keys() - families == {"kernels", "compare"}  # of inspect: --kernels, --against
-
-
-def test_type_checkers_see_the_functions_of_the_table() -> None:
-    """What is imported when it is asked for must stand as imports too, or no type checker knows it."""
-    functions = {f"cuwheel.api.{each}" for each in _FUNCTIONS}
-    assert _typed("api/__init__.py") ^ functions == set(), "the imports of api/__init__.py"
-    names = {f"{module}.{name}" for name, module in public_names().items()}
-    assert _typed("__init__.py") ^ names == set(), "the imports of cuwheel/__init__.py"
 
 
 def test_what_is_exported_is_the_table() -> None:

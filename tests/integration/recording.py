@@ -17,17 +17,10 @@ from cuwheel.support import files
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pytest
-
     from cuwheel.building.recording.calls import Call, Record
 
 TOOL = Path(__file__).with_name("record_tool.py")
-WAYS = ("preload", "path", "python")  # the last: shims on PATH, in Python
-
-
-def no_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without a C compiler."""
-    monkeypatch.setattr(shims, "native_shims", lambda *_: None)
+WAYS = ("preload", "path")
 
 
 @dataclass
@@ -69,7 +62,7 @@ class Bench:
             archs=given.archs,
             phases=given.phases,
             module_ids=given.module_ids,
-            way="preload" if self.way == "preload" else "path",
+            way=self.way,
         )
         words = [os.fsdecode(word) for word in command]
         with session.recording(folder, words, self.environ | more, self.folder, wish) as self.session:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.building.recording import reader
-from tests.integration.recording import WAYS, Bench, bench, no_native
+from cuwheel.building.recording import reader, recorder
+from cuwheel.building.recording.shims import RecordOptions
+from cuwheel.errors import UnreadableError
+from cuwheel.support import own_c
+from tests.integration.recording import WAYS, Bench, bench
 
 STARTER = Path(__file__).with_name("src") / "start_tool.c"
 LIBC = ("execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "posix_spawn", "posix_spawnp", "vfork")
@@ -83,10 +86,8 @@ def test_a_library_that_the_caller_preloads_stays(at: Bench, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_by_variables(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_variables(tmp_path: Path, way: str) -> None:
     """A toolkit that is not on PATH, as CUDA_HOME and CUDACXX name it, and a compiler by CC."""
-    if way == "python":
-        no_native(monkeypatch)
     at = bench(tmp_path / "bench", way)
     toolkit = at.folder / "cuda"
     (toolkit / "include").mkdir(parents=True)
@@ -230,3 +231,12 @@ def test_nothing_of_ours_is_left(at: Bench) -> None:
     assert at.session
     assert not Path(at.session.environ["CUWHEEL_RECORD"]).exists()
     assert stat.S_ISDIR(at.session.folder.stat().st_mode)
+
+
+def test_without_ours_and_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout on a bare machine, or a processor that nothing ships for."""
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(own_c, "PREBUILT", "nothing")
+    with pytest.raises(UnreadableError) as refused:
+        recorder.choose_recorder({"PATH": str(tmp_path)}, RecordOptions())
+    assert "apt install gcc" in refused.value.hint

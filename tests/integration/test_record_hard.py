@@ -16,7 +16,7 @@ import pytest
 
 from cuwheel.building.recording import reader, session
 from tests.fixtures import compiled
-from tests.integration.recording import WAYS, Bench, bench, no_native
+from tests.integration.recording import WAYS, Bench, bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +26,7 @@ MUCH = 1 << 20
 
 
 @pytest.fixture(params=WAYS)
-def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    if request.param == "python":
-        no_native(monkeypatch)
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     made = bench(tmp_path, request.param)
     made.tool("gcc")
     return made

@@ -21,7 +21,6 @@ import pytest
 from cuwheel import api
 from cuwheel.building.recording import reader
 from tests.fixtures.command import Told, call
-from tests.integration.recording import no_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,14 +150,6 @@ def test_explain_takes_them_from_the_record(tmp_path: Path) -> None:
     assert [cause.id for cause in api.explain(tmp_path / "record").causes] == ["toolkit-too-old"]
 
 
-@pytest.fixture(params=["native", "python"])
-def shim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "python":
-        no_native(monkeypatch)
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("shim")
 def test_the_end_is_kept_whole_lines_and_bounded(tmp_path: Path) -> None:
     script = "import sys; print(*(f'line {n} of many' for n in range(150000)), sep='\\n', flush=True); sys.exit('last')"
     with (tmp_path / "all").open("wb") as file, _streams_to(file.fileno()):
@@ -187,7 +178,6 @@ def _streams_to(file: int) -> Iterator[None]:
             os.close(old)
 
 
-@pytest.mark.usefixtures("shim")
 def test_secrets_in_it_are_masked(tmp_path: Path) -> None:
     environ = {**os.environ, "MY_TOKEN": "plain-word-99"}
     api.record(["sh", "-c", "echo $MY_TOKEN; exit 1"], output=tmp_path / "record", environ=environ, cwd=tmp_path)
@@ -195,7 +185,6 @@ def test_secrets_in_it_are_masked(tmp_path: Path) -> None:
     assert "plain-word-99" not in (tmp_path / "record" / "report.json").read_text()
 
 
-@pytest.mark.usefixtures("shim")
 def test_a_command_that_the_system_does_not_run(tmp_path: Path) -> None:
     script = tmp_path / "broken"
     script.write_text("#!/no/such/interpreter\n")
@@ -203,7 +192,6 @@ def test_a_command_that_the_system_does_not_run(tmp_path: Path) -> None:
     assert api.record([str(script)], output=tmp_path / "record").exit_status == 127
 
 
-@pytest.mark.usefixtures("shim")
 def test_the_folder_of_a_command_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "build.sh").write_text("echo here: $PWD; exit 5\n")  # without a first line: shells run it themselves
     (tmp_path / "build.sh").chmod(0o755)

@@ -19,16 +19,14 @@ import pytest
 from cuwheel.building.recording import reader
 from cuwheel.building.recording.shims import RecordOptions
 from cuwheel.support import masking
-from tests.integration.recording import WAYS, Bench, bench, no_native, printed
+from tests.integration.recording import WAYS, Bench, bench, printed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @pytest.fixture(params=WAYS)
-def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    if request.param == "python":
-        no_native(monkeypatch)
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     made = bench(tmp_path / "bench", request.param)
     made.tool("gcc")
     return made
@@ -112,9 +110,6 @@ def test_a_signal_is_passed_on(at: Bench) -> None:
 
 
 def test_killing_the_shim_kills_the_tool(at: Bench) -> None:
-    if at.way == "python":
-        pytest.skip("Python has no prctl: a killed shim leaves its compiler running")
-
     def run(command: Sequence[str | bytes], environ: dict[str, str]) -> int:
         with subprocess.Popen(command, env=environ, cwd=at.folder) as child:
             while not (at.folder / "told.json").exists():
@@ -315,8 +310,6 @@ def test_a_compiler_that_is_the_command_itself(at: Bench) -> None:
 
 def test_a_terminal_stays_a_terminal(at: Bench) -> None:
     """Compilers colour by what they write to."""
-    if at.way == "python":
-        pytest.skip("the shim in Python gives its compiler a pipe")
     heard = bytearray()
 
     def run(command: Sequence[str | bytes], environ: dict[str, str]) -> int:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cuwheel.building import jobs
 from cuwheel.building.answer import Phase
 from cuwheel.building.recording import reader
-from cuwheel.building.recording.words import replace_archs
+from cuwheel.building.recording.words import without_archs
 from cuwheel.building.values import Built, Problem
 from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
@@ -234,7 +234,7 @@ def _keep(place: Path, made: Built, job: DecidedJob) -> KeptShare:
     rows = []
     for call in reader.read_record(Path(made.record)).calls if made.record else ():
         if call.tool == "nvcc" and any(word.endswith(".cu") and _inside(word, call.cwd, job) for word in call.words):
-            words = replace_archs(call.words, (), lambda _: None, lambda _, text: text)
+            words = without_archs(call.words)
             rows.append(codec.encode([call.cwd, words]).decode())
     found = KeptShare(
         wheel=str(wheel),

@@ -78,17 +78,22 @@ def _on_posix(environ: Mapping[str, str], options: RecordOptions) -> Recorder:
     cache = files.cache_folder()
     home = own_c.home(cache)
     made = shims.native_shims(cache, environ)
-    shim = made.shim if made else shims.python_shim(home)
-    if not made and not shims.shim_works(shim):
-        raise UnreadableError(home, "programs cannot be run from it", hint=_CACHE_HINT)
-    library = made.library if made and options.way != "path" else None
+    if not made:
+        raise UnreadableError(
+            home,
+            "no program that sees calls of compilers can be made and run in it",
+            hint=f"install a C compiler (apt install gcc), or {_CACHE_HINT}",
+        )
+    library = made.library if options.way != "path" else None
     if options.way == "preload" and not library:
         raise ToolError(
             ["cc"],
             "cannot make a library that this machine's programs load",
             hint="use --way path, which does not need it",
         )
-    return Recorder(way="preload" if library else "path", home=home, keeper=shim, stand_in=shim, library=library)
+    return Recorder(
+        way="preload" if library else "path", home=home, keeper=made.shim, stand_in=made.shim, library=library
+    )
 
 
 def _on_windows(_environ: Mapping[str, str], options: RecordOptions) -> Recorder:

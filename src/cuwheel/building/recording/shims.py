@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import platform
-import shlex
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.support import files, masking, own_c, process, system_calls
+from cuwheel.support import masking, own_c, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,11 +108,6 @@ SOURCES = Path(__file__).parent / "shim"
 OPTIONS = ("-x", "c", "-std=gnu11", "-O2", "-w")
 LIBRARY_OPTIONS = ("-shared", "-fPIC", "-fvisibility=hidden")
 _ANSWER_S = 20
-_ROOT = Path(__file__).parents[3]
-_PYTHON = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from cuwheel.building.recording.shim import program; "
-    "program.main(sys.argv[2], sys.argv[3:])"
-)
 
 
 class NativeShims(Struct, frozen=True, kw_only=True):
@@ -212,22 +206,6 @@ def _is_loaded(scratch: Path, library: Path) -> bool:
     with contextlib.suppress(ToolError, ToolTimeoutError):
         process.run(["/bin/sh", "-c", '"$0" -c; :', record / "cc"], timeout=_ANSWER_S, env=environ)
     return (record / "calls.jsonl").is_file()
-
-
-def python_shim(home: Path) -> Path:
-    """The shim for machines without a C compiler: slower (30 ms a call), and otherwise the same.
-
-    A script that links under any compiler's name may lead to. It finds this Python and this cuwheel by itself.
-    """
-    words = (sys.executable, "-S", "-E", "-s", "-c", _PYTHON, str(_ROOT))
-    text = f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n'
-    target = home / "record" / f"python-{files.sha256_of(text.encode())[:16]}"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(target) as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-            system_calls.set_mode(file.fileno(), 0o755)
-    return target
 
 
 # The two programs that record on Windows: our own C, compiled by MinGW before cuwheel is packed (`./run prebuild`).

@@ -1,1 +1,0 @@
-"""What stands in for compilers while a build is recorded: in C, and the same in Python."""

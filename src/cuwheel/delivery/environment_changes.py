@@ -205,8 +205,6 @@ def index_variables(search: Search) -> dict[str, str]:
 # The environment as it was.
 
 _SCRIPTS = ("bin", "Scripts")
-_OLD = ".cuwheel-install/journal.json"  # of an earlier cuwheel
-_INTERRUPTED = (b'"state":"installing"', b'"state":"undoing"')
 
 
 class EnvironmentCopy:
@@ -256,7 +254,6 @@ class EnvironmentCopy:
 
     def interrupted(self) -> str:
         """What a run that was killed had begun to install; nothing where none was. Changes nothing."""
-        self._must_not_be_older()
         names = [_name_in_journal(found) for _, found in self._journals() if found.state in ("installing", "undoing")]
         return names[0] if names else ""
 
@@ -279,12 +276,6 @@ class EnvironmentCopy:
         """What the last install did, put back; what was installed. Refused where its files were changed since."""
         done = [(folder, found) for folder, found in self._journals() if found.state in ("done", "kept")]
         if not done:
-            if (self.prefix / _OLD).is_file():
-                raise UnreadableError(
-                    self.prefix / _OLD,
-                    "is the journal of an earlier cuwheel, in a form that is no longer read",
-                    hint="undo that install with the cuwheel that made it, or install the versions you want by name",
-                )
             raise UsageError(f"there is no install to undo in {self.prefix}", hint="cuwheel install NAME")
         folder, found = done[-1]
         if changed := journal.changed_since(self.prefix, found.steps) if found.state == "done" else []:
@@ -343,15 +334,6 @@ class EnvironmentCopy:
         done = [folder for folder, found in self._journals() if found.state == "done"]
         for folder in done[:-1]:
             journal.discard(folder)
-
-    def _must_not_be_older(self) -> None:
-        path = self.prefix / _OLD
-        if path.is_file() and not path.is_symlink() and any(each in path.read_bytes() for each in _INTERRUPTED):
-            raise UnreadableError(
-                path,
-                "tells of an install by an earlier cuwheel that was interrupted, in a form that is no longer read",
-                hint="let the cuwheel that began it put the environment back, or make a new environment",
-            )
 
     def _scope(self) -> list[str]:
         """All of an environment of its own; of a Python that is the system's, its packages and programs alone."""

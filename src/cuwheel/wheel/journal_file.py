@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "cuwheel.journal/3"
-_WITHOUT_ROOT = "cuwheel.slim-journal/1"  # did not say where it was made
-_OLDER = (_WITHOUT_ROOT, "cuwheel.slim-journal/2")  # names as they are, which had to be UTF-8
 FOLDER = ".cuwheel"
 FILE_NAME = "journal.jsonl"
 _RUN = re.compile(r"(\d{1,9})(?:-[0-9a-f]{16})?", re.ASCII)
@@ -197,13 +195,10 @@ def read_journal(folder: Path, root: Path | None = None) -> Journal:
     One of another folder, or with a path outside this one, is refused.
     """
     path = folder / FILE_NAME
-    lines = list(_lines(path))
+    lines = [_with_names(each, _meant) for each in _lines(path)]
     header = next((each.header for each in reversed(lines) if each.header), None)
-    if header and header.schema != SCHEMA and header.schema not in _OLDER:
+    if header and header.schema != SCHEMA:
         raise NewerSchemaError(path, header.schema, SCHEMA)
-    if header and header.schema == SCHEMA:
-        lines = [_with_names(each, _meant) for each in lines]
-        header = next(each.header for each in reversed(lines) if each.header)
     state: State = next((each.state for each in reversed(lines) if each.state), "preparing")
     found = Journal(header=header, steps=tuple(each.step for each in lines if each.step), state=state)
     if root and (header or found.steps or state != "preparing"):
@@ -226,9 +221,7 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 def _must_be_of(root: Path, found: Journal, path: Path) -> None:
     made_for = found.header.root if found.header else None
-    if found.header and found.header.schema == _WITHOUT_ROOT:
-        _must_be_made_here(found, path)
-    elif made_for != Root.of(root):
+    if made_for != Root.of(root):
         where = f"{made_for.path}, but this is another folder" if made_for else "a folder that it does not name"
         raise MalformedError(
             path,
@@ -257,21 +250,6 @@ def _above(path: str) -> list[str]:
     """The folders that a file is in, all of them."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
-
-
-def _must_be_made_here(found: Journal, path: Path) -> None:
-    """An earlier cuwheel did not write down which folder a journal is of, but the originals tell it.
-
-    They are the very files that were there, under another name; a copy of the folder has others.
-    """
-    kept = [(step.before, path.parent / "originals" / str(step.number)) for step in found.steps if step.before]
-    there = [(before, place) for before, place in kept if place.exists()]
-    if not there or any(place.lstat().st_ino != before.inode for before, place in there):
-        raise MalformedError(
-            path,
-            "was written by an earlier cuwheel, and this is not the folder it changed; nothing was changed now",
-            hint=f"install its packages again (pip install --force-reinstall NAME), then move {path.parent} out of it",
-        )
 
 
 # ---- the folders ----

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -86,32 +85,6 @@ def test_an_environment_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[s
     main(["slim", "--env", str(env), "--for", "h100"])
     assert main(["slim", "--commit", "--env", str(env)]) == 0
     assert not (env / ".cuwheel").exists()
-
-
-def test_a_journal_of_an_earlier_cuwheel_is_undone_where_it_was_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It does not say of which folder it is; the originals do."""
-    env, copy = tmp_path / "env", tmp_path / "copy"
-    make_environment(env)
-    before = snapshot(env)
-    assert main(["slim", "--env", str(env), "--for", "h100"]) == 0
-    (journal,) = (env / ".cuwheel").rglob("journal.jsonl")
-    first, *lines = journal.read_text().splitlines()
-    header = json.loads(first)["header"]
-    del header["root"]
-    header["schema"] = "cuwheel.slim-journal/1"
-    journal.write_text("\n".join([json.dumps({"header": header}), *lines, ""]))
-    shutil.copytree(env, copy, symlinks=True)
-    copied = contents(copy)
-    capsys.readouterr()
-    assert main(["slim", "--env", str(copy), "--undo"]) == 5
-    said = capsys.readouterr().err
-    assert "was written by an earlier cuwheel, and this is not the folder it changed" in said
-    assert "hint: install its packages again" in said
-    assert contents(copy) == copied
-    assert main(["slim", "--env", str(env), "--undo"]) == 0
-    assert snapshot(env) == before
 
 
 def test_this_machine(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

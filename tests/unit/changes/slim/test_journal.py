@@ -446,18 +446,11 @@ def test_no_journal_reaches_out_of_its_folder(tmp_path: Path, victim: Path, path
         assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("root", [Root(path="/elsewhere", inode=1, owner=0), "older"])
-def test_a_journal_of_another_folder_is_refused(tmp_path: Path, victim: Path, root: Root | str) -> None:
-    made_for = root if isinstance(root, Root) else Root(path="x", inode=1, owner=1)
-    folder = hostile(tmp_path, "harmless", "done", root=made_for)
-    if root == "older":
-        path = folder / ".cuwheel" / "slim" / "0001" / "journal.jsonl"
-        path.write_text(
-            '{"header": {"tool": "x", "targets": [], "schema": "cuwheel.slim-journal/1"}}\n{"state": "done"}\n'
-        )
+def test_a_journal_of_another_folder_is_refused(tmp_path: Path, victim: Path) -> None:
+    folder = hostile(tmp_path, "harmless", "done", root=Root(path="/elsewhere", inode=1, owner=0))
     before = contents(tmp_path)
     for act in (journal.recover, journal.undo, journal.commit):
-        with pytest.raises(MalformedError, match=r"is a journal of changes to|was written by an earlier") as raised:
+        with pytest.raises(MalformedError, match="is a journal of changes to") as raised:
             act(folder)
         assert str(folder / ".cuwheel") in raised.value.hint
     assert contents(tmp_path) == before

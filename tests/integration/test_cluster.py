@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cuwheel
-from cuwheel.clusters.task import add_blob
 from cuwheel.errors import UnreadableError
 from cuwheel.network import cluster_access
 from tests.integration.build_world import gone
@@ -68,9 +67,9 @@ def test_tasks_run_and_a_killed_worker_costs_nothing_but_time(here: World, tmp_p
     here.worker("second")
     source = tmp_path / "source.txt"
     source.write_text("sent ")
-    inputs = {"source": add_blob(source)}
-    tasks = [task(f"echo-{number}", parameters=str(number), inputs=inputs) for number in range(3)]
     with here.engine() as engine:
+        inputs = {"source": engine.add_input(source)}
+        tasks = [task(f"echo-{number}", parameters=str(number), inputs=inputs) for number in range(3)]
         engine.gather()
         done = engine.run(tasks)
         assert sorted(each.text for each in done) == ["0", "1", "2"]

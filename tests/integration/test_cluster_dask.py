@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.clusters import engine, roster
-from cuwheel.clusters.task import Task, add_blob
+from cuwheel.clusters.task import Task
 from cuwheel.network import cluster_access
 from cuwheel.proving import on_cluster
 from cuwheel.support import codec, process
@@ -222,7 +222,7 @@ def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> Non
     with here.engine() as made:
         wait_for(lambda: usable(made))
         parameters = codec.encode(on_cluster.SurveyTask(name="foo-1.0+cu130-py3-none-any.whl")).decode()
-        inputs = {"foo-1.0+cu130-py3-none-any.whl": add_blob(given)}
+        inputs = {"foo-1.0+cu130-py3-none-any.whl": made.add_input(given)}
         surveying = Task(id="foo", function="cuwheel.proving.on_cluster:survey", parameters=parameters, inputs=inputs)
         (done,) = made.run([surveying])
     assert (done.worker, done.problem) == ("bare", "")

@@ -23,7 +23,7 @@ from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.tables import Table
 from cuwheel.building.values import BuildContext, BuildPlan, Built, JobResult, Problem, Project, Tree
 from cuwheel.clusters import engine
-from cuwheel.clusters.task import Answer, Done, Task, add_blob
+from cuwheel.clusters.task import Answer, Done, Task
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.machine import system
 from cuwheel.machine.fleet import Machine
@@ -107,9 +107,9 @@ class OnCluster:
         inputs = {}
         with tempfile.TemporaryDirectory() as scratch:
             source = sources.pack_source(self._context.tree, Path(scratch, SOURCE))
-            inputs[SOURCE] = add_blob(source)
+            inputs[SOURCE] = self._engine.add_input(source)
         if request.locked:
-            inputs[LOCK] = add_blob(request.locked)
+            inputs[LOCK] = self._engine.add_input(request.locked)
         return inputs
 
     def _parameters(self, plan: PlanJob, python: str) -> JobParameters:
@@ -198,7 +198,7 @@ class OnCluster:
                 yield from self._ended(parameters, self._with_built(failed, found.built, done))
                 return
             made.append(found)
-        wheels = {f"{part}.whl": add_blob(done.files[f"{part}.whl"]) for part, done in arrived.items()}
+        wheels = {f"{part}.whl": self._engine.add_input(done.files[f"{part}.whl"]) for part, done in arrived.items()}
         whole = replace(parameters, share=None, made=tuple(made))
         yield replace(self._task(name, "job", whole, wheels), cores=1, memory=0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
 import time
 from collections import Counter
 from functools import partial
@@ -16,9 +15,9 @@ from msgspec.structs import replace
 
 from cuwheel.clusters import service
 from cuwheel.clusters.roster import Roster
-from cuwheel.clusters.task import Answer, Done, Task, blob_path, prune_blobs, read_pieces, receive_file
+from cuwheel.clusters.task import Answer, Done, Task, read_pieces, receive_file
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import codec, log, wording
+from cuwheel.support import codec, files, log, scratch, wording
 from cuwheel.support.confined import strange_on_windows
 
 if TYPE_CHECKING:
@@ -63,9 +62,12 @@ class _Try(Struct, kw_only=True):
 
 @contextlib.contextmanager
 def open_engine(found: Target, folder: Path, certificate: Path | None = None, cores: int = 1) -> Iterator[Engine]:
-    """An engine for a cluster. `folder`: where files of answers arrive. `cores`: that each task takes."""
-    with service.open_connection(found, certificate, cores) as connected:
-        made = Engine(connected, folder)
+    """An engine for a cluster. `folder`: where its files are until it is closed. `cores`: that each task takes."""
+    with (
+        service.open_connection(found, certificate, cores) as connected,
+        scratch.folder(folder / "arriving", "client-") as own,
+    ):
+        made = Engine(connected, own)
         try:
             yield made
         finally:
@@ -83,7 +85,7 @@ class Engine:
         self._done: list[Done] = []
         self._sent: dict[str, Any] = {}
         self._lost = False
-        self._own = secrets.token_hex(4)
+        (folder / "inputs").mkdir()
         self._client: Any = connected.client()
         self.workers = Roster(self._client)
         self._register()
@@ -120,8 +122,15 @@ class Engine:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
-        shutil.rmtree(self._folder / "arriving" / self._own, ignore_errors=True)
-        prune_blobs()
+
+    def _input(self, sha256: str) -> Path:
+        return self._folder / "inputs" / sha256
+
+    def add_input(self, path: Path) -> str:
+        """A file as it is now, for tasks that name it by this hash."""
+        sha256 = files.sha256(path)
+        files.copy(path, self._input(sha256))
+        return sha256
 
     def gather(self) -> list[WorkerFacts]:
         """The workers that are there, or were started: those are waited for. Who comes later works too."""
@@ -175,7 +184,7 @@ class Engine:
             self.workers.fix_kind()
         users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
-        ahead = sum(blob_path(sha256).stat().st_size for sha256 in self._sent)
+        ahead = sum(self._input(sha256).stat().st_size for sha256 in self._sent)
         for each in list(self._waiting):
             task = self._fit_to_workers(each.task)
             able = self.workers.able(task, each.avoid)
@@ -184,7 +193,7 @@ class Engine:
             for sha256 in each.inputs - self._sent.keys():
                 if not self._scatter(sha256, shared=users[sha256] > 1):
                     return
-                ahead += blob_path(sha256).stat().st_size
+                ahead += self._input(sha256).stat().st_size
             self._waiting.remove(each)
             self._hand_over(each, task, able)
 
@@ -221,7 +230,7 @@ class Engine:
 
     def _scatter(self, sha256: str, *, shared: bool) -> bool:
         """A file on the workers, sent by Dask and passed on among them: to all where several tasks need it."""
-        name, content = f"file-{sha256}", read_pieces(blob_path(sha256))
+        name, content = f"file-{sha256}", read_pieces(self._input(sha256))
         try:
             self._sent[sha256] = self._client.scatter({name: content}, broadcast=shared)[name]
         except Exception as error:  # noqa: BLE001 - a worker went meanwhile, or the scheduler did: tried again
@@ -282,7 +291,7 @@ class Engine:
         )
 
     def _receive_files(self, answer: Answer, content: Mapping[str, list[bytes]]) -> dict[str, Path]:
-        place = self._folder / "arriving" / self._own / secrets.token_hex(8)
+        place = self._folder / secrets.token_hex(8)
         for name in answer.files:
             if name.startswith(".") or "/" in name or strange_on_windows(name):
                 raise MalformedError(name, "was sent, and nobody asked for such a file")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shutil
-import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -176,28 +174,6 @@ class Done(Struct, frozen=True, kw_only=True):
 # Files travel in pieces, and count when the whole has its hash.
 
 _PIECE = 64 << 20  # Dask copies larger ones once more
-_KEPT_S = 14 * 24 * 3600.0
-
-
-def blob_path(sha256: str) -> Path:
-    return files.cache_folder() / "cluster" / "blobs" / sha256
-
-
-def add_blob(path: Path) -> str:
-    """A file that is an input, under its hash."""
-    sha256 = files.sha256(path)
-    blob_path(sha256).parent.mkdir(parents=True, exist_ok=True)
-    files.copy(path, blob_path(sha256))
-    return sha256
-
-
-def prune_blobs() -> None:
-    """What nobody has added for two weeks."""
-    with contextlib.suppress(OSError):
-        for path in blob_path("").iterdir():
-            with contextlib.suppress(OSError):
-                if path.stat().st_mtime < time.time() - _KEPT_S:
-                    path.unlink()
 
 
 def read_pieces(path: Path) -> list[bytes]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.clusters import engine
-from cuwheel.clusters.task import Task, add_blob
+from cuwheel.clusters.task import Task
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
 from cuwheel.errors import MalformedError, UnavailableError, UnreadableError
@@ -72,28 +72,29 @@ def verify_on_cluster(request: FleetRequest) -> Proofs:
     with tempfile.TemporaryDirectory() as scratch:
         shared = {each.name: getattr(request, each.name) for each in fields(PackRequest) if each.name != "to"}
         kit = wheels.pack_wheels(PackRequest(**shared, to=Path(scratch, _KIT)))
-        packed = add_blob(Path(scratch, _KIT))
-    found = cluster_access.parse_address(request.cluster)
-    with engine.open_engine(found, files.cache_folder() / "cluster") as machine:
-        there = {tag for facts in machine.gather() for tag in facts.tags if tag.startswith("gpu:")}
-        if not wanted and not there:
-            raise UnavailableError(
-                "no worker of the cluster has a GPU", hint="cuwheel cluster status, and --tag of cuwheel cluster worker"
-            )
-        title = ", ".join(dict.fromkeys(each.name for each in kit.wheels))
-        tasks = [
-            Task(
-                id=f"{title} on {tag.removeprefix('gpu:')}",
-                function=f"{__name__}:prove",
-                parameters=",".join(request.pass_env),
-                inputs={_KIT: packed},
-                memory=_MEMORY,
-                tag=tag,
-                fresh=True,  # a proof of this run
-            )
-            for tag in wanted or sorted(there)
-        ]
-        done = {each.task.tag: _brought_back(each, request) for each in machine.run(tasks)}
+        found = cluster_access.parse_address(request.cluster)
+        with engine.open_engine(found, files.cache_folder() / "cluster") as machine:
+            packed = machine.add_input(Path(scratch, _KIT))
+            there = {tag for facts in machine.gather() for tag in facts.tags if tag.startswith("gpu:")}
+            if not wanted and not there:
+                raise UnavailableError(
+                    "no worker of the cluster has a GPU",
+                    hint="cuwheel cluster status, and --tag of cuwheel cluster worker",
+                )
+            title = ", ".join(dict.fromkeys(each.name for each in kit.wheels))
+            tasks = [
+                Task(
+                    id=f"{title} on {tag.removeprefix('gpu:')}",
+                    function=f"{__name__}:prove",
+                    parameters=",".join(request.pass_env),
+                    inputs={_KIT: packed},
+                    memory=_MEMORY,
+                    tag=tag,
+                    fresh=True,  # a proof of this run
+                )
+                for tag in wanted or sorted(there)
+            ]
+            done = {each.task.tag: _brought_back(each, request) for each in machine.run(tasks)}
     return Proofs(proofs=tuple(done[each.tag] for each in tasks))
 
 
@@ -139,25 +140,25 @@ def survey_on_cluster(
     found: dict[int, Survey] = {}
     tasks: dict[str, int] = {}
     made: list[Task] = []
-    for number, each in enumerate(targets):
-        path = Path(each)
-        pinned = is_pinned(str(each)) and not path.exists()
-        if not pinned and not path.is_file():
-            found[number] = survey_target(each, env=env, detail="containers")
-            continue
-        name = f"{number + 1}: {each if pinned else path.name}"
-        given = SurveyTask(name=str(each) if pinned else path.name, platform=platform)
-        tasks[name] = number
-        made.append(
-            Task(
-                id=name,
-                function=f"{__name__}:survey",
-                parameters=codec.encode(given).decode(),
-                inputs={} if pinned else {path.name: add_blob(path)},
-                memory=_SURVEY_MEMORY,
-            )
-        )
     with engine.open_engine(cluster_access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
+        for number, each in enumerate(targets):
+            path = Path(each)
+            pinned = is_pinned(str(each)) and not path.exists()
+            if not pinned and not path.is_file():
+                found[number] = survey_target(each, env=env, detail="containers")
+                continue
+            name = f"{number + 1}: {each if pinned else path.name}"
+            given = SurveyTask(name=str(each) if pinned else path.name, platform=platform)
+            tasks[name] = number
+            made.append(
+                Task(
+                    id=name,
+                    function=f"{__name__}:survey",
+                    parameters=codec.encode(given).decode(),
+                    inputs={} if pinned else {path.name: machine.add_input(path)},
+                    memory=_SURVEY_MEMORY,
+                )
+            )
         for done in machine.run(made):
             number = tasks[done.task.id]
             if done.problem:

@@ -20,7 +20,7 @@ from cuwheel.toolchains.store import Store
 
 _DAY = 24 * 3600.0
 _OLD = ("toolchains/12.4-index-aa/bin/nvcc", "downloads/a.tar", "builds/b1/logs/x.log", "shares/s1/w.whl",
-        "sccache/a/b/c", "facts-files/aa/k.json", "pages/p1", "cluster/blobs/b")  # fmt: skip
+        "sccache/a/b/c", "facts-files/aa/k.json", "pages/p1", "cluster/answers/b")  # fmt: skip
 _NEVER = (
     "signed-indexes/i1",
     ".locks/downloads",

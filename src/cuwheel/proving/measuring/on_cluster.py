@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel.building import sources
 from cuwheel.building.values import Tree
 from cuwheel.clusters import engine
-from cuwheel.clusters.task import Task, add_blob
+from cuwheel.clusters.task import Task
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.proving.measuring import campaign, journal, trials_file
@@ -51,16 +51,16 @@ def run_on_cluster(plan: Plan, folder: Path, options: CampaignOptions, cluster: 
         tree = sources.survey_source(Path(plan.folder), plan.file, [folder])
         notes = _Notes(opened.writer, opened.state.last)
         with engine.open_engine(cluster_access.parse_address(cluster), files.cache_folder() / "cluster") as machine:
-            done = machine.run(_tasks(plan, tree, turns), notes.add)
+            with tempfile.TemporaryDirectory() as scratch:
+                packed = machine.add_input(sources.pack_source(tree, Path(scratch, _FILES)))
+            done = machine.run(_tasks(plan, tree, turns, packed), notes.add)
         if not options.only and not any(each.problem for each in done):
             files.write(folder / journal.DONE, "\n")
     if problems := [each.problem for each in done if each.problem]:
         log.warning("%d trials have no result; --resume goes on with them: %s", len(problems), problems[0])
 
 
-def _tasks(plan: Plan, tree: Tree, turns: list[Turn]) -> Iterator[Task]:
-    with tempfile.TemporaryDirectory() as scratch:
-        packed = add_blob(sources.pack_source(tree, Path(scratch, _FILES)))
+def _tasks(plan: Plan, tree: Tree, turns: list[Turn], packed: str) -> Iterator[Task]:
     sent = replace(tree, folder=Path(), asked="")
     for turn in turns:
         parameters = TrialTask(tree=sent, file=Path(plan.file).name, condition=turn.condition, repeat=turn.repeat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,11 +18,9 @@ from cuwheel.device_code.libraries import (
     Container,
     Cudart,
     DeviceCode,
-    FileType,
     Format,
     Library,
     Platform,
-    Registration,
 )
 from cuwheel.device_code.loose import Hidden, Hit, Loose, findings_about_hidden, search_outside_sections
 from cuwheel.device_code.registration import (
@@ -56,29 +54,27 @@ _CXX = "_ZNSs"  # the old string: only code that passes strings tells the two ap
 
 
 class _Draft(Struct, kw_only=True):
-    """What is known so far. Each reader fills what its format tells; the rest keeps its default."""
+    """What is read so far. `known`: what the format tells of the library; the rest of that is made in the end."""
 
     buffer: Buffer
     walk: fatbin.Walk
-    format: Format
-    machine: str
-    type: FileType = "other"
+    known: Library
     sections: tuple[Section, ...] = ()
-    dynamic: dynamic.Dynamic = field(default_factory=dynamic.Dynamic)
-    needed: tuple[str, ...] = ()
-    registration: Registration = NOTHING
-    interpreter: str | None = None
-    cxx11_abi: bool | None = None
-    build_id: str | None = None
-    host_compiler: str | None = None
-    cudart: Cudart | None = None
-    platform: Platform | None = None
-    toolkits: tuple[str, ...] = ()
     rows: tuple[DeviceCode, ...] = ()
-    torch_symbols: tuple[str, ...] = ()
-    signed: bool = False
     loose: list[Loose] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+
+    def add(self, **known: Any) -> None:  # noqa: ANN401 - fields of a library
+        self.known = replace(self.known, **known)
+
+
+def _draft(buffer: Buffer, form: Format, sections: tuple[Section, ...] | None = None, **known: Any) -> _Draft:  # noqa: ANN401
+    """Without `sections` all of the file is device code."""
+    if sections is None:
+        sections = (Section(0, "", "device", 0, 0, buffer.size),)
+        known.setdefault("type", "other")
+    found = replace(UNREAD, path=buffer.name, format=form, size=buffer.size, **known)
+    return _Draft(buffer=buffer, walk=fatbin.Walk(buffer), known=found, sections=sections)
 
 
 def recognise(buffer: Buffer) -> Format | None:
@@ -120,31 +116,37 @@ def read_library(buffer: Buffer, *, detail: Detail = "rows", search: Search = "d
 
 def _elf(buffer: Buffer, *, search: Search) -> _Draft:
     file = elf.read_elf(buffer)
-    draft = _Draft(
-        buffer=buffer,
-        walk=fatbin.Walk(buffer),
-        format="elf",
+    loads = dynamic.read_dynamic(file)
+    draft = _draft(
+        buffer,
+        "elf",
+        file.sections(),
         machine=file.machine_name,
         type=file.file_type,
-        sections=file.sections(),
-        dynamic=dynamic.read_dynamic(file),
+        soname=loads.soname,
+        needed=loads.needed,
+        rpath=loads.rpath,
+        runpath=loads.runpath,
+        glibc=loads.ceiling("GLIBC"),
+        glibcxx=loads.ceiling("GLIBCXX"),
+        cxxabi=loads.ceiling("CXXABI"),
         interpreter=elf.interpreter(file),
         host_compiler=host_compiler(file),
         build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
+        platform=platform(file.machine_name, (*loads.runpath, *loads.rpath)),
     )
-    draft.needed = draft.dynamic.needed
     _device_code(draft, search=search)
     _register(draft, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
-    if draft.type != "relocatable":  # which has yet to be linked with one
-        registers = registration_of(file, has_wrappers=bool(draft.registration.wrappers))
-        draft.cudart = cudart(draft.needed, registers, draft.toolkits)
-    draft.platform = platform(draft.machine, (*draft.dynamic.runpath, *draft.dynamic.rpath))
+    if file.file_type != "relocatable":  # which has yet to be linked with a runtime, and with torch
+        registers = registration_of(file, has_wrappers=bool(draft.known.registration.wrappers))
+        draft.add(
+            cudart=cudart(loads.needed, registers, draft.known.toolkits),
+            torch_symbols=torch_symbols.imported(file, loads.soname),
+        )
     if dynamic.mentions(file, _CXX11):
-        draft.cxx11_abi = True
+        draft.add(cxx11_abi=True)
     elif dynamic.mentions(file, _CXX):
-        draft.cxx11_abi = False
-    if draft.type != "relocatable":
-        draft.torch_symbols = torch_symbols.imported(file, draft.dynamic.soname)
+        draft.add(cxx11_abi=False)
     return draft
 
 
@@ -152,29 +154,20 @@ def _pe(buffer: Buffer, *, search: Search) -> _Draft:
     from cuwheel.device_code import pe  # noqa: PLC0415 - few files are of Windows
 
     file = pe.read_pe(buffer)
-    draft = _Draft(
-        buffer=buffer,
-        walk=fatbin.Walk(buffer),
-        format="pe",
-        machine=file.machine,
-        type=file.file_type,
-        sections=file.sections,
-        needed=file.needed,
-        signed=file.signed,
-    )
+    known = {"machine": file.machine, "type": file.file_type, "needed": file.needed, "signed": file.signed}
+    draft = _draft(buffer, "pe", file.sections, **known)
     _device_code(draft, search=search)
     _register(draft, file)
-    registers = "own" if draft.registration.wrappers else None
-    draft.cudart = cudart(file.needed, registers, draft.toolkits)
+    registers = "own" if draft.known.registration.wrappers else None
+    draft.add(cudart=cudart(file.needed, registers, draft.known.toolkits))
     return draft
 
 
 def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
     del search  # all of it is device code
-    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
-    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft = _draft(buffer, "fatbin", machine="cuda")
     draft.walk.section("", 0, buffer.size, linked=not is_relocatable(buffer))
-    draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
+    draft.add(registration=replace(NOTHING, containers=len(draft.walk.containers)))
     _complete(draft)
     return draft
 
@@ -182,26 +175,23 @@ def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
 def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
     del search
     found = loose.read_loose_cubin(buffer, "", 0, buffer.size)
-    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=[found])
-    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
-    draft.type = "executable" if found.linked else "relocatable"
-    draft.toolkits = (found.toolkit,) if found.toolkit else ()
+    draft = _draft(buffer, "cubin", machine="cuda", type="executable" if found.linked else "relocatable")
+    draft.add(toolkits=(found.toolkit,) if found.toolkit else ())
+    draft.loose.append(found)
     return draft
 
 
 def _ptx(buffer: Buffer, *, search: Search) -> _Draft:
     del search
-    draft = _Draft(
-        buffer=buffer, walk=fatbin.Walk(buffer), format="ptx", machine="cuda", loose=[loose.read_ptx(buffer)]
-    )
-    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft = _draft(buffer, "ptx", machine="cuda")
+    draft.loose.append(loose.read_ptx(buffer))
     return draft
 
 
 def _archive(buffer: Buffer, *, search: Search) -> _Draft:
     """A static archive as one library: the sections of all its members, where they are in the archive."""
     del search
-    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="archive", machine="unknown", type="relocatable")
+    draft = _draft(buffer, "archive", (), type="relocatable")
     sections: list[Section] = []
     pointers = ArchivePointers()
     for member in elf.archive_members(buffer):
@@ -210,8 +200,7 @@ def _archive(buffer: Buffer, *, search: Search) -> _Draft:
         except MalformedError as error:
             draft.findings.append(_broken_member(member.buffer.name, error))
             continue
-        draft.machine = file.machine_name
-        draft.host_compiler = draft.host_compiler or host_compiler(file)
+        draft.add(machine=file.machine_name, host_compiler=draft.known.host_compiler or host_compiler(file))
         pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
         sections += elf.shifted(file.sections(), member.offset)
     draft.sections = tuple(sections)
@@ -269,50 +258,32 @@ def _loose_cubins(draft: _Draft, hits: Sequence[Hit]) -> Iterator[Hit]:
 def _complete(draft: _Draft) -> None:
     """With all containers walked: the rows, and who wrote the cubins."""
     draft.rows = draft.walk.device_code()
-    draft.toolkits, problems = toolkits(draft.walk, draft.rows)
+    written, problems = toolkits(draft.walk, draft.rows)
+    draft.add(toolkits=written)
     draft.findings += problems
 
 
 def _register(draft: _Draft, pointers: Pointers) -> None:
     apart, _ = disjoint(draft.sections)
-    draft.registration, problems = read_registration(draft.buffer, apart, draft.walk.containers, pointers)
+    registration, problems = read_registration(draft.buffer, apart, draft.walk.containers, pointers)
+    draft.add(registration=registration)
     draft.findings += problems
 
 
 def _finish(draft: _Draft, detail: Detail) -> Library:
     rows = (*fatbin.with_estimated_saving(draft.walk, draft.rows), *loose.rows_of_loose(draft.loose))
     # Every shared library that nvcc links has a wrapper for linked code; most have nothing in it.
-    linked = any(each.device_linked for each in draft.registration.wrappers)
-    defined = any(each.startswith("def ") for each in draft.registration.module_ids)
-    return Library(
-        path=draft.buffer.name,
-        format=draft.format,
-        type=draft.type,
-        machine=draft.machine,
-        size=draft.buffer.size,
-        soname=draft.dynamic.soname,
-        needed=draft.needed,
-        rpath=draft.dynamic.rpath,
-        runpath=draft.dynamic.runpath,
-        interpreter=draft.interpreter,
-        glibc=draft.dynamic.ceiling("GLIBC"),
-        glibcxx=draft.dynamic.ceiling("GLIBCXX"),
-        cxxabi=draft.dynamic.ceiling("CXXABI"),
-        cxx11_abi=draft.cxx11_abi,
-        build_id=draft.build_id,
-        host_compiler=draft.host_compiler,
-        cudart=draft.cudart,
-        toolkits=draft.toolkits,
-        platform=draft.platform,
+    registration = draft.known.registration
+    linked = any(each.device_linked for each in registration.wrappers)
+    defined = any(each.startswith("def ") for each in registration.module_ids)
+    return replace(
+        draft.known,
         device_linked=linked and (defined or any(not row.linked for row in rows)),
         device_code=rows,
         parts=measure_parts(draft.buffer.size, draft.sections, rows, _places(draft)),
-        registration=draft.registration,
         containers=_containers(draft) if detail != "rows" else (),
         entries=(*draft.walk.entries(), *map(loose.entry_of_loose, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
-        torch_symbols=draft.torch_symbols,
-        signed=draft.signed,
     )
 
 
@@ -323,7 +294,7 @@ def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:
     host = HostStrings(draft.buffer, draft.sections)
-    named = [each.container for each in draft.registration.wrappers if each.device_linked]
+    named = [each.container for each in draft.known.registration.wrappers if each.device_linked]
     linked = tuple(each for each in named if each is not None)
     symbols = symbols_by_container(draft.walk, draft.rows, host, linked)
     absent = absent_by_container(draft.walk, draft.rows, host, linked, symbols)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.building.tables import BACKENDS
 from cuwheel.errors import UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
@@ -27,16 +28,11 @@ LEAST_CMAKE = "3.21"  # the first that reads the variable CMAKE_TOOLCHAIN_FILE
 _FOLDER = "cross"
 _CMAKE = "toolchain.cmake"
 _MODULE = "_sysconfigdata_cuwheel"
-# What links with libraries of its own, or compiles by a compiler that nobody told of another processor.
-_REFUSED = {
-    "torch": "it links with torch's libraries, and those that are installed here are for this processor",
-    "cargo": "Rust's compiler is not told of another processor yet",
-}
 
 
 def refuse_backend(backend: str, cpu: str) -> None:
     """What could not be built for another processor, before anything is downloaded."""
-    if reason := _REFUSED.get(backend):
+    if reason := BACKENDS[backend].tied:
         raise UsageError(
             f"a project of the kind {backend} is not built for {cpu} here: {reason}", hint=f"build it on {cpu}"
         )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cuwheel.building import config, crossing, environment, jobs, recipes, shares, sources
 from cuwheel.building.answer import bare_answer
 from cuwheel.building.environment import torch_release
+from cuwheel.building.tables import BACKENDS
 from cuwheel.building.values import BuildContext, BuildPlan, JobResult, Problem
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import services, toolkits
@@ -150,7 +151,7 @@ def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, st
 def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Toolchain], tuple[JobResult, ...]]:
     """By CUDA version. One that cannot be had fails its jobs, and none that can be had ends the build."""
     table, request = plan.context.table, plan.context.request
-    components = [*table.components, *(["torch"] if plan.context.project.backend == "torch" else ())]
+    components = [*table.components, *BACKENDS[plan.context.project.backend].components]
     if request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
         components.append("nvtx")
     glibc = crossing.glibc_wanted(table, plan.context.machines)

@@ -22,7 +22,6 @@ from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import spellings, toolkits, versions
 from cuwheel.facts.arch import Arch
-from cuwheel.facts.spellings import cmake
 from cuwheel.machine import system
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, masking, process
@@ -371,15 +370,14 @@ def naming_finding(cudas: Sequence[str]) -> Finding:
 _TOOL_VERSION_S = 20.0
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)")
 _MINIMUM = re.compile(r"^\s*cmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+)*)", re.IGNORECASE | re.MULTILINE)
-_WITH_CMAKE = cmake.ROW.backends
-_WITH_NINJA = (*_WITH_CMAKE, "torch")
 
 
 def build_tool_requirements(
     backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, installed: Mapping[str, str]
 ) -> Iterator[str]:
     """`installed`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
-    uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
+    programs = tables.BACKENDS[backend].programs
+    uses_cmake = "cmake" in programs or any(re.search(r"\bcmake\b", each) for each in before)
     if uses_cmake:
         found = installed.get("cmake")
         # The version that is asked for; empty where what was found will do.
@@ -396,7 +394,7 @@ def build_tool_requirements(
             yield f"cmake>={least}" if least else "cmake"
         elif least:
             yield f"cmake>={least}"
-    if (uses_cmake or backend in _WITH_NINJA) and "ninja" not in installed:
+    if (uses_cmake or "ninja" in programs) and "ninja" not in installed:
         yield "ninja"
 
 

@@ -25,6 +25,31 @@ Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "set
 Naming: TypeAlias = Literal["none", "local", "suffix"]
 
 
+class BackendKind(Struct, frozen=True, kw_only=True):
+    """How projects of a kind are built. `programs`: that run beside the compilers. `components`: of CUDA, always.
+
+    `tied`: why such a project is built for this machine's processor alone.
+    """
+
+    programs: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    tied: str = ""
+
+
+BACKENDS: dict[str, BackendKind] = {
+    "scikit-build-core": BackendKind(programs=("cmake", "ninja")),
+    "cmake": BackendKind(programs=("cmake", "ninja")),
+    "torch": BackendKind(
+        programs=("ninja",),
+        components=("torch",),
+        tied="it links with torch's libraries, and those that are installed here are for this processor",
+    ),
+    "setuptools": BackendKind(),
+    "cargo": BackendKind(tied="Rust's compiler is not told of another processor yet"),
+    "other": BackendKind(),
+}
+
+
 class GateTable(Struct, frozen=True, kw_only=True):
     """`[gate]`: what a wheel must be to leave the build.
 

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from msgspec.structs import replace
 
 from cuwheel.building import jobs, workspace
-from cuwheel.building.tables import Table
+from cuwheel.building.tables import BACKENDS, Backend, Table
 from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
-from cuwheel.facts import toolkits
+from cuwheel.facts import spellings, toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.machine import system
 from cuwheel.support import files
@@ -108,6 +108,11 @@ def test_the_oldest_python_comes_first_and_those_that_the_project_refuses_are_to
         jobs.pythons(Table(python=("3.9", "3.11", "3.14")), project)
     odd = replace(project, requires_python="whatever")
     assert jobs.pythons(Table(python=("3.9",)), odd) == ("3.9",)
+
+
+def test_every_kind_of_project_has_a_row() -> None:
+    assert {"auto", *BACKENDS} == set(get_args(Backend))
+    assert {name for row in spellings.ROWS for name in row.backends} <= BACKENDS.keys()
 
 
 @pytest.mark.parametrize(

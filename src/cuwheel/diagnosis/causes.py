@@ -109,8 +109,8 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
         yield "has no signature"
     for signature in file.signature:
         yield from _pattern_problems((*signature.texts, *signature.needs, *signature.unless))
-        if not signature.texts:
-            yield "has a signature without texts"
+        if not signature.texts and not (signature.facts and signature.holds):
+            yield "has a signature without texts, or without what follows from its facts"
         twice = Counter(map(fold, signature.any))
         yield from (f"has {text!r} {count} times in a signature" for text, count in twice.items() if count > 1)
         yield from (f"names a speaker that is not known: {name!r}" for name in signature.by if name not in names())

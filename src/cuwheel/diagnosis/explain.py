@@ -115,14 +115,16 @@ def _held(found: _Found) -> dict[str, str]:
 
 
 def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
-    quoted = search.log.quoted
+    quoted, fails = search.log.quoted, tells_of_failure(search.log)
     for id_, file in using.causes.items():
         hits: list[Hit] = []
         weights: list[float] = []
         for signature in file.signature:
             own = [hit for text in signature.texts for hit in search.said(text)]
-            if quoted and signature.weight < _KNOWN_MESSAGE:
-                own = [hit for hit in own if search.log.numbers[hit.line] not in quoted]
+            if quoted and not signature.told and not (search.log.reported and signature.weight >= _KNOWN_MESSAGE):
+                own = [hit for hit in own if not search.log.is_told(hit.line)]
+            if signature.facts and fails and not hits:  # what was said goes before what follows
+                own += [hit for name in signature.facts for hit in known.told(name)]
             if signature.says:
                 own = [hit for hit in own if _is_so(signature.says, hit.held)]
             if signature.by:
@@ -320,8 +322,21 @@ _WORD = re.compile(r"[a-z][a-z_+]{1,40}")
 _HOLES = re.compile(r"\{[^{}]*\}|[<>|*]")
 _FAILURE = re.compile(
     r"error|fail|fatal|cannot|can't|could not|couldn't|not found|no such|unable|missing|undefined|unsupported|invalid"
-    r"|exception|abort|killed|denied|mismatch|incompatible|requires|unknown"
+    r"|exception|abort|killed|denied|mismatch|incompatible|not compatible|requires|unknown"
 )
+_COMPLAINT = re.compile(  # people's
+    r"not (?:work|run|start)|n't (?:work|run|start)|nothing (?:runs|works)|works (?:on|with|in)\b|\bbug\b|\bhelp\b"
+    r"|how (?:to|can|do|should)|problem|trouble|issue|stuck|hang|freez|false|wrong|crash|\bstop|not support|no longer"
+    r"|失败|报错|不支持|无法|错误|问题"
+)
+
+
+def tells_of_failure(log: Log) -> bool:
+    """In a program's words or a person's."""
+    return bool(_FAILURE.search(log.folded) or (log.total <= _SHORT and _COMPLAINT.search(log.folded)))
+
+
+_SHORT = 120  # lines that somebody may have written
 _OF_CUDA = re.compile(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse|toolkit|tlass|py)|nv(?:cc|idia|rtc|ml|link|jitlink|toolsext)|nccl|tensorrt|ptxas|cubin"
     r"|\bsm_?\d|compute_|\bgpu|\.cuh?\b|torch|tensorflow|\bjax|onnxruntime|triton|glibc|host compiler|\bcl\.exe|msvc"

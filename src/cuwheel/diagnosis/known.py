@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel.diagnosis import told
 from cuwheel.diagnosis.rows import Situation
+from cuwheel.diagnosis.text import Hit
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus, packages, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cuwheel.diagnosis.rows import Readings
-    from cuwheel.diagnosis.text import Search
+    from cuwheel.diagnosis.text import Log, Search
     from cuwheel.facts.gpus import Gpu
     from cuwheel.facts.rows.toolkits import Release, Toolkit
 
@@ -32,11 +35,12 @@ _ODD_PATH = re.compile(r"(?:[a-z]:/|/)[^\s'<>|]{0,200}?(?:[^\x00-\x7f]|[a-z]~\d)
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """`line` is where the log says it; 0 where the machine's profile does."""
+    """`line` is where the log says it; 0 where the machine's profile does. `index`: of that line in the log."""
 
     name: str
     value: str
     line: int
+    index: int | None = None
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,14 @@ class Known(Struct, frozen=True, kw_only=True):
         """All that were found, those to be believed first."""
         return tuple(each.value for each in self.versions if each.name == name)
 
+    def told(self, name: str) -> tuple[Hit, ...]:
+        """The lines of a log that tell a fact."""
+        return tuple(
+            Hit(line=each.index, pattern=name, held={})
+            for each in self.versions
+            if each.name == name and each.index is not None
+        )
+
     def with_versions(self, held: dict[str, str]) -> Known:
         """With what the signatures of a cause hold, which goes before everything else."""
         own = tuple(Version(name=name, value=value, line=0) for name, value in held.items())
@@ -65,11 +77,14 @@ class Known(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu(self) -> Gpu | None:
-        """The one that is named, if the tables know it."""
+        """The one that is named, if the tables know it; of those that somebody speaks of, the newest."""
         try:
-            return gpus.find_gpu(name) if (name := self.version("gpu")) else None
+            if name := self.version("gpu"):
+                return gpus.find_gpu(name)
         except UnknownNameError:
             return None
+        named = [gpus.find_gpu(name) for name in self.values("gpu_named")]
+        return max(named, key=lambda gpu: gpu.capability, default=None)
 
     @property
     def is_jetson(self) -> bool | None:
@@ -111,8 +126,12 @@ def gather(
             if reading.means:
                 situations.add(reading.means)
             if value := hit.held.get("value", "").strip(" .,"):
-                version = Version(name=reading.name, value=value, line=search.log.numbers[hit.line])
-                found.setdefault((reading.name, value), version)
+                found.setdefault((reading.name, value), _read(reading.name, value, search.log, hit.line))
+    for package, release, place in told.releases_named(search.log.folded):
+        name = told.RELEASE + package
+        found.setdefault((name, release), _read(name, release, search.log, search.log.index_at(place)))
+    for gpu, index in told.gpus_named(search.log.lines):
+        found.setdefault(("gpu_named", gpu.name), _read("gpu_named", gpu.name, search.log, index))
     folded = search.log.folded
     if (not folded.isascii() or "~" in folded) and (odd := _ODD_PATH.search(folded)):
         found["odd_path", odd[0]] = Version(name="odd_path", value=odd[0], line=0)
@@ -135,6 +154,10 @@ def gather(
     return replace(known, situations=_settled(known))
 
 
+def _read(name: str, value: str, log: Log, index: int) -> Version:
+    return Version(name=name, value=value, line=log.numbers[index], index=index)
+
+
 def _settled(known: Known) -> frozenset[Situation]:
     """A GPU that is known says whether it is a Jetson; Windows' own folders are seen from within WSL too."""
     situations = set(known.situations)
@@ -152,7 +175,7 @@ def _named_gpu(search: Search) -> Iterator[Version]:
     for gpu in gpus.all_gpus():
         texts = (f"NVIDIA {gpu.name}{{b}}", *((f"{{b}}{gpu.name}{{b}}",) if " " in gpu.name else ()))
         for hit in (hit for text in texts for hit in search.hits(text)):
-            named[gpu.name] = Version(name="gpu", value=gpu.name, line=search.log.numbers[hit.line])
+            named[gpu.name] = _read("gpu", gpu.name, search.log, hit.line)
     whole = [each for name, each in named.items() if not any(name in other for other in named if other != name)]
     if len(whole) == 1:
         yield whole[0]
@@ -246,6 +269,8 @@ def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
     capability = known.capability
     if capability is None:
         return
+    if known.gpu and known.gpu.capability == capability and not known.version("gpu"):
+        yield "gpu", known.gpu.name
     yield "capability", str(capability)
     yield "gpu_arch", f"sm_{capability.number}"
     if rows := [row for row in toolkits.all_releases() if str(capability.number) in row.architectures]:
@@ -361,6 +386,7 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_python,
     _of_standard,
     _of_libstdcxx,
+    told.conclusions,
     _of_tables,
 )
 # Under these names, whatever the log says; a test sees that no other is concluded.
@@ -368,9 +394,10 @@ CONCLUDED = frozenset(
     {
         "arch", "capability", "clang_max", "component", "component_there", "cuda_first", "cuda_for_gcc",
         "cuda_for_gpu", "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted", "driver_floor",
-        "driver_floors", "gcc_for_standard", "gcc_max", "glibcxx_gcc", "gpu_arch", "library_cuda", "library_package",
-        "library_release", "missing_module", "module_distribution", "msc_ver_max", "newest_arch", "newest_cuda",
-        "nvcc", "own_module", "python_minor", "same_named_distribution", "torch_cu", "torch_cuda",
+        "driver_floors", "driver_for_gpu", "gcc_for_standard", "gcc_max", "glibcxx_gcc", "gpu", "gpu_arch",
+        "library_cuda", "library_package", "library_release", "missing_module", "module_distribution", "msc_ver_max",
+        "needing_package", "newest_arch", "newest_cuda", "nvcc", "own_module", "package_capability", "python_minor",
+        "same_named_distribution", "torch_cu", "torch_cuda", "wanted_cuda", "wanted_cudnn", "wanting_package",
     }
 )  # fmt: skip
 
@@ -452,6 +479,10 @@ def not_on_jetson(known: Known) -> bool:
 
 def on_wsl(known: Known) -> bool:
     return "wsl" in known.situations
+
+
+def on_macos(known: Known) -> bool:
+    return "macos" in known.situations
 
 
 def in_a_container(known: Known) -> bool:
@@ -539,6 +570,10 @@ def in_a_cuwheel_build(known: Known) -> bool:
     return "build" in known.situations
 
 
+def _follows(fact: Callable[[told.Facts], object], known: Known) -> bool:
+    return bool(fact(known))
+
+
 def _predicted(code: int) -> Callable[[Known], bool]:
     return lambda known: known.version("predicted_error") == str(code)
 
@@ -554,6 +589,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "on-jetson": on_jetson,
     "not-on-jetson": not_on_jetson,
     "on-wsl": on_wsl,
+    "on-macos": on_macos,
     "in-a-container": in_a_container,
     "toolkit-differs-from-torch": toolkit_differs_from_torch,
     "several-toolkits": several_toolkits,
@@ -570,6 +606,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "in-a-cuwheel-build": in_a_cuwheel_build,
     "path-outside-ascii": path_outside_ascii,
     "toolkit-is-new-enough": toolkit_is_new_enough,
+    **{name: partial(_follows, fact) for name, fact in told.FACTS.items()},
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

@@ -34,7 +34,8 @@ KINDS = {
     "path": r"[^\s'<>|]{1,300}",
     "quoted": r"[^']{1,300}",
     "arch": r"(?:sm_|compute_)?\d{2,3}[af]?",
-    "b": r"(?<![\w])(?=[\w])|(?<=[\w])(?![\w])",
+    "b": r"(?<![a-z0-9_])(?=[a-z0-9_])|(?<=[a-z0-9_])(?![a-z0-9_])",  # Chinese has no blanks round a word
+    "fortran": r"[a-z]{3,6}[a-z0-9]_(?![a-z0-9_])",
     "less": "<=?",
     "more": ">=?",
 }

@@ -55,6 +55,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 
 _REPORT = 80  # lines: who asks is brief
+_BRIEF = 12  # lines: a question, or what somebody was asked for
 _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
 _FORM = re.compile(
     r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--"
@@ -70,6 +71,12 @@ _TELLS = re.compile(
     r"|\b(?:stops?|stopped|fails|failed|ends|ended|crashes|crashed|dies|died|exits|exited) with\b"
     r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
+)
+_ASKS = re.compile(
+    r"[?\uff1f]\s*$|(?i:^\W*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)", re.MULTILINE
+)
+_REPEATED = re.compile(
+    r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]|((?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception): [^\n]{8,400})"
 )
 _GUESSES = re.compile(
     r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be|could be)\b"
@@ -141,6 +148,20 @@ def is_report(lines: Sequence[str]) -> bool:
     if len(lines) > _REPORT or _FORM.search(text):
         return False
     return bool(_FIRST_PERSON.search(text) and _TELLS.search(text))
+
+
+def is_account(lines: Sequence[str]) -> bool:
+    """Whether somebody speaks of what they have before them, be it no more than versions and that it does not work."""
+    text = "\n".join(lines)
+    if len(lines) > _REPORT or _FORM.search(text):
+        return False
+    return len(lines) <= _BRIEF or bool(_FIRST_PERSON.search(text) or _ASKS.search(text))
+
+
+def said_by_programs(line: str) -> tuple[str, ...]:
+    """What a sentence repeats: words in quotation marks or marked as code, and an exception from its name on."""
+    found = [next(filter(None, match.groups())) for match in _REPEATED.finditer(line)]
+    return tuple(each for each in found if len(_WORD.findall(each)) > _TITLE)
 
 
 def _is_manual(lines: Sequence[str]) -> bool:

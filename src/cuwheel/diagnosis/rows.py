@@ -28,7 +28,9 @@ class Signature(Struct, frozen=True, kw_only=True):
     `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
     must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so. `by`: who must say it
     (speakers.toml), where others use the same words for something else. `says`: or that one of the things in `of` is
-    too old, too new or of another version, in all the wordings of statements.toml.
+    too old, too new or of another version, in all the wordings of statements.toml. `told`: in a person's own words it
+    counts too, which with little weight does not. `facts`: or no text at all: the lines that tell these facts (see
+    `known`), where what it `holds` follows from them and the log tells of a failure.
     """
 
     weight: float
@@ -40,6 +42,8 @@ class Signature(Struct, frozen=True, kw_only=True):
     by: tuple[str, ...] = ()
     says: Relation | None = None
     of: tuple[str, ...] = ()
+    told: bool = False
+    facts: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -59,7 +59,8 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     Then those in other languages again, in English: `printed` has them as they were.
     `truncated`: lines that were left out of the middle of a log too long to read. `prose`: those that somebody wrote
     and no program printed, which are left out too, unless they are `quoted`: numbers of the lines of somebody who tells
-    of a failure, in which a known message is one.
+    of a failure, in which a known message is one where it was `reported`. `repeated`: indexes of lines that are
+    what somebody repeats of a program's words.
     """
 
     lines: tuple[str, ...]
@@ -69,10 +70,16 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     prose: int = 0
     printed: dict[int, str] = field(default_factory=dict)
     quoted: frozenset[int] = frozenset()
+    reported: bool = False
+    repeated: frozenset[int] = frozenset()
 
     @cached_property
     def folded(self) -> str:
         return fold("\n".join(self.lines))
+
+    def is_told(self, index: int) -> bool:
+        """Whether somebody said it, and no program, in their own words."""
+        return self.numbers[index] in self.quoted and index not in self.repeated
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -168,15 +175,28 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
     written = register.prose(numbered)
     prose = sum(numbered[index][0] <= total for index in written)  # what follows the last line's end is no line
     quoted: frozenset[int] = frozenset()
-    if written and register.is_report([line for _, line in numbered]):
+    repeated: list[tuple[int, str]] = []
+    reported = False
+    if written and (
+        (reported := register.is_report(lines := [line for _, line in numbered])) or register.is_account(lines)
+    ):
         quoted = frozenset(numbered[index][0] for index in written)
         written = frozenset(index for index in written if register.is_guess(numbered[index][1]))
+        if reported:
+            repeated = [
+                (number, part)
+                for number, line in numbered
+                if number in quoted
+                for part in register.said_by_programs(line)
+            ]
     if written:
         numbered = [each for index, each in enumerate(numbered) if index not in written]
     both = [
         *_split(numbered),
         *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
     ]
+    first = len(both)
+    both += _split(repeated)
     return Log(
         lines=tuple(line for _, line in both),
         numbers=tuple(number for number, _ in both),
@@ -184,6 +204,8 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
         truncated=skipped,
         prose=prose,
         quoted=quoted,
+        reported=reported,
+        repeated=frozenset(range(first, len(both))),
     )
 
 
@@ -272,6 +294,13 @@ def _broken(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Messages that go on below their first line, as CMake's do, and errors that end in a colon: as one line."""
     for index, (number, line) in enumerate(numbered):
+        if line.startswith("##") and (
+            value := next((each for _, each in numbered[index + 1 : index + 3] if each.strip()), "")
+        ):
+            yield (
+                number,
+                f"{line.lstrip('# ')} {value.strip()}"[:_TOGETHER],
+            )  # a form: what is asked, and the answer below
         of_cmake = "CMake Error" in line
         if not of_cmake and not (("rror" in line or "RROR" in line) and line.rstrip().endswith(":")):
             continue

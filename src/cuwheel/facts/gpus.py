@@ -91,14 +91,15 @@ def _of_virtual(text: str) -> Gpu | None:
     board = re.sub(r"^(?:(?:nvidia|grid)\b[ -]*)+", "", name[: profile.start()])
     if profile[1] and (meant := _boards().get(squashed(board))):
         return meant
-    whole = _known(board)
+    whole = known_gpu(board)
     if whole or not (letters := re.fullmatch(rf"(.*\d)[{rules.letters}]{{1,2}}", board)):
         return whole
-    shorter = _known(letters[1])
+    shorter = known_gpu(letters[1])
     return shorter if shorter and shorter.product == _LETTERED else None
 
 
-def _known(text: str) -> Gpu | None:
+def known_gpu(text: str) -> Gpu | None:
+    """None where nothing is called so; an error if several of different capabilities are."""
     return _by_full_name().get(squashed(text)) or _named(text)
 
 

@@ -22,7 +22,7 @@ from cuwheel.support.patterns import lazy_pattern, matches_any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cuwheel.facts.rows.packages import PackageProfile, SomeBring
+    from cuwheel.facts.rows.packages import PackageNeeds, PackageProfile, SomeBring
 
 
 # Which CUDA library a file name is, and which package brings it.
@@ -310,6 +310,21 @@ def cpu_distribution(name: str) -> str | None:
     wanted = re.sub(r"[-_.]+", "-", name).lower()
     rows = tables().packages.cpu
     return next((row.distribution for row in rows if matches_any(wanted, row.names)), None)
+
+
+def packages_with_needs() -> dict[str, tuple[str, ...]]:
+    """Those of which `needs_of` knows something, and what people call them."""
+    rows = tables().packages.needs
+    return {
+        each.name: (each.name, *(other for row in rows if row.name == each.name for other in row.called))
+        for each in rows
+    }
+
+
+def needs_of(name: str, release: str) -> PackageNeeds | None:
+    """What a release needs; None where the table does not reach back so far."""
+    rows = (row for row in tables().packages.needs if row.name == name and versions.at_least(release, row.since))
+    return max(rows, key=lambda row: versions.key(row.since), default=None)
 
 
 def distribution_of_module(module: str) -> str | None:

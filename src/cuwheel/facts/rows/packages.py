@@ -56,6 +56,19 @@ class PackageProfile(Struct, frozen=True, kw_only=True):
     parts: tuple[PackagePart, ...] = ()
 
 
+class PackageNeeds(Struct, frozen=True, kw_only=True):
+    """What a release of a package needs, from `since` on: see packages.toml."""
+
+    name: str
+    since: str
+    source: tuple[str, ...]
+    called: tuple[str, ...] = ()
+    cuda: str | None = None
+    cudnn: str | None = None
+    capability: Capability | None = None
+    windows: bool = True
+
+
 class SystemLibraries(Struct, frozen=True, kw_only=True):
     """Patterns of what every Linux has."""
 
@@ -107,6 +120,7 @@ class Packages(Struct, frozen=True, kw_only=True):
     system: SystemLibraries
     framework: tuple[FrameworkLibraries, ...]
     cpu: tuple[CpuDistribution, ...] = ()
+    needs: tuple[PackageNeeds, ...] = ()
     imported: tuple[ImportedAs, ...] = ()
 
 

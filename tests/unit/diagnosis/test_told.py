@@ -1,0 +1,129 @@
+"""A person's words count: GPUs, releases and what does not work are facts, and the tables conclude the rest."""
+
+# ruff: noqa: E501, RUF001 - lines as people write them
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.diagnosis import told
+from cuwheel.diagnosis.explain import explain
+from cuwheel.diagnosis.text import parse
+
+ACCOUNTS = {
+    "works on the older card": (
+        "no-kernel-image",
+        "It works on my 3090 but not on the 5090 of a colleague. We both have torch 2.5.1 and the same script.",
+        "made with CUDA 12.8 or later",
+    ),
+    "a CUDA that no longer compiles for it": (
+        "no-kernel-image",
+        "Since the update to torch 2.11.0+cu130 nothing runs on the Tesla P40 of our server, what can I do?",
+        "Tesla P40 is sm_61",
+    ),
+    "a driver before the GPU": (
+        "driver-too-old-for-runtime",
+        "Fresh machine with an RTX 5080 and driver 550.54.14, and my program does not work at all. Any idea?",
+        "570",
+    ),
+    "a release for another CUDA": (
+        "package-built-for-other-cuda",
+        "I have CUDA 12.8 and a V100. With tensorflow 2.13 the list of GPUs is an empty list, torch is fine.",
+        "CUDA 11.8",
+    ),
+    "a form": (
+        "package-built-for-other-cuda",
+        "### TensorFlow version\n\ntf 2.13\n\n### CUDA version\n\nCUDA 12.4\n\n### What happened?\n\nIt does not find the GPU.\n",
+        "CUDA 11.8",
+    ),
+    "no CUDA for Windows": (
+        "cpu-only-extension",
+        "Windows 11, tensorflow 2.17, RTX 4070: it only uses the CPU, how do I make it see my GPU?",
+        "WSL 2",
+    ),
+    "another cuDNN": (
+        "cudnn-version-mismatch",
+        "Updated to onnxruntime-gpu 1.20 yesterday; cuDNN 8.9 is installed as before, and now it is not working any more.",
+        "cuDNN 9",
+    ),
+    "a GPU below the least": (
+        "gpu-too-old-for-feature",
+        "Is there a way to run vllm 0.9.1 on a GTX 1080 Ti? It stops with an error as soon as I start it.",
+        "capability 7.0",
+    ),
+    "a board": (
+        "l4t-vs-sbsa",
+        "On my Orin Nano with JetPack 6 torch.cuda.is_available() returns False after pip install torch.",
+        "JetPack",
+    ),
+    "WSL": ("wsl-libcuda-path", "I can't use the GPU inside WSL2, on Windows itself everything is fine.", "/usr/lib/wsl/lib"),
+    "a container": (
+        "container-without-gpu-runtime",
+        "Inside the docker container it does not detect the GPU, on the host everything works for me.",
+        "docker",
+    ),
+    "built without": ("cpu-only-extension", "llama-cpp-python only uses the CPU, whatever I pass as n_gpu_layers.", "GGML_CUDA"),
+    "memory of a build": (
+        "out-of-memory-during-compile",
+        "Whenever I install flash-attn from source my computer freezes after some minutes and I have to reboot it.",
+        "MAX_JOBS",
+    ),
+    "a symbol in a sentence": (
+        "undefined-symbol-torch-abi",
+        "After the update I get an ImportError about the undefined symbol _ZN3c104impl8GPUTrace13gpuTraceStateE. What is it?",
+        "torch",
+    ),
+    "in Chinese": ("wsl-libcuda-path", "我在WSL2里面找不到GPU，怎么办", "/usr/lib/wsl/lib"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "account", "fix"), ACCOUNTS.values(), ids=ACCOUNTS)
+def test_what_people_tell_is_held_against_the_tables(cause: str, account: str, fix: str) -> None:
+    causes = explain(parse(account)).causes
+    assert [each.id for each in causes[:1]] == [cause]
+    assert causes[0].confidence <= 0.95  # it is a conclusion, and no program said it
+    assert fix in " ".join(causes[0].fix)
+    assert causes[0].evidence[0].line
+
+
+SATISFIED = (
+    "I run torch 2.8.0+cu128 on an RTX 5090 and am happy with it.",
+    "Thanks! With tensorflow 2.13 and CUDA 11.8 it finds my GPU now.",
+    "Our RTX 4090 has driver 550.54.14 and torch 2.5.1+cu124, and there is a problem with my learning rate.",
+    "vllm 0.9.1 on an A100: how do I set the temperature?",
+    "How do I install flash-attn? My GPU is an RTX 3090.",
+    "The CPU is used for preprocessing, as I wanted. My question is about the data loader.",
+)
+
+
+@pytest.mark.parametrize("account", SATISFIED)
+def test_what_goes_together_is_no_cause(account: str) -> None:
+    assert explain(parse(account)).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("works on my 3090 but not on the 5090, torch", ["GeForce RTX 3090", "GeForce RTX 5090"]),
+        ("RTX 5070Ti and rtx5080 laptop gpu", ["GeForce RTX 5070 Ti", "GeForce RTX 5080"]),
+        ("a V100, an A100 and a T4 with cuda", ["Tesla V100", "A100", "Tesla T4"]),
+        ("1080p video at 1920x1080, cuda", []),
+        ("port 3060 and v100.2 of the api", []),
+    ],
+)
+def test_gpus_are_known_by_what_people_call_them(text: str, named: list[str]) -> None:
+    found = [gpu.name for gpu, _ in told.gpus_named([text])]
+    assert [name for name in named if name in found] == named
+    assert bool(found) == bool(named)
+
+
+def test_releases_are_told_in_many_ways() -> None:
+    texts = (
+        "tensorflow==2.13.0",
+        "TensorFlow version 2.13.0",
+        "tf 2.13.0",
+        "TensorFlow 2.13.0",
+        "tensorflow-gpu-2.13.0",
+    )
+    for text in texts:
+        assert [found[:2] for found in told.releases_named(text.lower())] == [("tensorflow", "2.13.0")]
+    assert list(told.releases_named("/usr/lib/tensorflow/2.13.0/x.so and my_tf 2.1")) == []

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import long
-from tests.gpu import arm64_code, runner
+from tests.gpu import arm64_code, compiled_packages, runner
 
 HERE = Path(__file__).parent
 BROUGHT = long.ROOT / "build" / "gpu"
@@ -151,6 +151,17 @@ def _trace(number: int) -> Part:
     return Part(name=f"trace-{number}", words=words, counts=of_trace, needs=("nvcc", "gcc"))
 
 
+def _compiled(name: str) -> Part:
+    folder = str(BROUGHT / f"compiled-{name}")
+    return Part(
+        name=f"graft-compile-{name}",
+        words=["-m", "tests.gpu.compiled_packages", name, folder, "{out}"],
+        counts=of_graft,
+        needs=compiled_packages.PACKAGES[name].needs,
+        brought=(folder,),
+    )
+
+
 def parts() -> list[Part]:
     libraries = [str(BROUGHT / "bitsandbytes" / f"{name}.dll") for name in ("published", "slimmed")]
     wheels = [str(BROUGHT / "bitsandbytes" / f"{name}.whl") for name in ("published", "slimmed")]
@@ -170,13 +181,7 @@ def parts() -> list[Part]:
             counts=functools.partial(of_truth, folder=BROUGHT / "compiled-set"),
             brought=(str(BROUGHT / "compiled-set"),),
         ),
-        Part(
-            name="graft-compile-catboost",
-            words=["-m", "tests.gpu.compiled_catboost", str(BROUGHT / "compiled-catboost"), "{out}"],
-            counts=of_graft,
-            needs=("numpy", "scipy", "pandas", "six"),
-            brought=(str(BROUGHT / "compiled-catboost"),),
-        ),
+        *(_compiled(name) for name in compiled_packages.PACKAGES),
         *(_slim(framework) for framework in ("torch", "jax", "cupy")),
         Part(
             name="slim-used",
@@ -250,7 +255,7 @@ def prepare(python: str, bitsandbytes: Path | None) -> None:
     """Each thing once; what cannot be had is said, and its part is skipped there."""
     from cuwheel.support import process
     from tests.fixtures import cache
-    from tests.gpu import compiled_ahead, compiled_catboost, generate, old_runtimes
+    from tests.gpu import compiled_ahead, generate, old_runtimes
 
     BROUGHT.mkdir(parents=True, exist_ok=True)
 
@@ -271,7 +276,8 @@ def prepare(python: str, bitsandbytes: Path | None) -> None:
 
     things = {f"python-{python}": packages, "set": truth, "programs": old_runtimes.make, "bitsandbytes": _bitsandbytes}
     things["compiled-ahead"] = compiled_ahead.make
-    things["compiled-catboost"] = compiled_catboost.make
+    for name in compiled_packages.PACKAGES:
+        things[f"compiled-{name}"] = functools.partial(compiled_packages.make, name)
     things["compiled-set"] = functools.partial(compiled_ahead.make_set, source=BROUGHT / "set")
     things["arm64-code"] = arm64_code.make
     if bitsandbytes:

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,10 @@ def _repeated(before: Library, after: Library, markers: predictions.Markers) -> 
     """With that of its PTX for each entry that was put before it; what is linked of objects adds theirs up."""
     found = []
     objects = list(zip(predictions.choices_in(before, _GPU), markers, strict=False))[:-1]
+    if any(entry.kind == "lto-ir" for entry in before.entries):  # which no driver takes: it was linked of that
+        linked = sum((Counter(numbers[-1]) for _, numbers in objects), Counter())
+    else:
+        linked = predictions.added_up(objects)
     containers = zip(*map(predictions.containers_of, (before, after)), markers, strict=False)
     for old, new, numbers in containers:
         rest = list(zip(old, numbers, strict=True))
@@ -117,7 +122,7 @@ def _repeated(before: Library, after: Library, markers: predictions.Markers) -> 
             if rest and (entry.kind, entry.arch, entry.bytes) == (rest[0][0].kind, rest[0][0].arch, rest[0][0].bytes):
                 told.append(rest.pop(0)[1])
             else:
-                told.append(rest[0][1] if rest else predictions.added_up(objects))
+                told.append(rest[0][1] if rest else linked)
         found.append(told)
     return found
 

@@ -44,7 +44,7 @@ class World:
         own = {
             "CUWHEEL_CACHE": str(self.cache),
             cluster_access.FOLDER: str(self.certificates),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         return {**os.environ, **own, **(more or {})}
 
@@ -80,6 +80,8 @@ class World:
         ready.unlink(missing_ok=True)
         child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
         wait_for(lambda: ready.exists() or child.poll() is not None)
+        if not ready.exists():
+            raise RuntimeError(f"the scheduler ended with status {child.returncode}: {self.said('scheduler')}")
         self.address = ready.read_text()
         return self.address
 

@@ -418,6 +418,21 @@ def test_ptxas_alone_comes_from_the_index(monkeypatch: pytest.MonkeyPatch) -> No
     assert os.access(found.program, os.X_OK)
 
 
+def test_nvjitlink_that_is_installed_beside_us_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with PyTorch and no network has one."""
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(assembler, "_toolkit_of_machine", lambda *_: None)
+    library = tmp_path / "site" / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.13"
+    described = tmp_path / "site" / "nvidia_nvjitlink-13.0.88.dist-info"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    described.mkdir()
+    (described / "METADATA").write_text("Name: nvidia-nvjitlink\nVersion: 13.0.88\n")
+    (described / "RECORD").write_text("nvidia/cu13/lib/libnvJitLink.so.13,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert assembler.linker_of("13.0") == Assembler(cuda="13.0", version="13.0.88", program=str(library))
+
+
 @pytest.fixture
 def slow_ptxas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """One that never ends. The file that says that it was started."""

@@ -4,6 +4,7 @@ relocatable machine code and LTO-IR. Which release fits: verdicts/ahead_of_time.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Installed
 
 _PART, _LINKER = "ptxas", "nvjitlink"
+_LIBRARY, _LIBRARIES = "libnvJitLink.so.", ("lib", "lib64", "targets/*/lib")
 _VERSION_S = 60.0
 _FOLDERS = ("bin", "bin/x86_64")  # the second on Windows
 
@@ -50,18 +52,12 @@ def assembler_of(cuda: str) -> Assembler:
         if program := _program(each.root):
             store.touch(each)
             return Assembler(cuda=row.version, version=_version(program), program=program)
-    system, cpu = platform_here(around)
-    wanted = Wanted(toolkit=row, components=(), providers=("system",), cpu=cpu, system=system)
-    try:
-        place = providers.provider("system").decide(wanted, around).place
-    except CuwheelError as error:
-        log.debug("no toolkit of this machine has ptxas %s: %s", row.version, error.message)
-        place = ""
+    place = _toolkit_of_machine(row, around)
     if place and (program := _program(place)):
         return Assembler(cuda=row.version, version=_version(program), program=program)
     index = tables().toolchains.index
     package = index.compiler if toolkits.nvcc_on_index(row.version) else index.before.format(major=row.major)
-    made = _part(store, row, wanted.platform, _PART, package, _program)
+    made = _part(store, row, _PART, package, _program)
     return Assembler(cuda=row.version, version=made.version, program=_program(made.root) or "")
 
 
@@ -71,33 +67,60 @@ def has_linker(row: Toolkit) -> bool:
 
 
 def linker_of(cuda: str) -> Assembler:
-    """nvJitLink of a release, fetched from the index: `program` is the library."""
+    """nvJitLink of a release, found as ptxas is, or in this environment; `program` is the library."""
     store, row, index = open_store(), toolkits.find_toolkit(cuda), tables().toolchains.index
     known = [each for each in store.all() if each.cuda == row.version and each.components == (_LINKER,)]
     if known:
         store.touch(known[-1])
         return Assembler(cuda=cuda, version=known[-1].version, program=_library(known[-1].root) or "")
-    system, cpu = platform_here(Surroundings.here(store))
     package = index.linker if toolkits.nvcc_on_index(row.version) else index.linker_before.format(major=row.major)
-    made = _part(store, row, f"{system}-{cpu}", _LINKER, package, _library)
+    place = _toolkit_of_machine(row, Surroundings.here(store))
+    if place and (program := _library(place)):
+        full = Path(program).resolve().name.partition(".so.")[2]  # libnvJitLink.so.13 is a link to .so.13.0.88
+        return Assembler(cuda=cuda, version=full if full.startswith(f"{row.version}.") else cuda, program=program)
+    if brought := _installed_linker(package, row):
+        return brought
+    made = _part(store, row, _LINKER, package, _library)
     return Assembler(cuda=cuda, version=made.version, program=_library(made.root) or "")
+
+
+def _toolkit_of_machine(row: Toolkit, around: Surroundings) -> str | None:
+    system, cpu = platform_here(around)
+    wanted = Wanted(toolkit=row, components=(), providers=("system",), cpu=cpu, system=system)
+    try:
+        return providers.provider("system").decide(wanted, around).place
+    except CuwheelError as error:
+        log.debug("this machine has no toolkit %s: %s", row.version, error.message)
+        return None
+
+
+def _installed_linker(package: str, row: Toolkit) -> Assembler | None:
+    """Of the environment that this runs in, where PyTorch brings one, if it is of that release."""
+    from importlib import metadata  # noqa: PLC0415 - slow, and only here
+
+    with suppress(metadata.PackageNotFoundError):
+        found = metadata.distribution(package)
+        library = next((each for each in found.files or () if each.name.startswith(_LIBRARY)), None)
+        if library and found.version.startswith(f"{row.version}."):
+            return Assembler(cuda=row.version, version=found.version, program=str(library.locate()))
+    return None
 
 
 def _part(
     store: Store,
     row: Toolkit,
-    platform: str,
     name: str,
     package: str,
     find: Callable[[Path], str | None],
 ) -> Installed:
     """One package of the index, in a folder of the store. `find`: what is wanted of it."""
+    system, cpu = platform_here(Surroundings.here(store))
     found = archives.resolve_wheels((f"{package}=={row.version}.*",), dependencies=False)
     recipe = Recipe(
         provider="index",
         cuda=row.version,
         release=found[0].version,
-        platform=platform,
+        platform=f"{system}-{cpu}",
         components=(name,),
         archives=archives.in_order(found),
         found_via=f"the index has {package} {found[0].version}",
@@ -121,7 +144,7 @@ def _part(
 
 
 def _library(root: str | Path) -> str | None:
-    return next(map(str, sorted(Path(root).glob("lib/libnvJitLink.so.*"))), None)
+    return next((str(path) for each in _LIBRARIES for path in sorted(Path(root).glob(f"{each}/{_LIBRARY}*"))), None)
 
 
 def _program(root: str | Path) -> str | None:

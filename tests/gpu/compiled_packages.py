@@ -1,0 +1,195 @@
+"""Published packages with their PTX and what `graft --compile` made of that, no more: the driver compiles the one, or
+must take the other; the results must be the same bits.
+
+    python3 -m tests.gpu.compiled_packages NAME FOLDER OUT     FOLDER as `make` filled it, where there is a network
+
+OUT also says how long each took to its first result.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gpu import runner
+
+_PYTHON = ("--python-version", "3.12")
+_BY_DRIVER, _AHEAD = "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT"
+_ROUNDS = 3
+_SECONDS = 240.0
+_CUBLAS = ("cublas", "cublasLt")
+_FAR_BACK = 1 << 28  # two builds of a library repeat each other's host code, hundreds of megabytes apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """`cuda`: of the libraries in it, the one for this. `whole`: whether the publisher's machine code is timed, too.
+
+    `there`: compiled where the GPU is, since all that code would not travel; by the toolkit that is there.
+    """
+
+    wheel: str
+    platform: str
+    needs: Sequence[str]
+    cuda: str | None = None
+    whole: bool = False
+    there: bool = False
+
+
+PACKAGES = {
+    "catboost": Package(
+        wheel="catboost==1.2.10",
+        platform="manylinux2014_x86_64",
+        needs=("numpy", "scipy", "pandas", "six"),
+        whole=True,
+    ),
+    "xgboost": Package(
+        wheel="xgboost==2.0.3", platform="manylinux2014_x86_64", needs=("numpy", "scipy", "nvcc"), there=True
+    ),
+    "ctranslate2": Package(wheel="ctranslate2==4.8.5", platform="manylinux_2_28_x86_64", needs=("numpy", "torch")),
+    "bitsandbytes": Package(
+        wheel="bitsandbytes==0.50.2",
+        platform="manylinux_2_24_x86_64",
+        cuda="12.6",
+        needs=("torch",),
+    ),
+}
+
+
+def make(name: str, folder: Path) -> None:
+    """One archive of unpacked wheels: they share their host code."""
+    import cuwheel
+    from tests.fixtures import cache
+
+    package = PACKAGES[name]
+    options = (*_PYTHON, "--platform", package.platform)
+    kept = cache.made(package.wheel.replace("==", "-"), lambda to: cache.pip_download(to, package.wheel, *options))
+    (wheel,) = kept.glob("*.whl")
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        cuwheel.slim(wheel, machines=["b200"], cuda=package.cuda, output=place / "cut")  # takes the PTX for older ones
+        if package.there:
+            shutil.copy(next((place / "cut").glob("*.whl")), folder)
+            return
+        cuwheel.graft(next((place / "cut").glob("*.whl")), compile=["sm_90"], output=place / "made")
+        wheels = {"compiled": next((place / "made").glob("*.whl"))}
+        if package.whole:
+            cuwheel.slim(wheel, machines=["h100"], output=place / "whole")
+            wheels["whole"] = next((place / "whole").glob("*.whl"))
+        for which, each in wheels.items():
+            zipfile.ZipFile(each).extractall(place / "packed" / which)  # noqa: S202 - made here
+        if name == "bitsandbytes":
+            _stand_ins(place / "packed" / "compiled")
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _FAR_BACK}]
+        with (
+            lzma.open(folder / "wheels.tar.xz", "wb", filters=filters) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            archive.add(place / "packed", ".")
+
+
+def _stand_ins(package: Path) -> None:
+    """Beside torch for CUDA 13 there is no cuBLAS 12: one whose functions fail, for what does not need it."""
+    from tests.gpu import compilers
+
+    folder = package / "stand-ins"
+    folder.mkdir()
+    (library,) = package.glob("bitsandbytes/libbitsandbytes_cuda*.so")
+    told = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    for name in _CUBLAS:
+        soname = f"lib{name}.so.12"
+        symbols = re.findall(rf"(\w+)@{re.escape(soname)}$", told, re.MULTILINE)
+        source, versions = folder / "functions.c", folder / "versions"
+        source.write_text("".join(f"int {each}(void) {{ return 1; }}\n" for each in symbols))
+        versions.write_text(f"{soname} {{ global: *; }};\n")
+        words = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", f"-Wl,--version-script={versions}"]
+        subprocess.run([*words, source, "-o", folder / soname], check=True)
+        source.unlink()
+        versions.unlink()
+    (folder / "libcudart.so.12").write_bytes(compilers.cudart("12.4").read_bytes())
+
+
+def rows(name: str, folder: Path) -> list[dict[str, object]]:
+    """By the driver's compiler, though there is machine code; then without that compiler; by turns."""
+    with tempfile.TemporaryDirectory() as scratch:
+        seen: dict[str, Any] = {}
+        if PACKAGES[name].there:
+            seen["compiled in seconds"] = _compile(next(folder.glob("*.whl")), Path(scratch))
+        else:
+            runner.unpack(folder / "wheels.tar.xz", Path(scratch))
+        ways = {_BY_DRIVER: "compiled", _AHEAD: "compiled", "as published": "whole"}
+        for round_ in range(_ROUNDS):
+            for way, which in ways.items():
+                if Path(scratch, which).is_dir() and not (way == _BY_DRIVER and round_):
+                    seen.setdefault(way, []).append(_ran(name, Path(scratch, which), way))
+    digests = [each[0] for way in (_BY_DRIVER, _AHEAD) for each in seen[way]]
+    good = None not in digests and len(set(digests)) == 1
+    return [{"what": PACKAGES[name].wheel, "good": good, "seen": seen}]
+
+
+def _compile(wheel: Path, scratch: Path) -> float:
+    began = time.monotonic()
+    words = [sys.executable, "-m", "cuwheel", "graft", str(wheel), "--compile", "this", "-o", str(scratch / "made")]
+    subprocess.run(words, check=True)
+    seconds = time.monotonic() - began
+    zipfile.ZipFile(next((scratch / "made").glob("*.whl"))).extractall(scratch / "compiled")  # noqa: S202 - made here
+    return round(seconds, 1)
+
+
+def _ran(name: str, package: Path, way: str) -> list[Any]:
+    """A digest of what came out, and the seconds to it; else null and why not."""
+    paths = [str(package), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "CUDA_CACHE_DISABLE": "1"}
+    if way != "as published":
+        env[way] = "1"
+    libraries = [str(package / "stand-ins")]
+    if name == "bitsandbytes":
+        env["BNB_CUDA_VERSION"] = "126"
+    if name == "ctranslate2":
+        libraries = _cublas_under_another_name(package)
+    env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*libraries, env.get("LD_LIBRARY_PATH")]))
+    words = [sys.executable, "-m", "tests.gpu.compiled_work", name]
+    try:
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return [None, f"not done in {_SECONDS:.0f} s"]
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else [None, done.stderr[-600:]]
+    return found
+
+
+@functools.cache
+def _cublas_under_another_name(package: Path) -> list[str]:
+    """ctranslate2 opens cuBLAS 12 by name; of that it calls what cuBLAS 13, which torch brings, has alike."""
+    torch = importlib.import_module("torch")
+    (found,) = {path.parent for path in Path(str(torch.__file__)).parents[1].glob("nvidia/*/lib/libcublas.so.13")}
+    folder = package / "stand-ins"
+    folder.mkdir()
+    for each in _CUBLAS:
+        (folder / f"lib{each}.so.12").symlink_to(found / f"lib{each}.so.13")
+    return [str(folder), str(found)]
+
+
+def main(name: str, folder: str, out: str) -> int:
+    found = rows(name, Path(folder))
+    Path(out).mkdir(parents=True, exist_ok=True)
+    Path(out, "grafted.json").write_text(json.dumps(found, indent=1))
+    return 0 if all(each["good"] for each in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -21,7 +21,7 @@ ADDED_CEILING = 1.2
 
 
 def built(source: Path, store: Path, machines: str, *words: str) -> float:
-    """Seconds of `cuwheel build --shares`."""
+    """Seconds of `cuwheel build --shares yes`."""
     command = [
         sys.executable,
         "-m",
@@ -33,6 +33,7 @@ def built(source: Path, store: Path, machines: str, *words: str) -> float:
         "--set",
         "plan.native=true",
         "--shares",
+        "yes",
     ]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as out:

@@ -375,7 +375,7 @@ JOBS = (
     Job(
         name="ci",
         prepare=_configured,
-        command=lambda folder: ("ci", "cibuildwheel", "--source", str(folder), "--write", "--quiet", "--json"),
+        command=lambda folder: ("ci", "cibuildwheel", str(folder), "--write", "--quiet", "--json"),
         together="all",
     ),
     Job(
@@ -514,7 +514,7 @@ JOBS = (
         prepare=_mirror,
         begin=_install,
         command=lambda folder: (
-            *("toolchain", "remove", "--all", "--downloads"),
+            *("toolchain", "remove", "all"),
             *("--cache", str(folder / "cache"), "--quiet", "--json"),
         ),
         private=_STORE,

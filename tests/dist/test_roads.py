@@ -111,7 +111,7 @@ def test_extras_are_asked_for_by_name(bare: Bare, native: Path, tmp_path: Path) 
         (("build", ".", "--for", "h100"), "build"),
         (("repair", native, "-o", "out"), "build"),
         (("ci", "github", "--check"), "ci"),
-        (("cluster", "init", "-o", "access"), "cluster"),
+        (("cluster", "init"), "cluster"),
         (("check", native, "--on", "h100", "--cluster", "local"), "cluster"),
         (("publish", native, "--to", "index", "--attest"), "attest"),
     ):

@@ -48,11 +48,11 @@ def test_over_versions_of_an_index(tmp_path: Path) -> None:
         Wheel(version=version, files={"subject/__init__.py": text}).write(index)
     (tmp_path / "TRIALS.toml").write_text("command = \"python -c 'import subject'\"\n")
     env = {"PIP_FIND_LINKS": str(index), "PIP_NO_INDEX": "1"}
-    found = answer(bisect(tmp_path, "--package", "subject", "--good", "1.0", "--bad", "1.7", "--rate", "0.4", env=env))
+    found = answer(bisect(tmp_path, "--good", "subject==1.0", "--bad", "subject==1.7", "--rate", "0.4", env=env))
     assert (found["last_good"], found["first_bad"]) == ("1.4", "1.5")
     assert len(found["candidates"]) == 8
     assert found["foretold"] > 0
-    wrong = bisect(tmp_path, "--package", "subject", "--good", "1.0", "--bad", "9.9", "-o", "other", env=env)
+    wrong = bisect(tmp_path, "--good", "subject==1.0", "--bad", "subject==9.9", "-o", "other", env=env)
     assert wrong.status == 3
     assert "the newest are" in wrong.stderr
 
@@ -92,7 +92,7 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
     effects = {each["axis"]: each for each in answer(told, 1)["effects"]}
     assert [(side["value"], side["failures"]) for side in effects["shapes"]["sides"]] == [("mixed", 4), ("equal", 0)]
     assert [(side["value"], side["failures"]) for side in effects["kind"]["sides"]] == [("nf4", 4), ("fp4", 0)]
-    words = ("--source", "source", "--good", "c0", "--bad", "main", "--no-build", "--rate", "0.4", *ONLY)
+    words = ("--source", "source", "--good", "c0", "--bad", "main", "--rate", "0.4", *ONLY)
     command = [CUWHEEL, "trials", "bisect", "TRIALS.toml", *words]
     env = {**os.environ, "COUNT": str(tmp_path / "count-")}
     begun = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -118,15 +118,15 @@ def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository:
 
 def test_what_cannot_be_bisected_is_said(tmp_path: Path, repository: Path) -> None:
     assert repository.is_dir()
-    backwards = bisect(tmp_path, "--source", "source", "--good", "c5", "--bad", "c2", "--no-build", *ONLY)
+    backwards = bisect(tmp_path, "--source", "source", "--good", "c5", "--bad", "c2", *ONLY)
     assert backwards.status == 2
     assert "is not a commit before" in backwards.stderr
-    nowhere = bisect(tmp_path, "--source", "source", "--good", "nope", "--bad", "main", "--no-build", *ONLY)
+    nowhere = bisect(tmp_path, "--source", "source", "--good", "nope", "--bad", "main", *ONLY)
     assert nowhere.status == 2
-    good = answer(bisect(tmp_path, "--source", "source", "--good", "c9", "--bad", "c11", "--no-build", *ONLY), 1)
+    good = answer(bisect(tmp_path, "--source", "source", "--good", "c9", "--bad", "c11", *ONLY), 1)
     assert good["first_bad"] is None
     assert "the good one fails too" in good["problem"]
-    several = bisect(tmp_path, "--source", "source", "--good", "c1", "--bad", "c2", "--no-build", "-o", "other")
+    several = bisect(tmp_path, "--source", "source", "--good", "c1", "--bad", "c2", "-o", "other")
     assert several.status == 2
     assert "--only shapes=mixed --only kind=nf4" in several.stderr
 

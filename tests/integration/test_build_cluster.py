@@ -34,7 +34,7 @@ def test_shares_of_a_cluster_are_the_wheel_of_one_machine(tmp_path: Path) -> Non
     resumed = here.build(source, *words)
     assert resumed.document["jobs"][0]["outcome"] == "resumed"
     assert resumed.document["workers"] == []
-    alone = here.build(source, "--for", "8.9,9.0", "--shares", "-o", tmp_path / "alone")
+    alone = here.build(source, "--for", "8.9,9.0", "--shares", "yes", "-o", tmp_path / "alone")
     assert alone.status == 0, alone.all
     assert alone.document["jobs"][0]["wheel"]["sha256"] == job["wheel"]["sha256"]
 
@@ -44,7 +44,7 @@ def test_a_build_that_fails_on_a_worker_is_explained_here(tmp_path: Path) -> Non
     here = world.World(folder=tmp_path).with_toolkits("13.0")
     source = projects.bare(tmp_path / "source", settings=NATIVE, in_cpp=True)
     (source / "kernel.cu").write_text("__global__ void broken() { nowhere(); }\n")
-    for words in (("--for", "9.0"), ("--for", "8.9,9.0", "--shares")):
+    for words in (("--for", "9.0"), ("--for", "8.9,9.0", "--shares", "yes")):
         told = here.build(source, *words, "--cluster", "local:1")
         assert told.status == 1, told.all
         (job,) = told.document["jobs"]

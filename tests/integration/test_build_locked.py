@@ -88,5 +88,5 @@ def test_they_are_carried_along(here: World, source: Path) -> None:
     shutil.rmtree(here.folder / "index")
     other = world.World(folder=here.folder / "other", environ=here.environ)
     other.folder.mkdir()
-    told = other.build(source, "--from", kit, "--offline", before=world.confined(network=False))
+    told = other.build(source, "--locked", kit, "--offline", before=world.confined(network=False))
     assert told.status == 0, told.all

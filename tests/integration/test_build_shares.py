@@ -25,7 +25,7 @@ def here(tmp_path: Path) -> World:
 
 def built(here: World, source: Path, machines: str, *words: str) -> tuple[dict[str, Any], str]:
     """The job, and what it says of its shares."""
-    told = here.build(source, "--shares", "--for", machines, *words)
+    told = here.build(source, "--shares", "yes", "--for", machines, *words)
     assert told.status == 0, told.all
     (job,) = told.document["jobs"]
     (said,) = [each["message"] for each in job["findings"] if each["rule"] == "built-by-shares"]
@@ -64,7 +64,7 @@ def test_shares_are_used_where_the_cache_has_most_of_them(here: World) -> None:
     said = {each["rule"]: each["message"] for each in job["findings"]}
     assert said["shares-chosen"] == "compiled by architecture: 2 of 3 architectures are in the cache"
     assert said["built-by-shares"] == "compiled as shares: sm_80; from the cache: sm_89, sm_90"
-    whole = here.build(source, "--for", "8.0,8.9,9.0", "--no-shares", "--rebuild")
+    whole = here.build(source, "--for", "8.0,8.9,9.0", "--shares", "no", "--rebuild")
     assert "built-by-shares" not in [each["rule"] for each in whole.document["jobs"][0]["findings"]]
 
 

@@ -51,7 +51,6 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
         "verify": ["verify", wheel, "--static"],
         "pack": ["verify", wheel, "--pack", f"{out}.pyz"],
         "plan": ["plan", "--for", "h100", "--like", wheel],
-        "explain": ["explain", os.devnull, "--wheel", wheel, "--on", "h100"],
         "publish": ["publish", wheel, "--to", f"{out}-index"],
         "find": ["find", "pkg", "--on", "h100", "--no-index", "--find-links", folder],
         "catalogue": ["catalogue", "add", "pkg", "--to", f"{out}-facts", "--index", f"{folder}/simple"],
@@ -66,7 +65,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
     assert sound.name == NAME
     _listed(warm)
     (warm / "cuwheel.toml").write_text('cuda = ["13.0"]\n')
-    with_ci = [["ci", "github", "--source", str(warm), *more] for more in (["--write"], ["--check"])]
+    with_ci = [["ci", "github", str(warm), *more] for more in (["--write"], ["--check"])]
     with subprocess.Popen(
         [sys.executable, "-m", "tests.integration.hostile_run"],
         stdin=subprocess.PIPE,
@@ -344,7 +343,7 @@ def test_files_of_gigabytes_are_not_read_as_documents(ended: Ended, tmp_path: Pa
         ("toolchain", "install", "13.0", "--dry-run", "--locked", str(huge)): {5},
         ("verify", "--read", str(huge)): {5},
         ("ci", "matrix", str(huge)): {5},
-        ("ci", "github", "--check", "--source", str(tmp_path), "--file", str(huge)): {5},
+        ("ci", "github", "--check", str(tmp_path), "--file", str(huge)): {5},
     }
     ends = ended([list(words) for words in rows])
     found = [

@@ -311,7 +311,7 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
             [survey(wheel, detail="containers")],
             lambda _: [IMPORT],
         )
-    assert "--system-site-packages" in caught.value.hint
+    assert "--required there" in caught.value.hint
     assert sorted(each.name for each in tmp_path.iterdir()) == ["wheels"]
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import cuwheel
+from cuwheel.report.answer import document_of
+
 CUWHEEL = str(Path(sys.executable).with_name("cuwheel"))
 CRONTAB = """\
 #!/bin/sh
@@ -38,22 +41,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def trials(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CUWHEEL, "trials", *words], cwd=place, capture_output=True, text=True, check=False, timeout=600
-    )
+@pytest.fixture
+def file(place: Path) -> Path:
+    return place / "TRIALS.toml"
 
 
-def test_a_line_of_cron_is_added_runs_and_goes(place: Path, tmp_path: Path) -> None:
+def test_a_line_of_cron_is_added_runs_and_goes(place: Path, file: Path, tmp_path: Path) -> None:
     table = tmp_path / "table"
     table.write_text("# mine\n0 4 * * * backup\n")
-    dry = trials(place, "install-service", "TRIALS.toml", "--service", "cron", "--dry-run")
-    assert dry.returncode == 0
-    assert "@reboot" in dry.stdout
+    dry = cuwheel.trials_service(file, kind="cron", dry_run=True)
+    assert "@reboot" in dry.text
     assert table.read_text().count("\n") == 2
     for _ in range(2):  # a second time does not double it
-        done = trials(place, "install-service", "TRIALS.toml", "--service", "cron")
-        assert done.returncode == 0, done.stderr
+        assert cuwheel.trials_service(file, kind="cron").succeeded
     *mine, line = table.read_text().splitlines()
     assert mine == ["# mine", "0 4 * * * backup"]
     command = line.removeprefix("@reboot ").replace(r"\%", "%")  # as cron reads it
@@ -63,32 +63,32 @@ def test_a_line_of_cron_is_added_runs_and_goes(place: Path, tmp_path: Path) -> N
     before = (place / "cuwheel-trials" / "journal.jsonl").stat().st_size
     subprocess.run(["sh", "-c", command], check=True, cwd="/")  # done: nothing more is run
     assert (place / "cuwheel-trials" / "journal.jsonl").stat().st_size == before
-    assert trials(place, "remove-service", "TRIALS.toml", "--service", "cron").returncode == 0
+    assert cuwheel.trials_service(file, kind="cron", remove=True).succeeded
     assert table.read_text() == "# mine\n0 4 * * * backup\n"
-    assert trials(place, "remove-service", "TRIALS.toml", "--service", "cron").returncode == 1
+    assert not cuwheel.trials_service(file, kind="cron", remove=True).succeeded
 
 
-def test_a_unit_is_written_enabled_and_removed(place: Path, tmp_path: Path) -> None:
-    done = trials(place, "install-service", "TRIALS.toml", "--service", "systemd-user")
-    assert done.returncode == 0, done.stderr
+def test_a_unit_is_written_enabled_and_removed(file: Path, tmp_path: Path) -> None:
+    done = cuwheel.trials_service(file, kind="systemd-user")
+    assert done.succeeded
     (unit,) = (tmp_path / "config" / "systemd" / "user").glob("cuwheel-trials-*.service")
     text = unit.read_text()
     assert "--resume" in text
     assert "tri als %%h" in text
     assert "ConditionPathExists=!" in text
-    assert "enable-linger" in done.stdout.lower()
+    assert "enable-linger" in str(document_of(done, verbose=False)).lower()
     assert (tmp_path / "calls").read_text() == f"--user daemon-reload\n--user enable {unit.name}\n"
     if verify := shutil.which("systemd-analyze"):
         checked = subprocess.run([verify, "verify", "--user", unit], capture_output=True, text=True, check=False)
         assert "Failed to parse" not in checked.stderr
         assert "Unknown" not in checked.stderr
-    assert trials(place, "remove-service", "TRIALS.toml", "--service", "systemd-user").returncode == 0
+    assert cuwheel.trials_service(file, kind="systemd-user", remove=True).succeeded
     assert not unit.exists()
     assert f"--user disable {unit.name}\n" in (tmp_path / "calls").read_text()
 
 
 def test_a_file_that_is_wrong_gets_no_service(place: Path) -> None:
     (place / "TRIALS.toml").write_text("command = 7\n")
-    done = trials(place, "install-service", "TRIALS.toml", "--service", "cron")
-    assert done.returncode == 2
+    command = [CUWHEEL, "trials", "install-service", "TRIALS.toml"]
+    assert subprocess.run(command, cwd=place, capture_output=True, check=False, timeout=600).returncode == 2
     assert not Path(os.environ["TABLE"]).exists()

@@ -81,7 +81,7 @@ def execute_job(
             return
         workspace.forget_result(job.folder)
         built = build(job, context, requirements)
-        if built.wheel:
+        if built.wheel and not context.request.keep:
             workspace.note_result(job.folder, built)
         yield built
         if built.wheel and not context.request.keep:

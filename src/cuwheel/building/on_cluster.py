@@ -54,8 +54,8 @@ def run_on_cluster(plan: BuildPlan, pythons: Sequence[str]) -> OnCluster:
     request = plan.context.request
     if request.fetched and "://" not in request.fetched:
         raise UsageError(
-            "--from names a folder of this machine, and the workers do not have it",
-            hint="serve it: --from https://…, or use --locked",
+            "--locked names a folder of this machine, and the workers do not have it",
+            hint="serve it: --locked https://…; or use the lock file alone",
         )
     if request.fit:
         raise UsageError("a build that must fit another one is not built by a cluster")
@@ -355,7 +355,7 @@ def build_job_here(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str
     for each, share in zip(parameters.made, shares.shares_of_plan(parameters.plan), strict=False):
         if each.kept is None or each.built.key != shares.share_key(share, made, context):
             raise MalformedError(
-                each.name, "this share was compiled at another place or with other tools", hint="build without --shares"
+                each.name, "this share was compiled at another place or with other tools", hint="build with --shares no"
             )
         shares.accept_share(share, made, context, inputs[f"{share.name}.whl"], each.kept)
     if task.fresh:

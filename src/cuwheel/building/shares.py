@@ -207,7 +207,7 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, about: Description) 
     made = graft_wheels(first, others, GraftRequest(first, others, output=to, version=version), Known(about))
     if made.refused or not made.written:
         why = "; ".join(each.message for each in made.findings) or "no share has device code"
-        raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build without --shares")
+        raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build with --shares no")
     return Path(made.outputs[0])
 
 

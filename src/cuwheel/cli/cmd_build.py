@@ -9,9 +9,9 @@ from cuwheel.cli.common import (
     FOR,
     LOCK,
     LOCKED,
+    LOCKED_GONE,
     PROVIDERS,
     PROVIDERS_GONE,
-    TWO_LOCKS,
     cluster,
     toolkit_sources,
 )
@@ -45,7 +45,8 @@ def _build(args: Namespace) -> Answer:
 
     said = request_of(BuildRequest, args).settings
     settings = {**config.settings_of(args.set), **said}
-    request = request_of(BuildRequest, args, settings=settings, **toolkit_sources(args))
+    shares = args.shares and args.shares == "yes"
+    request = request_of(BuildRequest, args, settings=settings, shares=shares, **toolkit_sources(args))
     return api.build_editable(request, args.env) if args.editable else api.build(request)
 
 
@@ -96,11 +97,9 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
             Option("--jobs N", "compilers to run at once; default: by cores and memory", values.count),
             cluster("build on the workers of a cluster"),
             Option(
-                "--shares",
+                "--shares {yes,no}",
                 "compile each architecture by itself, keep it, and graft them together (default: where it pays)",
-                default=None,
             ),
-            Option("--no-shares", "compile all architectures at once", field="shares", gives=False, default=None),
             Option("--rebuild", "build everything, also what has not changed (which is reused otherwise)"),
             Option("--keep", "keep the sources and the environment of each job"),
             more=True,
@@ -111,7 +110,6 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
             COMPONENTS._replace(field="settings.components"),
             PROVIDERS,
             Option("--host-compiler PROGRAM", "use only this compiler", places.program),
-            Option("--from PLACE", "a folder filled by toolchain fetch", places.place, field="fetched"),
             Option("--offline", "do not use the network, only earlier downloads"),
             LOCK,
             LOCKED,
@@ -119,10 +117,11 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
         ),
     ),
     _build,
-    conflicts=(TWO_LOCKS,),
     refuse=_refuse,
     gone={
         **PROVIDERS_GONE,
+        **LOCKED_GONE,
+        "--no-shares": "--shares no",
         "--naming": "--set naming=none|local|suffix",
         "--label": "--set label=TEXT",
         "--at-once": "--cluster local:N",
@@ -147,5 +146,7 @@ exit status: 0 every wheel was built and passed the gate, 1 one did not,
         "--allow": "--set gate.allow=ARCHS",
         "--host-only": "--set gate.device-code=false",
     },
-    dropped={"--resume": "every build reuses what has not changed since the last; --rebuild builds everything"},
+    dropped={
+        "--resume": "every build reuses what has not changed since the last; --rebuild builds everything",
+    },
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, ON, PLATFORM, REFINEMENT, REFINEMENT_GONE, cluster, refinement
+from cuwheel.cli.common import HTML, ON, PLATFORM_GONE, REFINEMENT, REFINEMENT_GONE, cluster, refinement
 from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ def _check(args: Namespace) -> Answer:
         on=args.on,
         refine=refinement(args),
         env=args.env,
-        platform=args.platform,
         cluster=args.cluster,
         max_size=args.max_size,
         archs=args.archs,
@@ -51,7 +50,6 @@ exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
             "TARGET...", "a wheel or its facts file, a library or folder; an installed distribution; or name==version"
         ),
         Option("--env FOLDER", "the Python environment to look in", places.environment),
-        PLATFORM,
         ON,
         HTML,
         cluster("many wheels, read by the workers of a cluster"),
@@ -74,5 +72,5 @@ exit status: 0 it runs, 1 it fails on one of the machines or is not as asked,
         REFINEMENT,
     ),
     _check,
-    gone=REFINEMENT_GONE,
+    gone={**REFINEMENT_GONE, **PLATFORM_GONE},
 )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 _SERVICES = ("github", "gitlab", "cibuildwheel")
-_INSIDE = ("matrix", "watch")
 _ACTIONS = {
     "github": "the workflow for GitHub",
     "gitlab": "the pipeline for GitLab",
@@ -28,8 +27,9 @@ def cpus(text: str) -> tuple[str, ...]:
     from cuwheel.facts import services
 
     given = tuple(text.split(","))
-    if unknown := [each for each in given if each not in services.linux_runners()]:
-        raise UsageError(f"{unknown[0][:40]!r} is not one of {', '.join(services.linux_runners())}")
+    known = (*services.linux_runners(), "windows")
+    if unknown := [each for each in given if each not in known]:
+        raise UsageError(f"{unknown[0][:40]!r} is not one of {', '.join(known)}")
     return given
 
 
@@ -52,26 +52,24 @@ def _ci(args: Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.delivery.request import CiRequest
     from cuwheel.delivery.workflows import rendering, writing
-    from cuwheel.support import files
 
     if args.action == "matrix":
-        answer = api.ci_matrix(
-            Path(args.what), cpus=args.cpu or ("x86_64",), windows=args.windows, image=args.image or ""
-        )
-        if args.to:
-            files.append(args.to, rendering.matrix_output(answer.rows))
-        return answer
-    if args.action == "watch":
+        places = args.cpu or ("x86_64",)
+        linux = tuple(each for each in places if each != "windows")
+        answer = api.ci_matrix(Path(args.what), cpus=linux, windows="windows" in places, image=args.image or "")
+        text = rendering.matrix_output(answer.rows)
+    elif args.action == "watch":
         answer = api.ci_watch(args.what, built=args.built, name=args.name or "")
-        if args.to and answer.upstream:
-            files.append(args.to, writing.output(answer.upstream))
-        return answer
-    request = request_of(CiRequest, args, service=args.action)
-    if args.check:
-        return api.ci_check(request)
-    answer = api.ci(request)
-    if not args.write and not args.json:  # `> wheels.yml`: the file to the letter, and all else beside it
-        streams.write_utf8(answer.text)
+        text = writing.output(answer.upstream) if answer.upstream else ""
+    elif args.check:
+        return api.ci_check(request_of(CiRequest, args, service=args.action))
+    else:
+        answer = api.ci(request_of(CiRequest, args, service=args.action))
+        if args.write:
+            return answer
+        text = answer.text
+    if not args.json:  # `> wheels.yml`, `>> "$GITHUB_OUTPUT"`: that to the letter, and all else beside it
+        streams.write_utf8(text)
         args.aside = True
     return answer
 
@@ -85,33 +83,36 @@ CI = Command(
   cuwheel ci cibuildwheel --write       the tables, in pyproject.toml
   cuwheel ci cibuildwheel --cuda 12.8 --write       for another CUDA, in ci/
   cuwheel ci watch torch --built https://wheels.example.com
-  cuwheel ci matrix plan.json --to "$GITHUB_OUTPUT"
+  cuwheel ci matrix plan.json >> "$GITHUB_OUTPUT"
 
-What it does follows from [tool.cuwheel.ci] of pyproject.toml.
-The workflow itself uses ci matrix and ci watch, with --to.
+What it does follows from [tool.cuwheel.ci] of pyproject.toml. The workflow
+itself uses ci matrix and ci watch, which print the outputs of a step.
 
 exit status: 0 done, 1 --check found something""",
     (
         Option("PLAN", "what `cuwheel plan --json` wrote", field="what", of=("matrix",)),
+        Option("[SOURCE]", "the repository (default: .)", places.folder, default=Path(), of=_SERVICES),
         Option("UPSTREAM", "a package or a git repository", field="what", of=("watch",)),
         Option("--write", "write the file, or renew what is cuwheel's in it", of=_SERVICES),
         Option("--check", "say what differs in the file that is there", of=_SERVICES),
-        Option("--source FOLDER", "the repository (default: .)", places.folder, of=_SERVICES),
         Option("--file FILE", "where the workflow is, if not in the usual place", places.new_file, of=_SERVICES),
-        Option("--config FILE", "a cuwheel.toml to use instead", places.file, of=_SERVICES),
         Option("--cuda VERSION", "for this one; default: the first", values.toolkit, of=("cibuildwheel",)),
         group(
             "inside a workflow",
-            Option("--cpu CPUS", "x86_64,aarch64 (default: x86_64)", cpus, of=("matrix",)),
-            Option("--windows", "jobs for Windows too", of=("matrix",)),
+            Option("--cpu CPUS", "x86_64, aarch64 and windows, with commas (default: x86_64)", cpus, of=("matrix",)),
             Option("--image IMAGE", "of each job on Linux; {cuda}, {cpu}", image, of=("matrix",)),
             Option("--built PLACE", "an index, or the version last built", built, of=("watch",)),
             Option("--name NAME", "the package in that index", values.distribution, of=("watch",)),
-            Option("--to FILE", "append the outputs of a step to this file", places.new_file, of=_INSIDE),
         ),
     ),
     _ci,
     actions=_ACTIONS,
     conflicts=(Conflict(("--write", "--check"), hint="cuwheel ci github --check"),),
     refuse=_refuse,
+    dropped={"--config": "cuwheel.toml or pyproject.toml of the repository is read; in Python, CiRequest(config=…)"},
+    gone={
+        "--to": ">> FILE behind the command",
+        "--windows": "--cpu x86_64,windows",
+        "--source": "cuwheel ci github FOLDER",
+    },
 )

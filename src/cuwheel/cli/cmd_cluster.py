@@ -8,7 +8,6 @@ from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
 
     from cuwheel.report.answer import Answer
 
@@ -40,21 +39,13 @@ _WORKER, _SCHEDULER = ("worker",), ("scheduler",)
 _RUNNING = ("scheduler", "worker", "status", "send", "stop")
 
 
-def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action != "init" and not args.address:
-        yield UsageError(f"{args.action} needs an address", hint=f"cuwheel cluster {args.action} tls://HOST:8786")
-    if args.action == "send" and not args.wheel:
-        yield UsageError("send needs the wheel of cuwheel", hint="cuwheel cluster send ADDRESS --wheel cuwheel….whl")
-
-
 def _cluster(args: Namespace) -> Answer:
     from cuwheel import api
 
-    certificate = args.certificate
     if args.action == "init":
-        return api.cluster_init(args.output)
+        return api.cluster_init()
     if args.action == "scheduler":
-        return api.cluster_scheduler(args.address, certificate=certificate, ready=args.ready, dashboard=args.dashboard)
+        return api.cluster_scheduler(args.address, ready=args.ready, dashboard=args.dashboard)
     if args.action == "worker":
         from cuwheel.clusters.service import WorkerOptions
 
@@ -64,12 +55,12 @@ def _cluster(args: Namespace) -> Answer:
             memory=args.memory,
             tags=tuple(args.tags or ()),
         )
-        return api.cluster_worker(args.address, options, certificate=certificate)
+        return api.cluster_worker(args.address, options)
     if args.action == "send":
-        return api.cluster_send(args.address, args.wheel, certificate=certificate)
+        return api.cluster_send(args.address, args.wheel)
     if args.action == "stop":
-        return api.cluster_stop(args.address, certificate=certificate)
-    return api.cluster(args.address, certificate=certificate)
+        return api.cluster_stop(args.address)
+    return api.cluster(args.address)
 
 
 CLUSTER = Command(
@@ -79,9 +70,12 @@ CLUSTER = Command(
   cuwheel cluster worker tls://build01:8786       on each of the others
   cuwheel cluster worker tls://build01:8786 --cores 8 --memory 32GB
   cuwheel cluster status tls://build01:8786
-  cuwheel cluster send tls://dask:8786 --wheel cuwheel-1.0-py3-none-any.whl
+  cuwheel cluster send tls://dask:8786 cuwheel-1.0-py3-none-any.whl
   cuwheel cluster stop tls://build01:8786
   cuwheel build --for h100,l40 --cluster tls://build01:8786
+
+The certificates are in the folder that CUWHEEL_CLUSTER names, or this user's;
+for a scheduler or worker it may name its own file.
 
 Only tls:// addresses are used, also on this machine: whoever reaches a cluster
 can run programs as the one who started it. insecure+tcp://127.0.0.1:PORT goes
@@ -89,14 +83,8 @@ without, for a machine that nobody else is on.
 
 exit status: 0 done, or the cluster has workers; 1 it has none that can be used""",
     (
-        Option("[ADDRESS]", "tls://HOST:PORT", of=_RUNNING),
-        Option("-o --output FOLDER", "where the certificates go", places.new_folder, of=("init",)),
-        Option(
-            "--certificate FILE",
-            "the file made by init (default: of the folder CUWHEEL_CLUSTER, or this user's)",
-            places.file,
-            of=_RUNNING,
-        ),
+        Option("ADDRESS", "tls://HOST:PORT", of=_RUNNING),
+        Option("WHEEL", "cuwheel itself, for workers that lack it", places.file, of=("send",)),
         group(
             "worker",
             Option("--name NAME", "as reports show it", values.distribution, of=_WORKER),
@@ -109,13 +97,17 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
             Option("--ready FILE", "written with the address as soon as it listens", places.new_file, of=_SCHEDULER),
             Option("--dashboard HOST:PORT", "serve Dask's pages there, to everybody", listening, of=_SCHEDULER),
         ),
-        group("send", Option("--wheel FILE", "cuwheel itself, for workers that lack it", places.file, of=("send",))),
     ),
     _cluster,
     actions=_ACTIONS,
-    refuse=_refuse,
-    gone={"--threads": "--cores N"},
+    gone={
+        "--threads": "--cores N",
+        "--certificate": "CUWHEEL_CLUSTER=FILE before the command",
+        "--output": "CUWHEEL_CLUSTER=FOLDER before the command",
+        "-o": "CUWHEEL_CLUSTER=FOLDER before the command",
+        "--wheel": "cuwheel cluster send ADDRESS WHEEL",
+    },
     dropped={
-        "--once": "a worker ends with cuwheel cluster stop, or by a signal; one that lost its scheduler waits for it"
+        "--once": "a worker ends with cuwheel cluster stop, or by a signal; one that lost its scheduler waits for it",
     },
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.options import Command, Option, group
+from cuwheel.cli.options import Command, Option
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.list:
         return
-    if args.wheel and not args.on:
-        yield UsageError("--wheel needs a machine to check for", hint="add --on h100, --on PROFILE or --on this")
     if args.log is None and sys.stdin.isatty():
         yield UsageError("no log was given", hint="cuwheel explain build.log, or pipe one into it")
 
@@ -30,7 +28,7 @@ def _explain(args: Namespace) -> Answer:
     if args.list:
         return api.causes()
     source = sys.stdin.buffer if args.log in (None, "-") else Path(args.log)
-    answer = api.explain(source, on=args.on, wheel=args.wheel)
+    answer = api.explain(source, on=args.on)
     if args.report:
         from cuwheel.report import investigation
 
@@ -45,7 +43,6 @@ EXPLAIN = Command(
   cuwheel explain cuwheel-record                from cuwheel record
   cuwheel explain ci.txt --on gpu07.json        (from doctor --save)
   cuwheel explain error.txt --on this           looks at this machine too
-  cuwheel explain error.txt --wheel x.whl --on 'rtx 5060 ti'
   cuwheel explain build.log --report investigation.md
   cuwheel explain --list                        all known causes
 
@@ -54,18 +51,14 @@ exit status: 0 a cause was found, 1 none is known""",
         Option("[LOG]", "a build log, traceback, CI output or RECORD[:N]; without it, or with -, standard input"),
         Option("--list", "list all known causes"),
         Option("--report FILE", "write the investigation as a Markdown document", places.new_file),
-        group(
-            "what else you know",
-            Option(
-                "--on WHAT",
-                "the machine it failed on: its GPU, a profile from doctor --save, or 'this', which is then looked at",
-                values.gpu_or_profile,
-                many=True,
-            ),
-            Option("--wheel WHEEL", "a wheel that might help: check whether it would run", values.binary),
+        Option(
+            "--on WHAT",
+            "the machine it failed on: its GPU, a profile from doctor --save, or 'this', which is then looked at",
+            values.gpu_or_profile,
+            many=True,
         ),
     ),
     _explain,
     refuse=_refuse,
-    gone={"--here": "--on this", "--gpu": "--on NAME"},
+    gone={"--here": "--on this", "--gpu": "--on NAME", "--wheel": "cuwheel check WHEEL --on MACHINES"},
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places
-from cuwheel.cli.common import HTML, PLATFORM
+from cuwheel.cli.common import HTML, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group
 
 if TYPE_CHECKING:
@@ -16,18 +16,16 @@ _TARGET = Option(
     "a wheel or its facts file, a library, executable, object, archive, .fatbin, .cubin, .ptx or folder; "
     "the name of an installed distribution; or name==version",
 )
-_WHERE = (Option("--env FOLDER", "the Python environment to look in", places.packages), PLATFORM)
 
 
 def _inspect(args: Namespace) -> Answer:
     from cuwheel import api
 
-    where = {"env": args.env, "platform": args.platform}
     if args.kernels is not None:
-        return api.kernels(args.target, args.kernels or None, **where)
+        return api.kernels(args.target, args.kernels or None, env=args.env)
     if args.against is not None:
-        return api.compare(args.target, args.against, **where)
-    return api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
+        return api.compare(args.target, args.against, env=args.env)
+    return api.inspect(args.target, env=args.env, entries=args.entries)
 
 
 INSPECT = Command(
@@ -43,14 +41,9 @@ INSPECT = Command(
 exit status: 0 everything was read, 1 something is damaged""",
     (
         _TARGET,
-        *_WHERE,
+        Option("--env FOLDER", "the Python environment to look in", places.packages),
         HTML,
-        group(
-            "in detail",
-            Option("--entries", "list every entry of every container (with --json)", of=("",)),
-            Option("--whole", "search every byte for hidden device code", of=("",)),
-            more=True,
-        ),
+        Option("--entries", "list every entry of every container (with --json)", of=("",)),
         group(
             "instead",
             Option(
@@ -63,4 +56,8 @@ exit status: 0 everything was read, 1 something is damaged""",
     ),
     _inspect,
     ways=("--kernels", "--against"),
+    gone=PLATFORM_GONE,
+    dropped={
+        "--whole": "device code is looked for where it may be; in Python, inspect(whole=True) searches every byte"
+    },
 )

@@ -34,10 +34,10 @@ PLACES = group(
         many=True,
     ),
     Option("--no-index", "use no index that is configured: only --find-links, with find also --index"),
-    Option("--pre", "also consider pre-releases"),
     Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
     more=True,
 )
+_PREVIEWS = {"--pre": "a requirement that names a preview takes all of them: 'torch>=2.12.0rc1'"}
 GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
 _ALL = Option("--all", "judge every release, not only until one runs", field="all_releases")
 
@@ -66,7 +66,7 @@ exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
     _find,
     gone=GONE,
-    dropped=PAGE_DROPPED,
+    dropped={**PAGE_DROPPED, **_PREVIEWS},
 )
 
 
@@ -127,7 +127,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         NAME._replace(spelled="[NAME]"),
         *MACHINES,
         INDEX,
-        PLACES,
+        PLACES._replace(rows=tuple(each for each in PLACES.rows if each.name != "--catalogue")),
         REFINEMENT,
         Option(
             "-r --requirement FILE",
@@ -203,12 +203,13 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
     conflicts=(Conflict(("--no-index", "--index")),),
     gone={
         **GONE,
+        "--catalogue": "cuwheel find --catalogue PLACE",
         "--all": "cuwheel find --all",
         "--no-older": "--fallback source,cpu",
         "--any-version": "--fallback any-version,older,source,cpu",
         "--wheel-only": "--fallback older,cpu",
         "--no-cpu": "--fallback older,source",
     },
-    dropped=PAGE_DROPPED,
+    dropped={**PAGE_DROPPED, **_PREVIEWS},
     refuse=_refuse,
 )

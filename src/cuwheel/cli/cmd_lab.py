@@ -77,13 +77,21 @@ def _refuse_trials(args: Namespace) -> Iterator[UsageError]:
     if args.action != "bisect":
         return
     if not args.good or not args.bad:
-        yield UsageError("bisect needs --good and --bad", hint="cuwheel trials bisect FILE --good 2.9.0 --bad 2.11.0 …")
-    if bool(args.package) == bool(args.source):
-        yield UsageError("bisect needs either --package or --source", hint="--package torch, or --source .")
-    elif (args.machines or not args.build) and not args.source:
-        yield UsageError("--for and --no-build need --source", hint="--source . --for h100")
-    if args.good_rate and args.rate and args.good_rate >= args.rate:
-        yield UsageError("--good-rate must be below --rate")
+        hint = "cuwheel lab trials bisect FILE --good torch==2.9.0 --bad torch==2.11.0"
+        yield UsageError("bisect needs --good and --bad", hint)
+    elif not args.source and (len({_release(each)[0] for each in (args.good, args.bad)}) > 1 or "==" not in args.good):
+        yield UsageError(
+            "--good and --bad must be releases of one package, or commits of --source FOLDER",
+            "--good torch==2.9.0 --bad torch==2.11.0",
+        )
+    elif args.machines and not args.source:
+        yield UsageError("--for needs --source", hint="--source . --for h100")
+
+
+def _release(text: str) -> tuple[str, str]:
+    """The package, empty where none is said, and the version or commit."""
+    package, _, version = text.rpartition("==")
+    return package.strip(), version.strip()
 
 
 def _trials(args: Namespace) -> Answer:
@@ -100,18 +108,16 @@ def _trials(args: Namespace) -> Answer:
     )
     if args.action in _SERVICES:
         removing = args.action == "remove-service"
-        return api.trials_service(file, output=args.output, kind=args.service, remove=removing, dry_run=args.dry_run)
+        return api.trials_service(file, output=args.output, remove=removing, dry_run=args.dry_run)
     only = dict(each.split("=", 1) for each in args.only)
     if args.action == "bisect":
-        span = Span(
-            good=args.good,
-            bad=args.bad,
-            package=args.package,
-            source=args.source,
-            machines=tuple(args.machines),
-            build=args.build,
-        )
-        odds = Odds(error=args.error or Odds().error, good_rate=args.good_rate or 0.0, bad_rate=args.rate)
+        (package, good), (_, bad) = _release(args.good), _release(args.bad)
+        machines = tuple(args.machines)
+        if args.source:
+            span = Span(good=args.good, bad=args.bad, source=args.source, machines=machines, build=bool(machines))
+        else:
+            span = Span(good=good, bad=bad, package=package)
+        odds = Odds(bad_rate=args.rate)
         return api.trials_bisect(file, span, odds=odds, output=args.output, resume=args.resume, only=only)
     return api.trials(
         file,
@@ -131,7 +137,7 @@ TRIALS = Command(
   cuwheel trials run TRIALS.toml --resume     go on, also after a crash
   cuwheel trials run TRIALS.toml --resume --only start=cold --repeats 15
   cuwheel trials report cuwheel-trials --html report.html
-  cuwheel trials bisect FILE --package torch --good 2.9.0 --bad 2.11.0
+  cuwheel trials bisect FILE --good torch==2.9.0 --bad torch==2.11.0
   cuwheel trials bisect FILE --source . --good v1.0 --bad HEAD --for h100
   cuwheel trials install-service TRIALS.toml  resume after each boot
   cuwheel trials remove-service TRIALS.toml
@@ -162,34 +168,25 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
         ),
         group(
             "bisect",
-            Option("--good NAME", "a version or commit without the fault", of=_BISECT),
-            Option("--bad NAME", "a version or commit with the fault", of=_BISECT),
-            Option("--package NAME", "the package whose versions are searched", values.distribution, of=_BISECT),
+            Option("--good RELEASE", "a release (torch==2.9.0) or commit without the fault", of=_BISECT),
+            Option("--bad RELEASE", "a release or commit with the fault", of=_BISECT),
             Option("--source FOLDER", "the git repository whose commits are searched", places.folder, of=_BISECT),
-            FOR._replace(help="of commits: the GPUs that `build` builds each for", of=_BISECT),
-            Option(
-                "--no-build",
-                "with --source: run the command in the checkout, build nothing",
-                field="build",
-                gives=False,
-                of=_BISECT,
+            FOR._replace(
+                help="build each commit for these GPUs; without it the command runs in the checkout", of=_BISECT
             ),
-            Option("--error RATE", "the chance of a wrong answer (0.05)", chance, of=_BISECT),
             Option("--rate RATE", "how often the bad one fails (measured)", chance, of=_BISECT),
-            Option("--good-rate RATE", "how often the good one fails (0)", chance, of=_BISECT),
-        ),
-        group(
-            "services",
-            Option(
-                "--service {systemd,systemd-user,cron}",
-                "what resumes the trials (default: systemd where it runs, else cron)",
-                of=_SERVICES,
-            ),
         ),
     ),
     _trials,
     actions=_ACTIONS,
     refuse=_refuse_trials,
+    gone={"--package": "--good NAME==VERSION --bad NAME==VERSION"},
+    dropped={
+        "--no-build": "--for MACHINES builds each commit; without it the command runs in the checkout",
+        "--error": "an answer is wrong with a chance of 5 %; in Python, Odds(error=…) says another",
+        "--good-rate": "the good one never fails; in Python, Odds(good_rate=…) says another rate",
+        "--service": "systemd resumes them where it runs, else cron; in Python, trials_service(kind=…) chooses",
+    },
 )
 
 _BENCH_HINT = "cuwheel bench work.py:call, or -- COMMAND"
@@ -240,10 +237,7 @@ more than noise""",
             "the load",
             Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", counts),
             Option("--by {threads,processes}", "what makes the calls (threads)"),
-            Option("--calls N", "calls per level, at most", values.count),
             Option("--seconds S", "seconds per level, about (5)", values.seconds),
-            Option("--timeout S", "time limit for a block (600)", values.seconds),
-            Option("--blocks N", "blocks that a level is measured in (5)", values.count),
         ),
         group(
             "what is compared",
@@ -267,9 +261,11 @@ more than noise""",
     _bench,
     refuse=_refuse_bench,
     usage="cuwheel bench [options] FILE:NAME | -- COMMAND ...",
-    gone={"--save": "--json > FILE"},
+    gone={"--save": "--json > FILE", "--calls": "--seconds SECONDS"},
     dropped={
         "--warm-up": "three calls go before each level; for more, call it in the file, whose import is not measured",
+        "--blocks": "a level is measured in five blocks; in Python, BenchRequest(blocks=…) says another number",
+        "--timeout": "a block that does not answer within ten minutes ends it; in Python, BenchRequest(timeout=…)",
         "--noise": "a run is worse by more than 5 %; for another share, read earlier[].ratio of --earlier FILE --json",
     },
 )

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import values
-from cuwheel.cli.common import CUDA_VERSIONS, FOR, PLAN_OPTIONS, REFINEMENT, REFINEMENT_GONE, refinement
-from cuwheel.cli.options import Command, Group, Option, flat, group
+from cuwheel.cli.common import CUDA_VERSIONS, FOR, REFINEMENT, REFINEMENT_GONE, refinement
+from cuwheel.cli.options import Command, Option, flat, group
 from cuwheel.errors import UsageError
 from cuwheel.facts import spellings
 
@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 
 cmake = values.patterned("cmake", r"[1-9](\.\d{1,3}){1,3}", "a version of CMake, such as 3.28", "cmake --version")
 
+# What a list may have beyond what it must.
+_WANTS = ("future", "native", "specific", "family", "no-ptx")
+
+
+def wants(text: str) -> list[str]:
+    """With commas: `future,native`."""
+    return values.each_of(values.parts(text), values.one_of(*_WANTS))
+
+
+def _wanted(args: Namespace) -> dict[str, bool]:
+    """The fields of `PlanOptions`."""
+    return {each: each in args.want for each in _WANTS[:-1]} | {"ptx": "no-ptx" not in args.want}
+
+
 _PLAN, _READ = ("plan",), ("read",)
 _OPTIONS = (
     FOR._replace(of=_PLAN),
@@ -25,7 +39,14 @@ _OPTIONS = (
     ),
     Option("--like WHEEL", "predict the size from this wheel's bytes per architecture", values.binary, of=_PLAN),
     Option("--cmake VERSION", "the CMake version that must understand the list", cmake, of=_PLAN),
-    Group("what the list must have", tuple(each._replace(of=_PLAN) for each in PLAN_OPTIONS), more=True),
+    Option(
+        "--want WORDS",
+        "future: also PTX for GPUs to come; native: machine code of its own for every GPU; specific or family: 90a or "
+        "100f where there are such; no-ptx: rely on PTX for no GPU; with commas",
+        wants,
+        many=True,
+        of=_PLAN,
+    ),
     group(
         "to read a list instead",
         Option("--read LIST", "explain this architecture list and what it covers"),
@@ -60,7 +81,7 @@ def _refuse(args: Namespace) -> Iterator[UsageError]:
             f"{strange} cannot be used with --read, which explains an existing list: name its machines with --on"
         )
     if way == "plan":
-        options = plan.PlanOptions(**{row.dest: getattr(args, row.dest) for row in PLAN_OPTIONS})
+        options = plan.PlanOptions(**_wanted(args))
         yield from map(UsageError, plan.conflicting_options(options))
 
 
@@ -69,8 +90,7 @@ def _plan(args: Namespace) -> Answer:
 
     if args.read is not None:
         return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
-    options = {row.dest: getattr(args, row.dest) for row in PLAN_OPTIONS}
-    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=args.cmake, **options)
+    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=args.cmake, **_wanted(args))
     return api.plan_sizes(made, args.like) if args.like else made
 
 
@@ -78,8 +98,8 @@ PLAN = Command(
     """\
   cuwheel plan --for h100,l40,"rtx 4090"       the smallest list for these
   cuwheel plan --for fleet.toml                and the fewest CUDA versions
-  cuwheel plan --for fleet.toml --cuda 12.8,13.0 --future
-  cuwheel plan --for all --cuda 13.0 --native  every GPU that 13.0 can target
+  cuwheel plan --for fleet.toml --cuda 12.8,13.0 --want future
+  cuwheel plan --for all --cuda 13.0 --want native  every GPU of 13.0
   cuwheel plan --for a6000 --driver 12.2 --torch-cuda 12.4
   cuwheel plan --for h100 --like old.whl       with the size to expect
   cuwheel plan --read "8.0;9.0+PTX" --on orin  explain an existing list
@@ -88,6 +108,6 @@ PLAN = Command(
 exit status: 0 every machine is served, 1 some machine is not""",
     _OPTIONS,
     _plan,
-    gone=REFINEMENT_GONE,
+    gone={**REFINEMENT_GONE, **{f"--{each}": f"--want {each}" for each in _WANTS}},
     refuse=_refuse,
 )

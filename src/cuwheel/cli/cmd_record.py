@@ -21,15 +21,7 @@ _DIFF = Option(
     "if a compiler call fails, run it with what differs from this shell (of a matrix, from the nearest configuration "
     "that works) to find the cause, as `record diff` does",
 )
-_HOW = (
-    Option("--no-mask", "do not mask secrets in variables and arguments", field="masked", gives=False),
-    Option(
-        "--way {auto,preload,watch,path}",
-        "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH and in "
-        "CUDA_HOME (path)",
-        default="auto",
-    ),
-)
+_MASKED = "secrets are always masked; in Python, RecordOptions(masked=False) does not"
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
@@ -44,7 +36,7 @@ def _record(args: Namespace) -> Answer:
     return api.record(
         args.command,
         output=args.output,
-        options=RecordOptions(masked=args.masked, way=args.way),
+        options=RecordOptions(way=args.way),
         trace=args.trace,
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
@@ -76,7 +68,12 @@ exit status: the command's own; 128+n if signal n ended it""",
         Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file),
         Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file),
         _DIFF,
-        *_HOW,
+        Option(
+            "--way {auto,preload,watch,path}",
+            "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH and "
+            "in CUDA_HOME (path)",
+            default="auto",
+        ),
     ),
     _record,
     refuse=_refuse,
@@ -85,18 +82,17 @@ exit status: the command's own; 128+n if signal n ended it""",
         "--resume": "cuwheel record matrix FILE --resume",
         "--dry-run": "cuwheel record matrix FILE --dry-run",
     },
-    dropped={"--no-phases": "nvcc always times its inner programs; in Python, RecordOptions(phases=False) does not"},
+    dropped={
+        "--no-mask": _MASKED,
+        "--no-phases": "nvcc always times its inner programs; in Python, RecordOptions(phases=False) does not",
+    },
 )
 
 
 def _matrix(args: Namespace) -> Answer:
     from cuwheel import api
-    from cuwheel.building.recording.shims import RecordOptions
 
-    options = RecordOptions(masked=args.masked, way=args.way)
-    return api.record_matrix(
-        args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, options=options, diff=args.diff
-    )
+    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, diff=args.diff)
 
 
 RECORD_MATRIX = Command(
@@ -110,10 +106,13 @@ RECORD_MATRIX = Command(
         Option("--resume", "keep what an earlier run of the matrix finished"),
         Option("--dry-run", "list the configurations of the matrix"),
         _DIFF,
-        *_HOW,
     ),
     _matrix,
     conflicts=(Conflict(("--diff", "--dry-run"), "--diff runs calls, and --dry-run runs nothing: choose one"),),
+    dropped={
+        "--no-mask": _MASKED,
+        "--way": "compilers are seen as record sees them by itself; in Python, RecordOptions(way=…) chooses",
+    },
     line="record each configuration of a matrix, and compare how they ended",
 )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import DROP_SIGNATURE, FOR, OUTPUT, PAGE_DROPPED, PLATFORM
+from cuwheel.cli.common import DROP_SIGNATURE, FOR, OUTPUT, PAGE_DROPPED, PLATFORM_GONE
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -89,21 +89,20 @@ exit status: 0 done, 1 refused: a GPU would lose code that it can run""",
                 "if a package has one library per CUDA version, keep the one for this version",
                 values.toolkit,
             ),
-            Option("--recompress", "compress device code better (lossless)"),
             Option("--drop-relocatable", "also remove relocatable code that linked code covers"),
+            Option("--recompress", "compress device code better (lossless)"),
             Option("--strip-debug", "also remove debug information, of device and host code"),
             Option("--force", "slim even if a GPU loses code that it can run"),
             DROP_SIGNATURE,
-            more=True,
-        ),
-        group(
-            "wheels",
             Option("--version VERSION", "version of the new wheel, instead of adding +slim", values.version),
-            PLATFORM,
             more=True,
         ),
     ),
     _slim,
     refuse=_refuse,
-    dropped={**PAGE_DROPPED, "--level": "files that change are deflated at level 6, all others are copied as they are"},
+    gone=PLATFORM_GONE,
+    dropped={
+        **PAGE_DROPPED,
+        "--level": "files that change are deflated at level 6, all others are copied as they are",
+    },
 )

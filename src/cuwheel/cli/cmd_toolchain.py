@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import COMPONENTS, LOCK, LOCKED, PROVIDERS, PROVIDERS_GONE, TWO_LOCKS, toolkit_sources
+from cuwheel.cli.common import (
+    COMPONENTS,
+    LOCK,
+    LOCKED,
+    LOCKED_GONE,
+    PROVIDERS,
+    PROVIDERS_GONE,
+    is_filled,
+    toolkit_sources,
+)
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -37,6 +46,7 @@ _ACTIONS = {
 }
 _CHOOSE = ("install", "env", "verify", "fetch", "remove")
 _GET = ("install", "fetch")
+_ALL, _DOWNLOADS = "all", "downloads"
 _VERSION = "the CUDA version: 13.0, 12.4.1, cu128"
 
 
@@ -46,10 +56,10 @@ def compiler(text: str) -> str:
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.action == "remove" and args.all == bool(args.version) and not (args.downloads and not args.all):
-        yield UsageError("remove needs a version or --all")
     if args.action == "fetch" and not args.to:
         yield UsageError("fetch needs --to FOLDER")
+    if args.action == "fetch" and args.lock_place and is_filled(args.lock_place):
+        yield UsageError("fetch takes a lock file, not a folder", hint="cuwheel toolchain fetch 13.0 --locked --to kit")
 
 
 def _toolchain(args: Namespace) -> Answer:
@@ -60,12 +70,12 @@ def _toolchain(args: Namespace) -> Answer:
         return api.toolchain_list(cache=args.cache)
     if args.action == "remove":
         return api.toolchain_remove(
-            args.version,
+            None if args.version in (_ALL, _DOWNLOADS) else args.version,
             components=args.components,
             cpu=args.cpu,
-            **toolkit_sources(args),
-            every=args.all,
-            downloads=args.downloads,
+            providers=toolkit_sources(args)["providers"],
+            every=args.version == _ALL,
+            downloads=args.version == _DOWNLOADS,
             cache=args.cache,
         )
     request = request_of(ToolchainRequest, args, **toolkit_sources(args))
@@ -83,7 +93,7 @@ TOOLCHAIN = Command(
   eval "$(cuwheel toolchain env 13.0)"         CUDA_HOME, CUDACXX, PATH ...
   cuwheel toolchain verify 13.0                compile for every architecture
   cuwheel toolchain fetch 13.0 --to kit/       for a machine without a network
-  cuwheel toolchain install 13.0 --from kit/
+  cuwheel toolchain install 13.0 --locked kit/
   cuwheel toolchain install 13.0 --lock        write cuwheel.lock, then
   cuwheel toolchain install 13.0 --locked      install exactly that
   cuwheel toolchain install 13.2 --cpu aarch64   to compile for arm64 on x86-64
@@ -94,7 +104,7 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
 12 no host compiler fits""",
     (
         Option("VERSION", _VERSION, of=("install", "env", "verify", "fetch")),
-        Option("[VERSION]", _VERSION, of=("remove",)),
+        Option("VERSION", f"{_VERSION}; '{_ALL}'; or '{_DOWNLOADS}': what they were made from", of=("remove",)),
         COMPONENTS._replace(of=_CHOOSE),
         PROVIDERS._replace(of=_CHOOSE),
         Option("--cpu CPU", "compile for this processor: aarch64, on x86-64", values.cpu, of=_CHOOSE),
@@ -105,7 +115,6 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
             of=_CHOOSE[:-1],
         ),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
-        Option("--upgrade", "look for a newer patch release than the installed one", of=_GET),
         Option(
             "--host-compiler PROGRAM",
             "use this host compiler and no other; 'none': install even if none fits",
@@ -117,29 +126,21 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
             "offline and reproducible installs",
             Option("--offline", "do not use the network, only installed or downloaded files", of=_GET),
             Option("--to FOLDER", "where fetch puts the files", places.new_folder, of=("fetch",)),
-            Option(
-                "--from PLACE",
-                "the folder that fetch filled, or its URL",
-                places.place,
-                field="fetched",
-                of=("install",),
-            ),
             LOCK._replace(of=("install",)),
             LOCKED._replace(of=_GET),
-        ),
-        group(
-            "remove",
-            Option("--all", "remove every toolkit", of=("remove",)),
-            Option(
-                "--downloads", "remove all downloads; the toolkits made from them stay unless named", of=("remove",)
-            ),
         ),
     ),
     _toolchain,
     actions=_ACTIONS,
-    conflicts=(TWO_LOCKS,),
     refuse=_refuse,
-    gone={**PROVIDERS_GONE, "--no-host-compiler": "--host-compiler none"},
+    gone={
+        **PROVIDERS_GONE,
+        **LOCKED_GONE,
+        "--no-host-compiler": "--host-compiler none",
+        "--all": "cuwheel toolchain remove all",
+        "--downloads": "cuwheel toolchain remove downloads",
+        "--upgrade": "the whole version, such as 13.0.2",
+    },
 )
 
 

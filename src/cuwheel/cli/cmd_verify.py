@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import places, values
-from cuwheel.cli.common import HTML, ON, PLATFORM_GONE, cluster
+from cuwheel.cli.common import ON, PAGE_DROPPED, PLATFORM_GONE, cluster
 from cuwheel.cli.options import Command, Option, group, request_of
 from cuwheel.errors import UsageError
 
@@ -22,11 +22,19 @@ _KIT = ("--pack", "--cluster")
 _TRY = ("", "--pack", "--cluster")
 
 
+_ALLOWED = ("network", "sources")
+
+
+def allowed(text: str) -> list[str]:
+    """What checked code may use."""
+    return values.each_of(values.parts(text), values.one_of(*_ALLOWED))
+
+
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if (args.pack or args.cluster) and len(args.python) > 1:
         yield UsageError("a kit is for one Python version", hint="--python 3.12")
-    if (args.pack or args.cluster) and args.requires and not args.pack_requirements:
-        yield UsageError("--with needs a kit that includes requirements", hint="--pack-requirements")
+    if (args.pack or args.cluster) and args.requires and args.required != "kit":
+        yield UsageError("--with needs a kit that includes requirements", hint="--required kit")
 
 
 def _verify(args: Namespace) -> Answer:
@@ -36,8 +44,9 @@ def _verify(args: Namespace) -> Answer:
     if args.read:
         return api.verify_read(args.read, *args.wheels)
     if not args.pack and not args.cluster:
-        return api.verify(request_of(VerifyRequest, args))
-    kit = {"requirements": args.pack_requirements, "system": args.system_site_packages}
+        allows = {each: each in args.allow for each in _ALLOWED}
+        return api.verify(request_of(VerifyRequest, args, **allows))
+    kit = {"requirements": args.required == "kit", "system": args.required == "there"}
     kit["python"] = args.python[0] if args.python else None
     if args.cluster:
         return api.verify_fleet(request_of(FleetRequest, args, **kit, on=args.on, output=args.output or Path("proofs")))
@@ -81,7 +90,6 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             Option(
                 "--cuda VERSION", "the CUDA version the wheel must serve, whatever is installed", values.cuda, of=_HERE
             ),
-            Option("--timeout SECONDS", "time limit for each check, instead of its own", values.seconds, of=_TRY),
             Option(
                 "--sysroot FOLDER",
                 "for a wheel of another processor: a root file system of it, with Python; it is tried under qemu",
@@ -100,15 +108,24 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
                 many=True,
                 of=("", "--cluster"),
             ),
-            Option("--network", "let the checks use the network", of=_HERE),
-            Option("--sources", "build requirements that come as source; this runs their code unconfined", of=_HERE),
+            Option(
+                "--allow WHAT",
+                "network: the checks may use it; sources: requirements that come as source are built, which runs their "
+                "code unconfined; with commas",
+                allowed,
+                many=True,
+                of=_HERE,
+            ),
             more=True,
         ),
         group(
             "a machine without a network",
             Option("--pack KIT", "write one file with the wheels and checks, to run elsewhere", places.new_file),
-            Option("--pack-requirements", "include everything that the wheels require", of=_KIT),
-            Option("--system-site-packages", "let the wheels see the packages installed there", of=_KIT),
+            Option(
+                "--required {index,kit,there}",
+                "what the wheels require: fetched there (index), packed into the kit, or the packages installed there",
+                of=_KIT,
+            ),
             Option("--read PROOF", "read a kit's proof.json; with wheels, check that it is about them", places.file),
             more=True,
         ),
@@ -119,7 +136,6 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             Option("-o --output FOLDER", "where the proofs go (default: proofs)", places.new_folder, of=_FLEET),
             more=True,
         ),
-        HTML,
     ),
     _verify,
     ways=("--pack", "--read", "--cluster"),
@@ -128,5 +144,10 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
         "--no-known": "--check NAME for each that is to run, such as --check 'import *'; --dry-run lists them",
         "--requirements": "--with REQUIREMENT for each, or 'requires' of [tool.cuwheel.verify]",
         **PLATFORM_GONE,
+        **{f"--{each}": f"--allow {each}" for each in _ALLOWED},
+        "--timeout": "'timeout' of the check in [tool.cuwheel.verify]",
+        "--pack-requirements": "--required kit",
+        "--system-site-packages": "--required there",
     },
+    dropped=PAGE_DROPPED,
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli import places, values
-from cuwheel.cli.options import Conflict, Option, group
+from cuwheel.cli.options import Option, group
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -85,15 +86,6 @@ def refinement(args: Namespace) -> Refinement:
     return Refinement(**{**known, **dict(args.set)})
 
 
-# What a plan may contain.
-PLAN_OPTIONS = (
-    Option("--future", "add PTX for future GPUs"),
-    Option("--native", "machine code of its own architecture for every GPU"),
-    Option("--specific", "use 'a' architectures (90a) where they exist"),
-    Option("--family", "use 'f' architectures (100f) where they exist"),
-    Option("--no-ptx", "do not rely on PTX for any GPU", field="ptx", gives=False),
-)
-
 # Which parts of a toolkit, by whom, and exactly which files.
 COMPONENTS = Option(
     "--with PARTS",
@@ -123,15 +115,34 @@ def toolkit_sources(args: Namespace) -> dict[str, Any]:
     """The fields of a request that `--provider` fills: who, and where they look."""
     parted = [each.partition("=") for each in args.providers]
     places_of = {"system": "toolkit", "redist": "redist_url", "debian": "apt_sources", "container": "image"}
-    return {
+    found: dict[str, Any] = {
         "providers": [name for name, *_ in parted],
         **{places_of[name]: place for name, _, place in parted if place},
     }
+    if place := args.lock_place:  # a folder that fetch filled has the files, too
+        found |= {"fetched": place} if is_filled(place) else {"locked": Path(place)}
+    return found
+
+
+def is_filled(place: str) -> bool:
+    """Not a lock file alone."""
+    return "://" in place or places.is_folder(place)
+
+
+def locked(text: str) -> str:
+    """A lock file, or a folder or an address where `toolchain fetch` put one with its files."""
+    return places.place(text) if is_filled(text) else str(places.file(text))
 
 
 LOCK = Option("--lock [FILE]", "write the exact files used to a lock file", places.lock_file, gives=_LOCK)
-LOCKED = Option("--locked [FILE]", "use exactly what the lock file lists", places.file, gives=_LOCK)
-TWO_LOCKS = Conflict(("--from", "--locked"), "--from and --locked cannot be used together: the folder has its own lock")
+LOCKED = Option(
+    "--locked [PLACE]",
+    "use exactly what a lock file lists, or a folder or URL that toolchain fetch filled",
+    locked,
+    field="lock_place",
+    gives=_LOCK,
+)
+LOCKED_GONE = {"--from": "--locked PLACE"}
 
 
 def cluster(what: str) -> Option:

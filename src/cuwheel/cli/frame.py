@@ -110,7 +110,6 @@ def _in_words_of_today(words: Sequence[str]) -> Sequence[str]:
             "-o",
             "--output",
             "--env",
-            "--platform",
             "--html",
             "--way",
             *_SEARCH,

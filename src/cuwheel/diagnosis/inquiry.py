@@ -134,5 +134,5 @@ def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None
     elif machine:
         machines = fleet.from_profile(machine)
     else:
-        raise UsageError("--wheel needs a machine to check for", hint="add --on h100, --on PROFILE or --on this")
+        raise UsageError("a wheel needs a machine to check it for", hint='cuwheel.explain(log, on="h100", wheel=wheel)')
     return tuple(judge_all(survey(wheel, detail="containers"), machines))

@@ -175,7 +175,7 @@ def download_requirements(
             asked = [*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra]
             venvs.ask_installer(asked, timeout=_DOWNLOAD_S)
         except ToolError as error:
-            hint = "leave out --pack-requirements and use the packages of that machine: --system-site-packages"
+            hint = "leave out --required kit and use the packages of that machine: --required there"
             raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
     found = sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name)
     for each in found:
@@ -303,7 +303,7 @@ def write_kit(
             raise UsageError(
                 f"the kit would be {in_words(total)} large, but Python cannot import from a zip file above "
                 f"{in_words(_LARGEST_KIT)}",
-                hint="leave the requirements out and use the machine's own packages: --system-site-packages",
+                hint="leave the requirements out and use the machine's own packages: --required there",
             )
         made = folder / "kit"
         signs = {str(code): texts for code, texts in predictions.SIGNS.items()}

@@ -199,7 +199,7 @@ def _fetch(answer: Toolchain) -> Iterator[Block]:
         folder = str(PurePath(answer.lock).parent)
         yield Paragraph("Copy the folder to the other machine and install from it, without a network:")
         cuda = answer.recipe.cuda if answer.recipe else "VERSION"
-        yield Verbatim((quoting.here(["cuwheel", "toolchain", "install", cuda, "--from", folder]),))
+        yield Verbatim((quoting.here(["cuwheel", "toolchain", "install", cuda, "--locked", folder]),))
 
 
 _BLOCKS = {

@@ -113,7 +113,7 @@ def decide(request: ToolchainRequest) -> Decision:
         wanted = replace(wanted, providers=("system",), exact=recipe.release)
 
     def have(name: ProviderName) -> Installed | None:
-        if request.upgrade or name == "system":  # a system's toolkit may have gone or changed: it is looked at again
+        if name == "system":  # a system's toolkit may have gone or changed: it is looked at again
             return None
         fitting = [each for each in store.all() if each.provider == name and serves(each, wanted)]
         if wanted.target and not cross.find_compiler(around.machine, wanted, request.host_compiler, []):

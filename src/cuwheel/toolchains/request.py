@@ -10,8 +10,6 @@ from cuwheel.errors import UsageError
 from cuwheel.network import addresses
 from cuwheel.support.request_fields import normalise
 
-TWO_LOCKS = "--from and --locked cannot be used together: the folder has its own lock"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolkitSources:
@@ -43,12 +41,12 @@ class ToolkitSources:
             address = getattr(self, name)
             object.__setattr__(self, name, address and addresses.plain(address))
         if self.fetched and self.locked:
-            raise UsageError(TWO_LOCKS)
+            raise UsageError("fetched and locked cannot be used together: the folder has its own lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainRequest(ToolkitSources):
-    """A toolkit: its version, libraries beside the compiler, and `upgrade` to a newer patch release than is there.
+    """A toolkit: its version, and libraries beside the compiler.
 
     `glibc`: for another processor, the newest that what is compiled may need there.
     """
@@ -56,7 +54,6 @@ class ToolchainRequest(ToolkitSources):
     version: str = field(kw_only=False)
     components: Sequence[str] = ()
     glibc: str | None = None
-    upgrade: bool = False
     dry_run: bool = False
 
 

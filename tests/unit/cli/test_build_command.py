@@ -102,12 +102,6 @@ def test_settings_that_are_none(
     assert called == {}
 
 
-def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="cannot be used together"):
-        frame.run(["build", "--from", "/", "--locked"])
-    assert called == {}
-
-
 @pytest.mark.parametrize("words", [("--jobs", "0"), ("--jobs", "two"), ("--set", "naming=everything")])
 def test_options_that_are_none(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match=words[0]):

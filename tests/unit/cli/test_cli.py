@@ -13,6 +13,7 @@ from cuwheel.building import config
 from cuwheel.cli import frame, main, parser
 from cuwheel.cli.options import Group, command_of, flat
 from cuwheel.machine import fleet, probe, profile
+from cuwheel.network import cluster_access
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support import files
@@ -111,6 +112,7 @@ SAMPLES = {
     "RELEASE": ("36.4",),
     "ARCHS": ("sm_75",),
     "KIND": ("torch",),
+    "MACHINES": ("h100",),
     "SECONDS": ("1",),
     "NAME": ("h100", "import demo", "A"),
     "N": ("2",),
@@ -155,7 +157,7 @@ def test_what_replaces_an_option_is_there_and_takes_that_value(name: str, option
             if name == "build" and flag == "--set":
                 config.settings_of(tried[:1])
     for variable in re.findall(r"\b([A-Z_]{6,})=", text):
-        assert variable in (files.CACHE, fleet.VISIBLE)
+        assert variable in (files.CACHE, fleet.VISIBLE, cluster_access.FOLDER)
 
 
 def _is_taken(kind: Callable[[str], Any], value: str) -> bool:

@@ -93,7 +93,7 @@ def test_the_list_names_every_cause(capsys: pytest.CaptureFixture[str], monkeypa
     [
         (["explain", "nowhere.log"], 4, "nowhere.log: No such file"),
         (["explain", "x.log", "--here"], 2, "--here is gone: use --on this"),
-        (["explain", "x.log", "--wheel", "x.whl"], 2, "needs a machine to check for"),
+        (["explain", "x.log", "--wheel", "x.whl"], 2, "--wheel is gone: use cuwheel check WHEEL --on MACHINES"),
         (["explain", "x.log", "--on", "nowhere.json"], 2, "nowhere.json"),
     ],
 )

@@ -17,7 +17,7 @@ from cuwheel import api, errors
 from cuwheel.building import request
 from cuwheel.building.request import BuildSettings
 from cuwheel.building.tables import GateTable, GuardTable, RepairTable, Table
-from cuwheel.cli.common import HTML, PLAN_OPTIONS, REFINEMENT
+from cuwheel.cli.common import HTML, LOCKED, REFINEMENT
 from cuwheel.cli.options import Command, command_of, flat
 from cuwheel.errors import CuwheelError
 from cuwheel.report import answer
@@ -143,7 +143,7 @@ def test_every_option_is_used(verb: Verb) -> None:
     room, _, name = verb.request.rpartition(".")
     request = getattr(importlib.import_module(f"cuwheel.{room}.request"), name) if name else None
     known = {each.name for each in dataclasses.fields(request)} if request else set()
-    known |= {row.dest for row in (*REFINEMENT.rows, *PLAN_OPTIONS, HTML)}
+    known |= {row.dest for row in (*REFINEMENT.rows, HTML, LOCKED)}
     text = Path(str(inspect.getsourcefile(command.run))).read_text(encoding="utf-8")
     rows = [row.dest.split(".")[0] for row in flat(command.options)]
     assert [each for each in rows if each not in known and f"args.{each}" not in text] == []

@@ -44,10 +44,10 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 def conflicting_options(options: PlanOptions) -> Iterator[str]:
     """Options that exclude each other, one sentence a pair."""
     if options.future and not options.ptx:
-        yield "--future and --no-ptx cannot be used together: only PTX reaches future GPUs"
+        yield "future and no-ptx cannot be wanted together: only PTX reaches future GPUs"
     if options.specific and options.family:
         yield (
-            "--specific and --family cannot be used together: 'a' code runs on one capability only, 'f' code on its "
+            "specific and family cannot be wanted together: 'a' code runs on one capability only, 'f' code on its "
             "whole family"
         )
 

@@ -360,7 +360,7 @@ def _no_cubin(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> str:
     others = f"{toolkits.span(able)} can" if able else "no known toolkit can"
     if options.native and cubins_for(toolkit.version, kind.capability, PlanOptions()):
         own = Arch(kind.capability)
-        return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); it works without --native"
+        return f"{{cuda}} cannot compile {own}, which native asks for ({others}); it works without"
     if able and position(toolkit) > position(able[-1]):
         return f"{{cuda}} no longer compiles for {kind.capability}: too new ({others})"
     if not able:
@@ -372,7 +372,7 @@ def _no_ptx(kind: Kind, toolkit: Toolkit, options: PlanOptions) -> Iterator[str]
     if options.native and cubins_for(toolkit.version, kind.capability, PlanOptions()):
         return  # without the wish there is better than PTX
     if options.native or not options.ptx:
-        yield f"PTX of {{cuda}} would reach it, but {'--native' if options.native else '--no-ptx'} rules it out"
+        yield f"PTX of {{cuda}} would reach it, but {'native' if options.native else 'no-ptx'} rules it out"
     if kind.jit == "disabled":
         yield "PTX of {cuda} would reach it, but CUDA_DISABLE_PTX_JIT is set there"
     if not kind.driver.compiles & mask_of([toolkit]):

@@ -39,26 +39,22 @@ def test_a_job_for_each_cuda_python_and_processor(tmp_path: Path) -> None:
     assert api.ci_matrix(_plan(tmp_path)).rows[0].naming == ""
 
 
-def test_written_behind_what_the_step_has_said_already(tmp_path: Path) -> None:
-    outputs = tmp_path / "outputs"
-    outputs.write_text("before=1\n")
-    assert main(["ci", "matrix", str(_plan(tmp_path)), "--to", str(outputs), "--quiet"]) == 0
-    first, *lines = outputs.read_text().splitlines()
-    assert first == "before=1"
+def test_stdout_is_the_outputs_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ci", "matrix", str(_plan(tmp_path)), "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     rows = {name: json.loads(value)["include"] for name, _, value in (each.partition("=") for each in lines)}
     assert [each["cuda"] for each in rows["matrix"]] == ["13.0", "13.4"]
     assert rows["kits"] == rows["matrix"]
 
 
-def test_jobs_for_windows_and_images(tmp_path: Path) -> None:
+def test_jobs_for_windows_and_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The image of each job is filled in; Windows has none; only kits of the first processor go to the GPU."""
-    outputs = tmp_path / "outputs"
     image = "registry.example/{cpu}_cuda{cuda}:2026.06.30"
-    words = ["--cpu", "aarch64,x86_64", "--windows", "--image", image, "--to", str(outputs), "--quiet"]
+    words = ["--cpu", "aarch64,x86_64,windows", "--image", image, "--quiet"]
     assert main(["ci", "matrix", str(_plan(tmp_path, jobs=_JOBS[:1])), *words]) == 0
     rows = {
         name: [(each["name"], each["image"]) for each in json.loads(value)["include"]]
-        for name, _, value in (each.partition("=") for each in outputs.read_text().splitlines())
+        for name, _, value in (each.partition("=") for each in capsys.readouterr().out.splitlines())
     }
     arm = ("cu130-cp311-aarch64", "registry.example/aarch64_cuda13_0:2026.06.30")
     intel = ("cu130-cp311-x86_64", "registry.example/x86_64_cuda13_0:2026.06.30")
@@ -105,9 +101,8 @@ def test_what_was_built_is_read_from_an_index(index: Path, tmp_path: Path, capsy
     assert found is not None
     assert found.new  # nothing was built yet
     cuwheel.publish(wheel(tmp_path / "built", "1.2+cu130"), to=tmp_path / "published")
-    outputs = tmp_path / "outputs"
-    words = ["ci", "watch", "foo", "--built", str(tmp_path / "published"), "--to", str(outputs)]
-    assert main(words) == 0
-    assert "nothing new" in capsys.readouterr().out
-    assert "new=false\nversion=1.2\nref=1.2\n" in outputs.read_text()
+    assert main(["ci", "watch", "foo", "--built", str(tmp_path / "published")]) == 0
+    told = capsys.readouterr()
+    assert "nothing new" in told.err
+    assert "new=false\nversion=1.2\nref=1.2\n" in told.out
     assert index.exists()

@@ -62,7 +62,7 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     assert text.startswith(_PROJECT)
     linux = codec.parse_toml(text.encode())["tool"]["cibuildwheel"]["linux"]
     assert "toolchain install 13.0 --with cublas" in linux["before-all"][2]
-    for where in ("--from {project}/ci/cuda-13.0;", "--locked {project}/cuwheel.lock"):
+    for where in ("--locked {project}/ci/cuda-13.0;", "--locked {project}/cuwheel.lock"):
         assert where in linux["before-all"][2]
     assert linux["environment"]["CUDAARCHS"] == "89-real;90-real"
     assert linux["environment"]["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=89-real;90-real"
@@ -108,7 +108,7 @@ def test_cibuildwheel_names_a_provider_that_has_the_version_and_a_folder_of_its_
     text = cuwheel.ci("cibuildwheel", source=project, cuda=cuda).text
     assert f"toolchain install {cuda} --with cublas --provider {provider} --lock" in text
     assert f"toolchain fetch {cuda} --with cublas --locked --to ci/cuda-{cuda}\n" in text
-    assert f"--from {{project}}/ci/cuda-{cuda};" in text
+    assert f"--locked {{project}}/ci/cuda-{cuda};" in text
 
 
 def test_tables_of_somebody_else_are_left_alone_and_compared(project: Path) -> None:

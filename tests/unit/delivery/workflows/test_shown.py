@@ -25,7 +25,7 @@ def test_stdout_is_the_workflow_also_where_the_file_is_current(
     file = tmp_path / ".github/workflows/wheels.yml"
     if written:
         cuwheel.ci("github", source=tmp_path, write=True)
-    assert main(["ci", "github", "--source", str(tmp_path)]) == 0
+    assert main(["ci", "github", str(tmp_path)]) == 0
     told = capsys.readouterr()
     assert told.out == cuwheel.ci("github", source=tmp_path).text
     assert ("is as it should be" if written else "would change") in told.err

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVERYTHING_WRONG = [
     *("--for", "v100,rtx9999,titanic", "--cuda", "13.0,99.1", "--cmake", "x"),
-    *("--specific", "--family", "--future", "--no-ptx"),
+    *("--want", "specific,family,future,no-ptx"),
 ]
 
 FLEET = """\
@@ -118,7 +118,7 @@ def test_many_machines_in_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all(capsys: pytest.CaptureFixture[str]) -> None:
-    (job,) = answer(["--for", "all", "--cuda", "13.0", "--future"], capsys)["jobs"]
+    (job,) = answer(["--for", "all", "--cuda", "13.0", "--want", "future"], capsys)["jobs"]
     assert job["archs"] == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120"]
     assert job["ptx"] == ["compute_120"]
     assert job["flags"]["torch"] == "7.5;8.0;9.0;10.0;11.0;12.0+PTX"
@@ -158,9 +158,9 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
         ),
         (["--read", "90", "--on", "h100", "--driver", "x"], 2, ["--driver: 'x' is not a driver version"]),
         (["--for", "nowhere.toml"], 2, ["nowhere.toml"]),
-        (["--for", "h100", "--future", "--no-ptx"], 2, ["--future and --no-ptx cannot be used together"]),
+        (["--for", "h100", "--want", "future,no-ptx"], 2, ["future and no-ptx cannot be wanted together"]),
         (["--for", "h100", "--cmake", "new"], 2, ["--cmake: 'new' is not a version of CMake"]),
-        (["--read", "90", "--for", "h100", "--future"], 2, ["--for, --future cannot be used with --read"]),
+        (["--read", "90", "--for", "h100", "--want", "future"], 2, ["--for, --want cannot be used with --read"]),
         (["--on", "h100", "--as", "cmake"], 2, ["--as, --on needs an existing list"]),
         (["--read", "90", "--as", "bazel"], 2, ["--as: 'bazel' is not one of cmake"]),
         (["--read", " "], 2, ["--read: it must not be empty"]),
@@ -171,10 +171,8 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
                 "v100,rtx9999,titanic",
                 "--cuda",
                 "13.0,99.1",
-                "--specific",
-                "--family",
-                "--future",
-                "--no-ptx",
+                "--want",
+                "specific,family,future,no-ptx",
                 "--cmake",
                 "x",
             ],
@@ -185,8 +183,8 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
                 "no GPU named 'titanic'",
                 "no CUDA toolkit named '99.1'",
                 "'x' is not a version of CMake",
-                "--future and --no-ptx cannot be used together",
-                "--specific and --family cannot be used together",
+                "future and no-ptx cannot be wanted together",
+                "specific and family cannot be wanted together",
             ],
         ),
     ],

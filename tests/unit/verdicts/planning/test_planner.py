@@ -104,7 +104,7 @@ def test_case_4_a_gpu_newer_than_the_toolkit_gets_ptx_if_the_driver_compiles_it(
     (row,) = plan.unserved
     assert row.why == (
         f"CUDA 12.1 does not compile for 12.0 yet: too old (CUDA 12.8 to {NEWEST} can)",
-        "PTX of CUDA 12.1 would reach it, but --no-ptx rules it out",
+        "PTX of CUDA 12.1 would reach it, but no-ptx rules it out",
     )
     assert row.fix == f"--cuda {NEWEST}"
     assert plan.jobs[0].notes == ("CUDA 12.1 serves none of these machines",)
@@ -164,13 +164,10 @@ def test_native_where_the_toolkit_has_none() -> None:
     plan = make("gb10,h100", cuda="12.8", options=PlanOptions(native=True))
     (row,) = plan.unserved
     assert row.why == (
-        (
-            f"CUDA 12.8 cannot compile sm_121, which --native asks for (CUDA 12.9 to {NEWEST} can); "
-            "it works without --native"
-        ),
+        (f"CUDA 12.8 cannot compile sm_121, which native asks for (CUDA 12.9 to {NEWEST} can); it works without"),
     )
     (row,) = make("rtx 5090", cuda="12.6", options=PlanOptions(native=True)).unserved
-    assert row.why[1] == "PTX of CUDA 12.6 would reach it, but --native rules it out"
+    assert row.why[1] == "PTX of CUDA 12.6 would reach it, but native rules it out"
 
 
 def test_ptx_for_later_gpus_goes_by_desktop_ones() -> None:

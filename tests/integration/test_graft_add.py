@@ -87,6 +87,44 @@ def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     assert list(asked[-1].cuda) == ["13.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("archives", "components"),
+    [
+        (None, ("nvtx",)),
+        ([], ("nvtx",)),
+        (["nvidia_nvtx-13.0.85-py3-none-manylinux1_x86_64.whl"], ("nvtx",)),
+        (["nvidia_cuda_nvcc-13.0.88-py3-none-manylinux1_x86_64.whl"], ()),
+    ],
+)
+def test_the_donor_s_toolkit_has_the_headers_that_the_base_s_had(
+    archives: list[str] | None, components: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With NVTX's, CUB brings other symbols. Whole toolkits have them, and parts of one where they were asked for."""
+    files = {"subject/lib.so": grafts.library("both").read_bytes()}
+    if archives is not None:
+        listed = [{"file": each, "sha256": "0" * 64} for each in archives]
+        tools = {"provider": "index", "release": "13.0.2", "nvcc": "13.0.88", "platform": "linux-x86_64"}
+        told = {
+            "schema": "cuwheel.wheel/1",
+            "cuda": "13.0",
+            "archs": ["sm_80"],
+            "toolchain": tools | {"archives": listed},
+        }
+        files["subject-1.0.dist-info/cuwheel.json"] = json.dumps(told).encode()
+    base = wheels.wheel(tmp_path, files, name="subject", platform="linux_x86_64")
+    asked: list[BuildRequest] = []
+
+    def build(request: BuildRequest, _environ: object) -> NoReturn:
+        asked.append(request)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(pipeline, "build", build)
+    monkeypatch.setattr(index, "release_with", lambda _: None)
+    with pytest.raises(UsageError, match="enough"):
+        cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=tmp_path / "out")
+    assert [each.fit.components for each in asked if each.fit] == [components]
+
+
 def test_what_cannot_be_built_here_is_refused_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "build", lambda *_: pytest.fail("it was built"))
     out = tmp_path / "out"

@@ -152,8 +152,8 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
     """By CUDA version. One that cannot be had fails its jobs, and none that can be had ends the build."""
     table, request = plan.context.table, plan.context.request
     components = [*table.components, *BACKENDS[plan.context.project.backend].components]
-    if request.fit:  # whole toolkits have it, and with it CUB includes more: code of the wheel to fit
-        components.append("nvtx")
+    if request.fit:
+        components += request.fit.components
     glibc = crossing.glibc_wanted(table, plan.context.machines)
     sources_of = dataclasses.replace(request, cpu=table.cpu)  # noqa: TID251 - a request
     provided = provide.foresee if request.dry_run else provide.provide

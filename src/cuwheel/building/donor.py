@@ -16,6 +16,7 @@ from cuwheel.changes.graft import subject as subjects
 from cuwheel.changes.graft.act import not_for_jetson
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import target
+from cuwheel.device_code.description import Tools
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.graft.request import GraftRequest
+    from cuwheel.device_code.description import Description
     from cuwheel.device_code.libraries import Library
 
 
@@ -61,7 +63,12 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
         cuda=[_release(wanted.cuda, traces.compilers)],
         # A compiler cache would run nvcc's steps itself, and none of them with the ids of the base.
         settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}, "cache": False},
-        fit=Fit(archs=tuple(map(str, wanted.compiled)), module_ids=traces.module_ids, paths=traces.paths),
+        fit=Fit(
+            archs=tuple(map(str, wanted.compiled)),
+            module_ids=traces.module_ids,
+            paths=traces.paths,
+            components=() if _was_without_nvtx(wanted) else ("nvtx",),
+        ),
         output=folder,
         cpu=wanted.cpu,
     )
@@ -85,9 +92,11 @@ def _release(cuda: str, compilers: frozenset[str]) -> str:
 class _Missing(Struct, frozen=True, kw_only=True):
     """`listed`: what the base has. `compiled`: what to build: the new ones, and the witness last.
 
-    `libraries`: those of the base that are to grow. `cpu`: their processor, where it is not this machine's.
+    `libraries`: those of the base that are to grow. `cpu`: their processor, where it is not this machine's. `tools`:
+    what built them, where the base says it.
     """
 
+    tools: Tools | None
     cpu: str | None
     cuda: str
     libraries: tuple[str, ...]
@@ -100,7 +109,8 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
         raise UsageError(
             f"{base.name} is not a wheel, and --add builds one", hint="give the wheel that it is in, or a donor"
         )
-    libraries = [each for each in survey(str(base), detail="rows").libraries if each.toolkits and each.device_code]
+    surveyed = survey(str(base), detail="rows")
+    libraries = [each for each in surveyed.libraries if each.toolkits and each.device_code]
     known = sorted({each.toolkits[-1] for each in libraries}, key=versions.key)
     if not known:
         raise UsageError(f"{base.name} has no machine code, so it is not known what it was built with")
@@ -123,12 +133,30 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
         arch: sum(row.real_bytes for each in growing for row in each.device_code if row.arch == arch) for arch in listed
     }
     return _Missing(
+        tools=_tools(surveyed.description, chosen),
         cpu=cpu,
         cuda=chosen,
         libraries=tuple(each.path for each in growing),
         listed=listed,
         compiled=(*wanted, min(listed, key=lambda each: sizes[each])),
     )
+
+
+def _tools(described: Description | None, cuda: str) -> Tools | None:
+    """Of a wheel that several were merged into, those of that CUDA version."""
+    if described is None:
+        return None
+    merged = [each.toolchain for each in described.merged if each.cuda == versions.minor(cuda)]
+    return described.toolchain or next(iter(merged), None)
+
+
+def _was_without_nvtx(base: _Missing) -> bool:
+    """Whole toolkits have its headers, and with them CUB includes more, which is in the code of the wheel to fit.
+
+    Not so where that was built with a toolkit of parts, and says which.
+    """
+    archives = base.tools.archives if base.tools else ()
+    return bool(archives) and not any("nvtx" in each.file for each in archives)
 
 
 def _processor(base: Path, libraries: Sequence[Library], wanted: Sequence[Arch]) -> str | None:

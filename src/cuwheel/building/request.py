@@ -90,12 +90,14 @@ class BuildSettings(TypedDict, total=False):
 class Fit(Struct, frozen=True, kw_only=True):
     """What a build takes over from one elsewhere, to fit it. `archs`: to compile, whatever list it is configured for.
 
-    `module_ids` and `paths`: of source files, as they are in the code of the other.
+    `module_ids` and `paths`: of source files, as they are in the code of the other. `components`: of its toolkit,
+    beside those of the configuration.
     """
 
     archs: tuple[str, ...]
     module_ids: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

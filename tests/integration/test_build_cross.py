@@ -12,7 +12,6 @@ import pytest
 from cuwheel import api
 from cuwheel.machine import fleet
 from cuwheel.support import process
-from tests.fixtures import cache
 from tests.integration import build_world as world
 from tests.integration.build_world import World
 
@@ -22,29 +21,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("apt-get") is None, reason="the compiler is of Debian's packages"),
 ]
 UNNAMED = re.compile(rb"(_GLOBAL__N__)[0-9a-f]{8}(?=_)")
-# What Debian's python3.11 for arm64 needs to run, to make environments and to import ctypes.
-PYTHON = [
-    "libc6",
-    "libgcc-s1",
-    "libstdc++6",
-    "libcrypt1",
-    "zlib1g",
-    "libexpat1",
-    "libssl3",
-    "libffi8",
-    "libbz2-1.0",
-    "liblzma5",
-    "libsqlite3-0",
-    "libuuid1",
-    "libncursesw6",
-    "libtinfo6",
-    "libreadline8",
-    "libdb5.3",
-    "libpython3.11-minimal",
-    "libpython3.11-stdlib",
-    "python3.11-minimal",
-    "python3.11",
-]
 LOADS = r"""
 #include <dlfcn.h>
 #include <stdio.h>
@@ -57,6 +33,10 @@ int main(int count, char **words) {
 """
 
 
+def qemu() -> str | None:
+    return shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+
+
 def loaded(toolkit: Path, wheel: Path, folder: Path) -> str:
     """What its library says of itself in a process of the other processor."""
     compiler = toolkit / "compiler"
@@ -67,7 +47,7 @@ def loaded(toolkit: Path, wheel: Path, folder: Path) -> str:
     gcc = compiler / "bin" / "aarch64-linux-gnu-gcc"
     process.run([gcc, folder / "loads.c", "-o", folder / "loads", "-ldl"], timeout=world.MINUTES)
     root = compiler / "usr" / "aarch64-linux-gnu"
-    words = ["qemu-aarch64", "-L", *map(str, (root, folder / "loads", library)), "scikit_kernel_version"]
+    words = [str(qemu()), "-L", *map(str, (root, folder / "loads", library)), "scikit_kernel_version"]
     return process.run(words, timeout=world.MINUTES).stdout.strip()
 
 
@@ -90,7 +70,7 @@ def test_a_library_for_every_python(tmp_path: Path, glibc: str | None, compiler:
     if glibc:
         assert library.glibc
         assert [int(each) for each in library.glibc.split(".")] <= [2, 31]
-    if shutil.which("qemu-aarch64"):
+    if qemu():
         assert loaded(Path(job["tools"]["root"]).parent, wheel, tmp_path / "loaded") == "1"
 
 
@@ -119,34 +99,28 @@ def test_a_compiler_that_is_called_by_name_is_found_out(tmp_path: Path) -> None:
     assert world.wheels(here.out) == []
 
 
-def board() -> Path:
-    """A root file system with an arm64 Python, as a board has one."""
-    try:
-        return cache.made("arm64-python-3.11", lambda target: cache.unpack_debian(target, "bookworm", PYTHON, "arm64"))
-    except cache.UnavailableError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason="it is loaded by qemu-aarch64")
+@pytest.mark.skipif(qemu() is None, reason="it is loaded by qemu-aarch64")
 def test_it_is_verified_under_qemu(tmp_path: Path) -> None:
-    """Its own check without a GPU is run there, and the others wait for one."""
+    """With Debian's Python, that comes along. Its own check without a GPU is run there, and the others wait for one."""
     here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
     source = here.project("scikit_kernel")
     told = here.build(source, "--cpu", "aarch64", "--for", "gh200")
     assert told.status == 0, told.all
     (wheel,) = world.wheels(here.out)
     project = source / "pyproject.toml"
-    words = ("verify", wheel, "--sysroot", board(), "--config", project, "--json")
+    words = ("verify", wheel, "--config", project, "--json")
     told = here.cuwheel(*words)
     assert told.status == 0, told.all
     (installation,) = told.document["wheels"][0]["installations"]
-    assert installation["emulator"].startswith("qemu-aarch64 ")
+    assert installation["emulator"].startswith("qemu-aarch64")
+    assert installation["python"].startswith("3.11.")
     outcomes = {each["name"]: each["outcome"] for each in installation["checks"]}
     assert outcomes["the library loads where there is no GPU"] == "passed"
     assert outcomes["the sum of the first thousand squares"] == "skipped"
     assert not any(each["rule"] == "library-does-not-load" for each in installation["findings"])
     project.write_text(project.read_text().replace('"version 1"', '"version 2"'))
-    told = here.cuwheel(*words)
+    # With the root file system that is there now, as with that of a board.
+    told = here.cuwheel(*words, "--sysroot", here.store / "roots" / "python3.11-aarch64")
     assert told.status == 1, "what the library said of itself came from the library"
 
 
@@ -166,7 +140,6 @@ def device_code(wheel: Path) -> dict[str, list[bytes]]:
 def test_what_is_grafted_in_is_what_a_build_with_it_has(tmp_path: Path, *, is_named: bool) -> None:
     """Byte for byte; but a namespace without a name is called after the folder of the build, a hash of eight digits."""
     here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
-    here.link(world.toolkit("13.0", "nvtx", cpu="aarch64"))
     source = here.project("scikit_kernel")
     for each in source.rglob("*.cu"):
         named = each.read_text().replace("namespace {", "namespace kernels {") + "\n"
@@ -194,3 +167,31 @@ def test_what_is_grafted_in_is_what_a_build_with_it_has(tmp_path: Path, *, is_na
             for found in (grafted, built)
         )
     assert grafted == built
+
+
+def test_with_the_libraries_of_a_toolkit_that_is_here(tmp_path: Path) -> None:
+    """Of JetPack 7 as a board has it: its nvcc does not run here, its headers and libraries are linked with."""
+    shared = world.toolkit("13.0", cpu="aarch64") / "root"
+    root = tmp_path / "usr" / "local" / "cuda-13.0"
+    target = root / "targets" / "sbsa-linux"
+    for name in ("include", "lib"):
+        shutil.copytree(shared / name, target / name, symlinks=True, ignore=shutil.ignore_patterns("libnvvm*"))
+        (root / name).symlink_to(target / name)
+    (root / "bin").mkdir()
+    (root / "bin" / "nvcc").write_bytes(b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + (183).to_bytes(2, "little"))
+    before = {path: path.lstat().st_mtime_ns for path in root.rglob("*")}
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    words = ("--cpu", "aarch64", "--for", "gh200", "--cuda", "13.0")
+    told = here.build(here.project("scikit_kernel"), *words, provider=f"system={root}")
+    assert told.status == 0, told.all
+    (job,) = told.document["jobs"]
+    assert job["tools"]["provider"] == "system"
+    made = Path(job["tools"]["root"])
+    assert (made / "lib").resolve() == target / "lib"
+    (wheel,) = world.wheels(here.out)
+    (library,) = api.inspect(wheel).libraries
+    assert library.machine == "aarch64"
+    assert {path: path.lstat().st_mtime_ns for path in root.rglob("*")} == before, "nothing of the user's is touched"
+    if qemu():
+        compiler = world.toolkit("13.0", cpu="aarch64")
+        assert loaded(compiler, wheel, tmp_path / "loaded") == "1"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.building.tables import BACKENDS
 from cuwheel.errors import UsageError
-from cuwheel.facts import versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.toolchains.toolchain import nvcc_of
 from cuwheel.verdicts.wheel_tags import platform_of
@@ -44,6 +44,30 @@ def glibc_wanted(table: Table, machines: Iterable[Machine]) -> str | None:
     if table.repair.policy:
         asked.append(platform_of(f"{table.repair.policy}_any").glibc)
     return min((each for each in asked if each), key=versions.key, default=None)
+
+
+def l4t_wanted(cuda: str, machines: Iterable[Machine]) -> bool | None:
+    """Whether the build is for Jetson or for servers, where CUDA for arm64 is two; None where that does not matter."""
+    if toolkits.one_arm64(toolkits.find_toolkit(cuda)):
+        return None
+    names: dict[bool, list[str]] = {}
+    for each in machines:
+        names.setdefault(each.runs_l4t, []).append(each.name)
+    if len(names) > 1:
+        jetsons, servers = (", ".join(names[each]) for each in (True, False))
+        since = toolkits.one_arm64_since()
+        raise UsageError(
+            f"CUDA {cuda} for arm64 is two distributions, and one build serves either Jetson (L4T: {jetsons}) or "
+            f"servers ({servers})",
+            hint=f"build once for each, or for both with CUDA {versions.major(since)} (an Orin shares it from "
+            f"{_joined_last()} on)",
+        )
+    return next(iter(names), None)
+
+
+def _joined_last() -> str:
+    """The CUDA from which on every Jetson that is known to share one distribution does."""
+    return max((row.cuda for row in tables().toolkits.arm64.joined), key=versions.key)
 
 
 def variables(toolchain: Toolchain, folder: Path) -> Iterator[tuple[str, str]]:

@@ -162,10 +162,12 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
     errors: list[CuwheelError] = []
     for planned in plan.planned:
         cuda = planned.cuda
+        served = {each.machine for each in planned.coverage}
+        l4t = crossing.l4t_wanted(cuda, (each for each in plan.context.machines if each.name in served))
         named = [name for name in table.cuda if toolkits.find_toolkit(name).version == cuda]
         try:
             # As requested: a patch release is kept.
-            found[cuda] = provided(toolkit_from(sources_of, named[0] if named else cuda, components, glibc))
+            found[cuda] = provided(toolkit_from(sources_of, named[0] if named else cuda, components, glibc, l4t))
         except CuwheelError as error:
             errors.append(error)
             problem = Problem(phase="toolchain", what=error.message, hint=error.hint)

@@ -386,11 +386,11 @@ def record_of(built: Built) -> Record | None:
         return None
 
 
-def arm64_distribution(provider: str, root: Path, target: str | None = None) -> Platform | None:
+def arm64_distribution(provider: str, root: Path, target: str | None = None, *, l4t: bool = False) -> Platform | None:
     """Which of CUDA's two distributions for arm64 a toolkit is, by its files: an image of L4T is told from a server's.
 
     NVIDIA's archives have no such folder: which of them was taken depends on where. For a `target` that is another
-    processor than this machine's it is always the one for servers.
+    processor than this machine's that was decided when it was provided: `l4t`.
     """
     if (target or fleet.cpu_here()) != "aarch64":
         return None
@@ -399,7 +399,8 @@ def arm64_distribution(provider: str, root: Path, target: str | None = None) -> 
     if len(found) == 1:
         return Platform(name=found[0][0], evidence=f"built with {found[0][1]}")
     if target:
-        return Platform(name="sbsa", evidence=f"built with the arm64 libraries for servers from {provider}")
+        evidence = f"built with the arm64 libraries for {'Jetson (L4T)' if l4t else 'servers'} from {provider}"
+        return Platform(name="l4t" if l4t else "sbsa", evidence=evidence)
     if provider != "redist":
         return None
     on_jetson = World.here().exists(TEGRA_RELEASE)
@@ -550,7 +551,8 @@ class _Finishing:
 
     def _built_for(self) -> Platform | None:
         toolkit = self.job.toolchain.toolkit
-        return None if toolkit.prefix else arm64_distribution(toolkit.provider, Path(toolkit.root), toolkit.target)
+        root = Path(toolkit.root)
+        return None if toolkit.prefix else arm64_distribution(toolkit.provider, root, toolkit.target, l4t=toolkit.l4t)
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""

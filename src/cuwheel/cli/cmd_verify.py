@@ -92,7 +92,7 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             ),
             Option(
                 "--sysroot FOLDER",
-                "for a wheel of another processor: a root file system of it, with Python; it is tried under qemu",
+                "for a wheel of another processor, tried under qemu: a root file system, instead of Debian's Python",
                 places.folder,
                 of=_HERE,
             ),

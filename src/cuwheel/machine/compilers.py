@@ -311,9 +311,11 @@ def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
         return version
     if version := _from_version_json(world.text(world.shown(root / "version.json"))):
         return version
-    if match := _CUDA_H.search(world.text(world.shown(root / "include" / "cuda.h")) or ""):
-        number = int(match[1])
-        return f"{number // 1000}.{number % 1000 // 10}"
+    # Copied from a board without its links, or one with nothing but libraries for another processor.
+    for header in (root / "include" / "cuda.h", *world.glob(world.shown(root), "targets/*/include/cuda.h")):
+        if match := _CUDA_H.search(world.text(world.shown(header)) or ""):
+            number = int(match[1])
+            return f"{number // 1000}.{number % 1000 // 10}"
     return None
 
 

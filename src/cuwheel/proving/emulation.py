@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.errors import ToolError, UnavailableError
+from cuwheel.errors import CuwheelError, ToolError, UnavailableError
 from cuwheel.facts import versions
+from cuwheel.facts.tables import tables
 from cuwheel.machine import system
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
@@ -22,7 +23,10 @@ from cuwheel.support import process, quoting
 from cuwheel.verdicts import wheel_tags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.device_code.libraries import Survey
+    from cuwheel.facts.rows.toolchains import EmulatedPython
 
 _ASK_S = 60.0
 SLOWER = 5  # how much more time a check gets than where its processor is
@@ -106,8 +110,13 @@ def foreign_processor(survey: Survey, here: Machine) -> str | None:
     return cpu if here.cpu and cpu != here.cpu else None
 
 
-def find_emulator(cpu: str, sysroot: Path | None, version: str | None = None) -> Emulator:
-    """With the newest Python of the root file system, or the one of that version (`3.11`)."""
+def find_emulator(
+    cpu: str, sysroot: Path | None, version: str | None = None, tags: Sequence[str] = (), *, offline: bool = False
+) -> Emulator:
+    """With the newest Python of the root file system, or the one of that version (`3.11`).
+
+    Without a root file system with Debian's Python, the first that wheels with these tags take.
+    """
     program = process.find_program(f"qemu-{cpu}") or process.find_program(f"qemu-{cpu}-static")
     if program is None:
         raise UnavailableError(
@@ -115,13 +124,8 @@ def find_emulator(cpu: str, sysroot: Path | None, version: str | None = None) ->
             hint="apt install qemu-user (dnf install qemu-user), or take it to such a machine: cuwheel verify WHEEL "
             "--pack kit.pyz; --static looks at the file alone",
         )
-    if sysroot is None:
-        raise UnavailableError(
-            f"it is for {cpu}: under {Path(program).name} it could be imported, with a root file system for {cpu} that "
-            "has a Python",
-            hint="--sysroot FOLDER (of a board, an exported image, or by debootstrap); or take it to such a machine: "
-            "cuwheel verify WHEEL --pack kit.pyz",
-        )
+    brought = sysroot is None
+    sysroot = sysroot or _brought_root(cpu, version, tags, Path(program).name, offline=offline)
     said = process.run([program, "--version"], timeout=_ASK_S, check=False).stdout
     match = _VERSION.search(said)
     root = sysroot.absolute()
@@ -129,7 +133,9 @@ def find_emulator(cpu: str, sysroot: Path | None, version: str | None = None) ->
     for path in _interpreters(root, version):
         answer = _asked(program, root, path)
         if answer and answer[0] == cpu:
-            python = Python(path=str(path), version=answer[2], found_via=f"--sysroot {sysroot}")
+            python = Python(
+                path=str(path), version=answer[2], found_via=str(sysroot) if brought else f"--sysroot {sysroot}"
+            )
             return Emulator(
                 cpu=cpu,
                 program=program,
@@ -142,6 +148,32 @@ def find_emulator(cpu: str, sysroot: Path | None, version: str | None = None) ->
     found = f": {', '.join(tried)}" if tried else ""
     hint = quoting.here([program, "-L", str(root), str(root / "usr/bin/python3"), "--version"]) + "   (must answer)"
     raise UnavailableError(f"{sysroot} has no Python {version or 3} for {cpu}{found}", hint=hint)
+
+
+def _brought_root(cpu: str, version: str | None, tags: Sequence[str], program: str, *, offline: bool) -> Path:
+    from cuwheel.toolchains import cross  # noqa: PLC0415 - most wheels are for the processor that is here
+    from cuwheel.toolchains.store import open_store  # noqa: PLC0415
+    from cuwheel.toolchains.workplace import Surroundings  # noqa: PLC0415
+
+    rows = [each for each in tables().toolchains.emulated if each.cpu == cpu and version in (None, each.python)]
+    taken = [each for each in rows if not tags or _takes(each, tags)]
+    try:
+        if not rows:
+            known = ", ".join(f"{each.python} ({each.suite})" for each in tables().toolchains.emulated)
+            raise UnavailableError(f"of Debian's for {cpu} there is no Python {version or 3}, only {known}")
+        return cross.python_root((taken or rows)[0], Surroundings.here(open_store(None)), offline=offline)
+    except CuwheelError as error:
+        raise UnavailableError(
+            f"it is for {cpu}: under {program} it could be imported, with a root file system for {cpu} that has a "
+            f"Python, and none could be made: {error.message}",
+            hint="--sysroot FOLDER (of a board, an exported image, or by debootstrap); or take it to such a machine: "
+            "cuwheel verify WHEEL --pack kit.pyz",
+        ) from error
+
+
+def _takes(row: EmulatedPython, tags: Sequence[str]) -> bool:
+    there = Machine(name=row.suite, capability=None, os="linux", cpu=row.cpu, glibc=row.glibc, python=row.python)
+    return not wheel_tags.fits_on_machine(tags, there)[0].problems
 
 
 def _interpreters(root: Path, version: str | None) -> list[Path]:

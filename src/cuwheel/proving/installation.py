@@ -62,13 +62,14 @@ class PythonChoice(Struct, frozen=True, kw_only=True):
 
 
 def choose_pythons(
-    survey: Survey, wanted: Sequence[str], here: Machine, sysroot: Path | None = None
+    survey: Survey, wanted: Sequence[str], here: Machine, sysroot: Path | None = None, *, offline: bool = False
 ) -> tuple[PythonChoice, ...]:
     """One for each version asked for. A wheel that fits some of them is not wrong for the others."""
     cpu = emulation.foreign_processor(survey, here)
     there = replace(here, cpu=cpu, glibc=None) if cpu else here
-    versions: list[str | None] = [*dict.fromkeys(wanted)] or [_python_that_fits(survey, there)]
-    found = [_python_choice(survey, version, here, cpu, sysroot) for version in versions]
+    brought = cpu and not sysroot  # then one is chosen by the tags
+    versions: list[str | None] = [*dict.fromkeys(wanted)] or [None if brought else _python_that_fits(survey, there)]
+    found = [_python_choice(survey, version, here, cpu, sysroot, offline=offline) for version in versions]
     if any(each.python for each in found):
         found = [replace(each, outcome="skipped") if each.problem.startswith(_UNFIT) else each for each in found]
     return tuple(found)
@@ -78,11 +79,12 @@ _UNFIT = "its tags do not allow it: "
 
 
 def _python_choice(
-    survey: Survey, version: str | None, here: Machine, cpu: str | None, sysroot: Path | None
+    survey: Survey, version: str | None, here: Machine, cpu: str | None, sysroot: Path | None, *, offline: bool
 ) -> PythonChoice:
     """`cpu`: the wheel's, where it is not this machine's."""
     try:
-        emulator = emulation.find_emulator(cpu, sysroot, version) if cpu else None
+        tags = survey.distribution.tags if survey.distribution else ()
+        emulator = emulation.find_emulator(cpu, sysroot, version, tags, offline=offline) if cpu else None
         python = emulator.python if emulator else venvs.find_python(version)
     except CuwheelError as error:
         problem = f"{error.message}\nhint: {error.hint}" if error.hint else error.message

@@ -50,7 +50,7 @@ class VerifyRequest(_Wheels):
     the wheel is to serve. `static`: nothing is installed.
     `pass_env`: variables that the code sees beside those of GPUs, language and processors. `network`: let it use the
     network. `sources`: build requirements that come as source, which runs their code with all variables. `sysroot`: a
-    root file system with Python, for wheels of its processor, which are tried under qemu.
+    root file system with Python instead of Debian's, for wheels of its processor, which are tried under qemu.
     """
 
     python: Sequence[str] = ()

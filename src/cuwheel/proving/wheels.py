@@ -198,7 +198,8 @@ def _installations(plan: VerifyPlan, wanted: tuple[str, ...], here: Machine, *, 
     from cuwheel.proving import installation  # noqa: PLC0415 - --static installs nothing
 
     pythons = wanted or plan.table.python
-    for chosen in installation.choose_pythons(plan.survey, pythons, here, plan.request.sysroot):
+    request = plan.request
+    for chosen in installation.choose_pythons(plan.survey, pythons, here, request.sysroot, offline=request.offline):
         if chosen.python is None:
             yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
         elif unsafe:

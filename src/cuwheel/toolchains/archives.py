@@ -229,6 +229,21 @@ def _programs(unpacked: Path, root: Path) -> None:
         (root / "bin" / "nvcc.profile").write_text(_PROFILE, encoding="utf-8")
 
 
+def copy_programs(toolkit: Path, root: Path) -> None:
+    """What compiles in a whole toolkit, into another folder, where it looks beside itself for all else."""
+    for name in ("nvcc", *_PROGRAMS, *_TOOLS):
+        path = toolkit / "bin" / name
+        if path.is_dir():
+            shutil.copytree(path, root / "bin" / name)
+        elif path.is_file():
+            (root / "bin").mkdir(exist_ok=True)
+            shutil.copy(path, root / "bin" / name)
+    shutil.copytree(
+        toolkit / "nvvm", root / "nvvm", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*doc*", "libnvvm-samples")
+    )
+    (root / "bin" / "nvcc.profile").write_text(_PROFILE, encoding="utf-8")
+
+
 def _headers(unpacked: Path, root: Path) -> None:
     """Debian's C++ libraries are packages of their own: some below /usr/include, some below a folder there."""
     include = unpacked / "usr" / "include"

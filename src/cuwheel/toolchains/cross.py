@@ -1,4 +1,4 @@
-"""A compiler for another processor: one of this machine, else Debian's, unpacked without root beside the toolkit."""
+"""For another processor, without root: a compiler of this machine or Debian's, and Debian's Python to try wheels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from cuwheel.errors import CuwheelError, NoHostCompilerError, UnavailableError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine.profile import Attempt
+from cuwheel.toolchains import archives
 from cuwheel.toolchains.providers import debian
 from cuwheel.toolchains.toolchain import HostCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.facts.rows.toolchains import CrossCompiler
+    from cuwheel.facts.rows.toolchains import CrossCompiler, EmulatedPython
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.world import World
     from cuwheel.toolchains.toolchain import Archive, Installed, Recipe, Wanted
@@ -140,7 +141,7 @@ def packages_for(wanted: Wanted, around: Surroundings, reasons: list[str]) -> tu
             reasons.append(f"{name} runs on glibc {row.glibc} and later, and this machine has {here}")
         else:
             try:
-                found = debian.packages(row, wanted, around)
+                found = debian.packages(row, wanted.cpu, around, offline=wanted.offline, sources=wanted.apt_sources)
             except CuwheelError as error:
                 reasons.append(f"{name}: {error.message.splitlines()[0]}")
                 continue
@@ -172,6 +173,26 @@ def complete(recipe: Recipe, wanted: Wanted, around: Surroundings, program: str 
     if program:
         raise _none_fits(wanted, reasons)
     return replace(recipe, archives=(*recipe.archives, *packages_for(wanted, around, reasons)))
+
+
+# A Python of another processor, for an emulator.
+
+
+def python_root(row: EmulatedPython, around: Surroundings, *, offline: bool = False) -> Path:
+    """A root file system with that Python, unpacked in the cache."""
+
+    def fill(root: Path) -> None:
+        found = debian.packages(row, row.cpu, around, offline=offline)
+        if lacking := set(row.packages) - {each.name for each in found}:
+            raise UnavailableError(f"Debian {row.suite} has no {', '.join(sorted(lacking))}")
+        supply = archives.Supply(store=around.store, offline=offline)
+        for each, path in zip(found, archives.obtain_archives(found, supply), strict=True):
+            archives.unpack(replace(each, kind="compiler"), path, root)
+        for name in ("bin", "lib"):  # of suites whose packages have all below usr
+            if not (root / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
+
+    return around.store.make_root(f"python{row.python}-{row.cpu}", fill)
 
 
 def serves(toolkit: Installed, wanted: Wanted) -> bool:

@@ -180,6 +180,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         cpu=cpu,
         target=target,
         glibc=glibc,
+        l4t=request.l4t if target and not toolkits.one_arm64(row) else None,
         system=system,
         offline=request.offline,
         redist_url=request.redist_url,
@@ -194,7 +195,8 @@ def serves(toolkit: Installed, wanted: Wanted) -> bool:
     parts = {row.name for row in wanted.components}
     # `13.0.3.0`, as the index writes it, is 13.0.3.
     patch = wanted.exact is None or wanted.exact in (toolkit.version, ".".join(toolkit.release.split(".")[:3]))
-    fits = toolkit.target == wanted.target and (not wanted.target or cross.serves(toolkit, wanted))
+    same = toolkit.l4t == bool(wanted.l4t) or (wanted.l4t is None and toolkit.provider == "system")
+    fits = same and toolkit.target == wanted.target and (not wanted.target or cross.serves(toolkit, wanted))
     return toolkit.cuda == wanted.cuda and patch and parts <= set(toolkit.components) and fits
 
 

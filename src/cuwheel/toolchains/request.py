@@ -48,12 +48,14 @@ class ToolkitSources:
 class ToolchainRequest(ToolkitSources):
     """A toolkit: its version, and libraries beside the compiler.
 
-    `glibc`: for another processor, the newest that what is compiled may need there.
+    `glibc`: for another processor, the newest that what is compiled may need there. `l4t`: for Jetson or for servers,
+    where CUDA for that processor is two; None takes what there is.
     """
 
     version: str = field(kw_only=False)
     components: Sequence[str] = ()
     glibc: str | None = None
+    l4t: bool | None = None
     dry_run: bool = False
 
 
@@ -82,8 +84,12 @@ class CacheRequest:
 
 
 def toolkit_from(
-    sources: ToolkitSources, version: str, components: Sequence[str], glibc: str | None = None
+    sources: ToolkitSources,
+    version: str,
+    components: Sequence[str],
+    glibc: str | None = None,
+    l4t: bool | None = None,  # noqa: FBT001 - as it is handed on
 ) -> ToolchainRequest:
     """A toolkit from the places that another request names."""
     shared = {each.name: getattr(sources, each.name) for each in fields(ToolkitSources)}
-    return ToolchainRequest(version, components=components, glibc=glibc, **shared)
+    return ToolchainRequest(version, components=components, glibc=glibc, l4t=l4t, **shared)

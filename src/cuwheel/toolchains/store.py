@@ -111,6 +111,25 @@ class Store:
             except OSError as error:
                 raise UnreadableError.from_os(error, installed.folder) from error
 
+    def make_root(self, name: str, fill: Callable[[Path], None]) -> Path:
+        """A root file system of that name: there already, or filled, whole or not at all."""
+        final = self.folder / "roots" / name
+        with self.locked(f"root-{name}"):
+            if not final.is_dir():
+                final.parent.mkdir(parents=True, exist_ok=True)
+                for old in final.parent.glob(f"{_SCRATCH}{name}-*"):
+                    shutil.rmtree(old, ignore_errors=True)
+                scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=final.parent))
+                try:
+                    fill(scratch)
+                    scratch.chmod(0o755)
+                    system_calls.rename_over(scratch, final)
+                except OSError as error:
+                    raise UnreadableError.from_os(error, error.filename or final, hint=NO_SPACE) from error
+                finally:
+                    shutil.rmtree(scratch, ignore_errors=True)
+        return final
+
     def remove_downloads(self) -> int:
         """Bytes freed."""
         with self.locked(DOWNLOADS):  # an install that is under way uses them
@@ -211,6 +230,7 @@ PLACES = (
     _Place("toolchains", "toolkits"),
     _Place("conda", "toolkits"),
     _Place("apt", "toolkits"),
+    _Place("roots", "toolkits"),
     _Place("downloads", "downloads"),
     _Place("sdists", "downloads"),
     _Place("sources", "downloads"),

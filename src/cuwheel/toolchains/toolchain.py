@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda", "compiler"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
 How: TypeAlias = Literal["set", "prepend"]
+_L4T = "l4t"
 
 
 class Archive(Struct, frozen=True, kw_only=True):
@@ -56,7 +57,8 @@ class Archive(Struct, frozen=True, kw_only=True):
 class Wanted(Struct, frozen=True, kw_only=True):
     """A request whose words were looked up in the tables. `exact` is a patch release (`13.0.2`), where one was named.
 
-    `target`: the processor to compile for, where it is not `cpu`; `glibc`: the newest to link with there.
+    `target`: the processor to compile for, where it is not `cpu`; `glibc`: the newest to link with there; `l4t`: for
+    Jetson, or for servers, where those are two distributions.
     `folder`, `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
     """
 
@@ -67,6 +69,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     cpu: str
     target: str | None = None
     glibc: str | None = None
+    l4t: bool | None = None
     system: OperatingSystem = "linux"
     offline: bool = False
     folder: str | None = None
@@ -80,8 +83,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def platform(self) -> str:
-        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`; `linux-x86_64-aarch64` is on one for another."""
-        return "-".join(filter(None, (self.system, self.cpu, self.target)))
+        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`; `linux-x86_64-aarch64` is on one for another.
+
+        That for Jetson ends in `-l4t`, where CUDA for servers is another.
+        """
+        return "-".join(filter(None, (self.system, self.cpu, self.target, _L4T if self.l4t else None)))
 
     @property
     def asked(self) -> str:
@@ -168,8 +174,17 @@ class Installed(Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> str | None:
         """The processor that it compiles for, where it is not the one that compiles."""
-        _, _, other = f"{self.platform}--".split("-")[:3]
-        return other or None
+        return processors_of(self.platform)[1]
+
+    @property
+    def l4t(self) -> bool:
+        return self.platform.endswith(f"-{_L4T}")
+
+
+def processors_of(platform: str) -> tuple[str, str | None]:
+    """The one that compiles, and the one that is compiled for where it is another."""
+    _, cpu, target = f"{platform}--".split("-")[:3]
+    return cpu, target or None
 
 
 class Setting(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from cuwheel.support import log, process
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.toolchain import HostCompiler
+from cuwheel.toolchains.toolchain import HostCompiler, processors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -141,7 +141,8 @@ class Workplace(Struct, frozen=True, kw_only=True):
         return recipe.installed(folder=self.final, root=root, version=version, size=size, host_compiler=host_compiler)
 
 
-def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
+def install_archives(recipe: Recipe, workplace: Workplace, arrange: Callable[[Path], None] | None = None) -> Installed:
+    """`arrange`: what else is done to the folder of the toolkit."""
     root = workplace.scratch.resolve() / "root"
     root.mkdir()
     compiler = root.with_name(COMPILER)
@@ -149,7 +150,10 @@ def install_archives(recipe: Recipe, workplace: Workplace) -> Installed:
         if archive.kind == "compiler":
             compiler.mkdir(exist_ok=True)
         archives.unpack(archive, path, compiler if archive.kind == "compiler" else root)
-    complete_toolkit(root, recipe.platform.rpartition("-")[2])
+    cpu, target = processors_of(recipe.platform)
+    complete_toolkit(root, target or cpu)
+    if arrange:
+        arrange(root)
     if compiler.is_dir():
         arrange_compiler(compiler, workplace.final / COMPILER)
     log.debug("asking the new nvcc for its version")

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from cuwheel.building import crossing, jobs
 from cuwheel.building.tables import GateTable, RepairTable, Table
+from cuwheel.errors import UsageError
+from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
 from cuwheel.toolchains.toolchain import HostCompiler, Toolchain, settings_for
 from tests.fixtures import systems
@@ -76,6 +78,19 @@ def test_cmake_is_led_to_the_toolkit_and_to_no_library_of_this_machine(tmp_path:
     assert "set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)" in text
     headers = folder / "cross" / "include" / "aarch64-linux-gnu" / "python3.11" / "pyconfig.h"
     assert headers.read_text() == "#define HERE 1\n"
+
+
+def test_one_build_is_not_for_servers_and_jetson_while_cuda_is_two() -> None:
+    orin, server = fleet.machines_named(["orin", "gh200"])
+    assert crossing.l4t_wanted("12.6", [orin]) is True
+    assert crossing.l4t_wanted("12.6", [server]) is False
+    assert crossing.l4t_wanted("12.6", []) is None
+    assert crossing.l4t_wanted("13.0", [orin, server]) is None
+    with pytest.raises(
+        UsageError, match=r"one build serves either Jetson \(L4T: orin\) or servers \(gh200\)"
+    ) as raised:
+        crossing.l4t_wanted("12.6", [server, orin])
+    assert "13.2" in (raised.value.hint or "")
 
 
 def test_python_says_the_other_processors_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,10 +93,15 @@ def test_a_toolkit_tells_its_distribution_by_its_files(
     assert (found.name if found else None) == name
 
 
-def test_what_is_built_for_another_processor_is_for_servers(tmp_path: Path) -> None:
-    made = job_run.arm64_distribution("index", tmp_path, "aarch64")
+@pytest.mark.parametrize(("l4t", "name"), [(False, "sbsa"), (True, "l4t")])
+def test_what_is_built_for_another_processor_is_for_whom_its_toolkit_was_chosen(
+    l4t: bool,  # noqa: FBT001
+    name: str,
+    tmp_path: Path,
+) -> None:
+    made = job_run.arm64_distribution("index", tmp_path, "aarch64", l4t=l4t)
     assert made
-    assert made.name == "sbsa"
+    assert made.name == name
 
 
 def test_what_was_compiled_for_this_processor_is_refused_where_another_was_asked_for(tmp_path: Path) -> None:

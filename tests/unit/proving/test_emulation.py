@@ -16,6 +16,7 @@ from cuwheel.network.venvs import Python
 from cuwheel.proving import emulation, installation
 from cuwheel.proving.emulation import Emulator
 from cuwheel.support import process
+from cuwheel.toolchains import cross
 from cuwheel.wheel.metadata import Distribution
 from tests.fixtures import systems
 
@@ -91,6 +92,38 @@ class TestFinding:
         monkeypatch.setattr(process, "run", FakeQemu(says))
         with pytest.raises(UnavailableError, match="is for x86_64"):
             emulation.find_emulator("aarch64", sysroot)
+
+    @pytest.mark.parametrize(
+        ("tag", "asked", "suite"),
+        [
+            ("py3-none-manylinux_2_24_aarch64", None, "bookworm"),
+            ("cp311-cp311-manylinux_2_24_aarch64", None, "bookworm"),
+            ("cp313-cp313-manylinux_2_24_aarch64", None, "trixie"),
+            ("cp39-abi3-manylinux_2_17_aarch64", None, "bookworm"),
+            ("cp39-cp39-manylinux_2_17_aarch64", None, "bullseye"),
+            ("py3-none-manylinux_2_38_aarch64", None, "trixie"),
+            ("py3-none-manylinux_2_24_aarch64", "3.9", "bullseye"),
+            ("cp312-cp312-manylinux_2_24_aarch64", None, "bookworm"),  # which is then said not to fit
+        ],
+    )
+    def test_without_a_root_debian_s_python_that_the_wheel_takes(
+        self, tag: str, asked: str | None, suite: str, sysroot: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        taken = []
+
+        def brought(row: Any, *_: object, **_options: object) -> Path:
+            taken.append(row.suite)
+            return sysroot
+
+        monkeypatch.setattr(cross, "python_root", brought)
+        installation.choose_pythons(wheel(tag), (asked,) if asked else (), HERE)
+        assert taken == [suite]
+
+    def test_a_python_that_debian_has_not(self, sysroot: Path) -> None:
+        assert sysroot.is_dir()
+        (choice,) = installation.choose_pythons(wheel("py3-none-linux_aarch64"), ("3.12",), HERE)
+        assert "there is no Python 3.12, only 3.11 (bookworm), 3.13 (trixie), 3.9 (bullseye)" in choice.problem
+        assert "--sysroot FOLDER" in choice.problem
 
     def test_without_qemu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(process, "find_program", lambda _: None)

@@ -314,6 +314,7 @@ def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, m
     anything = survey(Wheel(files={"a.py": ""}).write(tmp_path))
     (own,) = installation.choose_pythons(anything, [], here)
     assert own.version == "3.11.1"
+    monkeypatch.setattr("cuwheel.support.process.find_program", lambda _: None)  # no qemu, whoever has one
     foreign = survey(Wheel(tag="py3-none-linux_aarch64", files={"a.py": ""}).write(tmp_path))
     (choice,) = installation.choose_pythons(foreign, [], here)
     assert choice.problem.startswith("it is for aarch64")

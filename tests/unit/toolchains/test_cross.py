@@ -90,7 +90,7 @@ def test_variables_of_the_native_compiler_do_not_disturb(tmp_path: Path) -> None
         cross.choose_compiler(machine(tmp_path, programs), WANTED, "/usr/bin/g++")
 
 
-def apt(row: Any, *_: object) -> list[Archive]:
+def apt(row: Any, *_: object, **_options: object) -> list[Archive]:
     versions_of = {row.packages[0]: f"{row.gcc}.0-14cross1", row.packages[1]: f"{row.glibc}-8cross1"}
     return [
         Archive(kind="deb", name=name, version=versions_of.get(name, "1"), file=f"{name}.deb", sha256="0" * 64)
@@ -160,8 +160,54 @@ def test_programs_are_of_one_processor_and_libraries_of_the_other(
 def test_providers_that_have_one_processor_say_so(tmp_path: Path) -> None:
     around = Surroundings(machine=machine(tmp_path, {}), store=Store(tmp_path))
     wanted = replace(WANTED, providers=("system", "conda"))
-    with pytest.raises(UnavailableError, match=r"for aarch64:\n  - system: is not for aarch64 on x86_64\n  - conda"):
+    with pytest.raises(
+        UnavailableError, match=r"for aarch64:\n  - system: no toolkit was found.*\n  - conda: is not for"
+    ):
         providers.decide(wanted, around, lambda _: None)
+
+
+class TestPython:
+    """One of another processor, of a suite whose packages have all below usr, or not."""
+
+    def brought(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: Sequence[str], *lacking: str
+    ) -> tuple[Path, list[str]]:
+        row = next(each for each in tables().toolchains.emulated if each.suite == "trixie")
+        asked = []
+
+        def packages(row: Any, cpu: str, *_: object, **_options: object) -> list[Archive]:
+            asked.append(cpu)
+            kept = [each for each in row.packages if each not in lacking]
+            return [Archive(kind="deb", name=each, version="1", file=each, sha256="0" * 64) for each in kept]
+
+        def unpack(archive: Archive, _path: Path, root: Path) -> None:
+            assert archive.kind == "compiler", "as it is: not where a toolkit has it"
+            for name in names:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text("")
+
+        monkeypatch.setattr(debian, "packages", packages)
+        monkeypatch.setattr(archives, "obtain_archives", lambda found, _: [tmp_path for _ in found])
+        monkeypatch.setattr(archives, "unpack", unpack)
+        around = Surroundings(machine=machine(tmp_path, {}), store=Store(tmp_path / "store"))
+        made = cross.python_root(row, around)
+        assert cross.python_root(row, around) == made
+        return made, asked
+
+    def test_it_is_made_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root, asked = self.brought(tmp_path, monkeypatch, ["usr/bin/python3.13", "usr/lib/ld-linux-aarch64.so.1"])
+        assert asked == ["aarch64"]
+        assert root == tmp_path / "store" / "roots" / "python3.13-aarch64"
+        assert (root / "lib" / "ld-linux-aarch64.so.1").is_file(), "where programs of that processor look for it"
+
+    def test_folders_of_older_suites_stay(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root, _ = self.brought(tmp_path, monkeypatch, ["usr/bin/python3.9", "lib/ld-linux-aarch64.so.1"])
+        assert not (root / "lib").is_symlink()
+
+    def test_half_of_it_is_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(UnavailableError, match=r"Debian trixie has no python3\.13"):
+            self.brought(tmp_path, monkeypatch, ["usr/bin/x"], "python3.13")
+        assert not list((tmp_path / "store" / "roots").iterdir())
 
 
 def test_unpacked_programs_find_what_is_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from cuwheel.toolchains import archives, provide, providers
 from cuwheel.toolchains.providers import index, redist, system
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.toolchain import Archive, Wanted
+from cuwheel.toolchains.toolchain import Archive, Wanted, processors_of
 from cuwheel.toolchains.workplace import Surroundings
 from tests.fixtures import systems
 
@@ -280,8 +280,103 @@ class TestSystem:
         head = b"\x7fELF" + bytes(14) + (183).to_bytes(2, "little")
         (root / "bin" / "nvcc").write_bytes(head)
         assert system.decide(replace(NEW, cpu="aarch64"), around).place == "/usr/local/cuda-13.0"
-        with pytest.raises(UnavailableError, match="has an nvcc for aarch64: use it on such a machine"):
+        with pytest.raises(UnavailableError, match="has an nvcc for aarch64: to compile for aarch64 here, add --cpu"):
             system.decide(NEW, around)
+
+
+class TestJetPack:
+    """A toolkit of a board or of an SDK on this machine, of CUDA 12.6, laid out as theirs are."""
+
+    ROOT = "/usr/local/cuda-12.6"
+
+    def board(self, around: Surroundings, *targets: str, programs: int = 183) -> Wanted:
+        root = around.machine.root / self.ROOT[1:]
+        for target in targets:
+            for name in ("include/cuda.h", "include/cuda_runtime.h", "lib/libcudart.so"):
+                (root / "targets" / target / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / "targets" / target / name).write_text("#define CUDA_VERSION 12060\n")
+        (root / "bin").mkdir()
+        (root / "bin" / "nvcc").write_bytes(b"\x7fELF" + bytes(14) + programs.to_bytes(2, "little"))
+        around.machine.run = lambda *_, **__: completed("release 12.6, V12.6.68" if programs == 62 else "")
+        return replace(
+            REQUEST, toolkit=toolkits.find_toolkit("12.6"), target="aarch64", folder=self.ROOT, providers=("system",)
+        )
+
+    @pytest.fixture
+    def mirrored(self, tmp_path: Path) -> str:
+        return mirror(tmp_path / "mirror", "12.6.3", **whole())
+
+    def test_libraries_of_the_board_and_programs_for_this_machine(self, around: Surroundings, mirrored: str) -> None:
+        wanted = replace(self.board(around, "aarch64-linux"), l4t=True, redist_url=mirrored)
+        found = system.decide(wanted, around)
+        assert found.place.endswith(f"{self.ROOT}/targets/aarch64-linux")
+        assert found.platform == "linux-x86_64-aarch64-l4t"
+        assert [each.name for each in found.archives] == ["cuda_nvcc"], "no library of this processor"
+        assert processors_of(found.platform) == ("x86_64", "aarch64")
+
+    def test_programs_that_run_here_are_used(self, around: Surroundings) -> None:
+        found = system.decide(replace(self.board(around, "aarch64-linux", programs=62), l4t=True), around)
+        assert found.archives == ()
+        assert "its own programs" in found.found_via
+
+    @pytest.mark.parametrize(
+        ("targets", "l4t", "taken"),
+        [
+            (("aarch64-linux", "sbsa-linux"), True, "aarch64-linux"),
+            (("aarch64-linux", "sbsa-linux"), False, "sbsa-linux"),
+            (("aarch64-linux", "sbsa-linux"), None, "sbsa-linux"),
+            (("aarch64-linux",), None, "aarch64-linux"),
+        ],
+    )
+    def test_the_target_is_that_of_the_machines(
+        self,
+        targets: Sequence[str],
+        l4t: bool | None,  # noqa: FBT001
+        taken: str,
+        around: Surroundings,
+    ) -> None:
+        found = system.decide(replace(self.board(around, *targets, programs=62), l4t=l4t), around)
+        assert found.place.endswith(f"targets/{taken}")
+        assert found.platform.endswith("-l4t") is (taken == "aarch64-linux")
+
+    def test_the_folder_of_a_target(self, around: Surroundings, mirrored: str) -> None:
+        wanted = self.board(around, "aarch64-linux", "sbsa-linux")
+        named = replace(wanted, folder=f"{self.ROOT}/targets/aarch64-linux", redist_url=mirrored)
+        assert system.decide(named, around).place.endswith("targets/aarch64-linux")
+
+    @pytest.mark.parametrize(
+        ("targets", "l4t", "reason"),
+        [
+            (("sbsa-linux",), True, "has sbsa-linux alone, which is for servers"),
+            (("aarch64-linux",), False, r"has aarch64-linux alone, which is for Jetson \(L4T\)"),
+            (("x86_64-linux",), True, "has no folder targets/sbsa-linux or targets/aarch64-linux"),
+        ],
+    )
+    def test_another_systems_is_refused_before_anything_is_compiled(
+        self,
+        targets: Sequence[str],
+        l4t: bool,  # noqa: FBT001
+        reason: str,
+        around: Surroundings,
+    ) -> None:
+        with pytest.raises(UnavailableError, match=reason):
+            system.decide(replace(self.board(around, *targets, programs=62), l4t=l4t), around)
+
+    def test_nvidias_archives_for_jetson(self, around: Surroundings, tmp_path: Path) -> None:
+        """They are called `linux-aarch64`, those for servers `linux-sbsa`."""
+        parts = whole()
+        for name, part in parts.items():
+            part |= {each: entry(f"{name}/{each}/{name}.tar.xz") for each in ("linux-sbsa", "linux-aarch64")}
+        wanted = replace(
+            REQUEST,
+            toolkit=toolkits.find_toolkit("12.6"),
+            target="aarch64",
+            redist_url=mirror(tmp_path / "whole", "12.6.3", **parts),
+        )
+        for l4t, folder in ((True, "linux-aarch64"), (False, "linux-sbsa"), (None, "linux-sbsa")):
+            found = redist.decide(replace(wanted, l4t=l4t), around)
+            places = {each.name: each.url.split("/")[-2] for each in found.archives}
+            assert places == {"cuda_nvcc": "x", "cuda_cudart": folder, "cuda_cccl": folder}
 
 
 def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:

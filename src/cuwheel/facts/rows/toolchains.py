@@ -99,6 +99,17 @@ class CrossCompiler(Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
 
 
+class EmulatedPython(Struct, frozen=True, kw_only=True):
+    """A suite's Python of another processor and what it needs to run under an emulator; `glibc`: that of the suite."""
+
+    cpu: str
+    suite: str
+    python: str
+    glibc: str
+    packages: tuple[str, ...]
+    source: tuple[str, ...]
+
+
 class CompilerVariable(Struct, frozen=True, kw_only=True):
     """Which variable tells nvcc its host compiler: `variable` from `since` on, flags in `before` always."""
 
@@ -136,6 +147,7 @@ class Toolchains(Struct, frozen=True, kw_only=True):
     container: ContainerImage
     debian: tuple[DebianSuite, ...]
     cross: tuple[CrossCompiler, ...]
+    emulated: tuple[EmulatedPython, ...]
     ccbin: CompilerVariable
     releases: Releases
     standard: tuple[CxxStandard, ...]

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.workplace import Surroundings, Workplace
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
-_FOR_OTHERS: tuple[ProviderName, ...] = ("index", "redist")  # whose parts for two processors can be put together
+_FOR_OTHERS: tuple[ProviderName, ...] = (
+    "system",
+    "index",
+    "redist",
+)  # whose parts for two processors can be put together
 _ON_WINDOWS: tuple[ProviderName, ...] = ("system", "index")
 
 

@@ -13,7 +13,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.support import codec, process
 from cuwheel.toolchains.store import size_of
-from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe, processors_of
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
         (root / "lib64").symlink_to("lib")
     headers = next((path.parent.parent for path in root.glob("targets/*/include/cuda.h")), root)
     if not any(root.glob("**/stubs/libcuda.so")):
-        write_stub(headers, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+        write_stub(headers, workplace.scratch / "stubs", processors_of(recipe.platform)[0])
     path = next((root / "bin").glob("*-conda-linux-gnu-g++"), None)
     if path is None:
         raise UnavailableError(f"conda brought no host compiler into {root / 'bin'}")

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.errors import UnavailableError, UnreadableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
@@ -22,7 +24,7 @@ from cuwheel.toolchains.toolchain import Archive, Recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.facts.rows.toolchains import CrossCompiler, DebianSuite
+    from cuwheel.facts.rows.toolchains import CrossCompiler, DebianSuite, EmulatedPython
     from cuwheel.toolchains.toolchain import Wanted
     from cuwheel.toolchains.workplace import Surroundings
 
@@ -56,7 +58,9 @@ Signed-By: {keyring}
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     row = _suite(wanted)
-    found = packages(row, wanted, around)
+    if all(each.programs for each in wanted.components):
+        row = replace(row, packages=row.packages[:1])  # the others are headers, and most of a gigabyte of libraries
+    found = packages(row, wanted.cpu, around, offline=wanted.offline, sources=wanted.apt_sources)
     # `12.4.131~12.4.1-2` is the compiler of release 12.4.1.
     version = next((each.version for each in found if each.name == row.packages[0]), "")
     match = re.search(r"~(\d+\.\d+\.\d+)-", version)
@@ -85,27 +89,34 @@ def _suite(wanted: Wanted) -> DebianSuite:
     return row
 
 
-def packages(row: DebianSuite | CrossCompiler, wanted: Wanted, around: Surroundings) -> list[Archive]:
-    """Where a suite has the packages of a row."""
+def packages(
+    row: DebianSuite | CrossCompiler | EmulatedPython,
+    cpu: str,
+    around: Surroundings,
+    *,
+    offline: bool = False,
+    sources: str | None = None,
+) -> list[Archive]:
+    """Where a suite has the packages of a row, those for that processor. `sources`: a file that names a mirror."""
     if not around.machine.which_all("apt-get"):
         raise UnavailableError("this is not Debian or a derivative: apt-get was not found")
-    with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
-        environ = _configured(row.suite, wanted, around)
-        if not wanted.offline:
+    with around.store.locked(f"apt-{row.suite}-{cpu}"):  # apt would not wait for another
+        environ = _configured(row.suite, _CPUS[cpu], sources, around)
+        if not offline:
             process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
         done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
     return [_archive(*match) for match in _URI.findall(done.stdout)]
 
 
-def _configured(suite: str, wanted: Wanted, around: Surroundings) -> Mapping[str, str]:
+def _configured(suite: str, cpu: str, sources: str | None, around: Surroundings) -> Mapping[str, str]:
     """The environment in which apt knows that suite and nothing else."""
-    home = around.store.folder / "apt" / suite
+    home = around.store.folder / "apt" / f"{suite}-{cpu}"  # apt forgets the lists of another processor
     try:
         for folder in _FOLDERS:
             (home / folder).mkdir(parents=True, exist_ok=True)
         listed, parts = "/dev/null", home / "parts"
-        if wanted.apt_sources:
-            place = Path(wanted.apt_sources).absolute()
+        if sources:
+            place = Path(sources).absolute()
             listed, parts = (str(place), Path(os.devnull)) if place.suffix == ".list" else ("/dev/null", place.parent)
         else:
             # The one that the system's own configuration asks for Debian's packages.
@@ -115,7 +126,6 @@ def _configured(suite: str, wanted: Wanted, around: Surroundings) -> Mapping[str
                 raise UnavailableError("no mirror of Debian is configured here: give one with --provider debian=FILE")
             text = _SOURCES.format(mirror=found[0], suite=suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
-        cpu = _CPUS[wanted.cpu]
         settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)
         (home / "apt.conf").write_bytes(os.fsencode(settings))
     except OSError as error:

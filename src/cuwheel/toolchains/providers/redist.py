@@ -35,7 +35,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     name = f"redistrib_{release}.json"
     manifest = _manifest(base, name, offline=wanted.offline)
     platform = _platform(wanted.cpu, tegra=around.machine.exists(TEGRA_RELEASE))
-    libraries = _platform(wanted.target, tegra=False) if wanted.target else platform
+    libraries = _platform(wanted.target, tegra=bool(wanted.l4t)) if wanted.target else platform
     found: dict[str, Archive] = {}
     for row in wanted.components:
         for archive in _archives(row, manifest, platform if row.programs else libraries, base):

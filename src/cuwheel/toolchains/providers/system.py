@@ -1,24 +1,37 @@
-"""Toolkits that are on the machine already: every one that `doctor` finds, if nothing that is wanted is missing."""
+"""Toolkits that are on the machine already: every one that `doctor` finds, if nothing that is wanted is missing.
+
+For another processor their headers and libraries for it are taken: JetPack's (`targets/aarch64-linux`), or those for
+arm64 servers (`targets/sbsa-linux`). The programs beside them are used where they run here, else those of an archive.
+"""
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnavailableError
-from cuwheel.facts import versions
+from msgspec.structs import replace
+
+from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.facts import toolkits, versions
 from cuwheel.machine import compilers, python_environment
-from cuwheel.toolchains.toolchain import Recipe
+from cuwheel.toolchains import archives as unpacking
+from cuwheel.toolchains import workplace as workplace_of
+from cuwheel.toolchains.providers import debian, index, redist
+from cuwheel.toolchains.toolchain import Recipe, processors_of
 from cuwheel.toolchains.workplace import nvcc_version, processor_of, write_stub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
     from cuwheel.machine.world import World
-    from cuwheel.toolchains.toolchain import Installed, Wanted
+    from cuwheel.toolchains.toolchain import Archive, Installed, Wanted
     from cuwheel.toolchains.workplace import Surroundings, Workplace
+
+TARGETS = {"sbsa-linux": False, "aarch64-linux": True}  # whether that is L4T's
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
@@ -31,6 +44,12 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     ]
     reasons = []
     for toolkit in found:
+        if wanted.target:
+            recipe = _for_another(toolkit, wanted, around)
+            if isinstance(recipe, Recipe):
+                return recipe
+            reasons.append(f"{toolkit.root} {recipe}")
+            continue
         if reason := _unfit(toolkit, wanted, machine):
             reasons.append(f"{toolkit.root} {reason}")
             continue
@@ -47,16 +66,77 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     raise UnavailableError("; ".join(reasons) or nothing)
 
 
-def _unfit(toolkit: Toolkit, wanted: Wanted, machine: World) -> str:
+def _for_another(toolkit: Toolkit, wanted: Wanted, around: Surroundings) -> Recipe | str:
+    """With the headers and libraries of one of its targets, or why it has none that will do."""
+    machine = around.machine
+    if reason := _other_release(toolkit, wanted):
+        return reason
+    root = machine.path(toolkit.root)
+    places = [root] if root.name in TARGETS else [root / "targets" / each for each in TARGETS]
+    there = [each for each in places if (each / "include").is_dir()]
+    # From CUDA 13 on the one for servers is that of both.
+    wished = None if toolkits.one_arm64(wanted.toolkit) else wanted.l4t
+    fitting = [each for each in there if wished in (None, TARGETS[each.name])]
+    if not fitting:
+        if there:
+            of = "Jetson (L4T)" if TARGETS[there[0].name] else "servers"
+            return f"has {there[0].name} alone, which is for {of}"
+        return f"has no folder targets/{' or targets/'.join(TARGETS)}"
+    place = fitting[0]
+    if lacking := list(missing(place, wanted.components)):
+        return f"lacks {', '.join(lacking)} in {place.name}"
+    chosen = replace(wanted, l4t=TARGETS[place.name] and not toolkits.one_arm64(wanted.toolkit))
+    archives: tuple[Archive, ...] = ()
+    by = "its own programs"
+    own = root / "bin" / "nvcc"
+    if processor_of(own) != wanted.cpu:
+        try:
+            programs = _programs(wanted, around)
+        except CuwheelError as error:
+            return f"has no nvcc for {wanted.cpu}, and none can be had: {error.message}"
+        archives, by = programs.archives, f"programs from {programs.provider}"
+    return Recipe(
+        provider="system",
+        cuda=wanted.cuda,
+        release=toolkit.version,
+        platform=chosen.platform,
+        components=tuple(row.name for row in wanted.components),
+        archives=archives,
+        place=str(place),
+        found_via=f"{place}, with {by}",
+    )
+
+
+def _programs(wanted: Wanted, around: Surroundings) -> Recipe:
+    """nvcc and what it calls, for this machine, of the same release as near as it can be had."""
+    rows = tuple(row for row in wanted.components if row.programs)
+    alone = replace(wanted, components=rows, target=None, l4t=None, exact=None)
+    reasons = []
+    decide_each: tuple[Callable[[Wanted, Surroundings], Recipe], ...] = (index.decide, redist.decide, debian.decide)
+    for decide_programs in decide_each:
+        try:
+            return decide_programs(alone, around)
+        except CuwheelError as error:
+            reasons.append(error.message.splitlines()[0])
+    raise UnavailableError("; ".join(reasons))
+
+
+def _other_release(toolkit: Toolkit, wanted: Wanted) -> str:
     if versions.minor(toolkit.version) != wanted.cuda:
         return f"is {toolkit.version}"
     if wanted.exact and toolkit.version != wanted.exact:
         return f"is {toolkit.version}, by its nvcc"
+    return ""
+
+
+def _unfit(toolkit: Toolkit, wanted: Wanted, machine: World) -> str:
+    if reason := _other_release(toolkit, wanted):
+        return reason
     if toolkit.nvcc is None:
         return "has no nvcc"
     # One of a Jetson may lie here, copied: it says its version in a file.
     if (of := processor_of(machine.path(toolkit.nvcc))) and of != wanted.cpu:
-        return f"has an nvcc for {of}: use it on such a machine, a Jetson or an image of L4T"
+        return f"has an nvcc for {of}: to compile for {of} here, add --cpu {of}"
     lacking = list(missing(machine.path(toolkit.root), wanted.components))
     return f"lacks {', '.join(lacking)}" if lacking else ""
 
@@ -77,9 +157,41 @@ def missing(root: Path, components: Iterable[Component]) -> Iterator[str]:
 
 
 def make(recipe: Recipe, workplace: Workplace) -> Installed:
-    """Nothing but a note of where it is, and a libcuda to link with where it has none."""
+    """Nothing but a note of where it is, and a libcuda to link with where it has none.
+
+    One for another processor is put together: its own headers and libraries, by links, beside programs for this one.
+    """
+    if processors_of(recipe.platform)[1]:
+        return workplace_of.install_archives(recipe, workplace, partial(_join, place=Path(recipe.place)))
     root = Path(recipe.place)
     if not any((root / folder / "libcuda.so").exists() for folder in ("lib64/stubs", "lib/stubs")):
-        write_stub(root, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+        write_stub(root, workplace.scratch / "stubs", processors_of(recipe.platform)[0])
     version = nvcc_version(root / "bin" / "nvcc")
     return workplace.note(recipe, root=root, version=version)
+
+
+def _join(root: Path, place: Path) -> None:
+    """Programs in `root`, of archives or else those beside the target, with its headers and libraries linked in."""
+    if not (root / "bin" / "nvcc").exists():
+        unpacking.copy_programs(place.parent.parent, root)
+    kept = root / "nvvm" / "lib64"  # what archives of programs have in lib, nvlink's libnvvm, is for this processor
+    if kept.is_symlink():
+        kept.unlink()
+    (root / "lib64").unlink(missing_ok=True)
+    if (root / "lib").is_dir():
+        (root / "nvvm").mkdir(exist_ok=True)
+        if kept.exists():
+            shutil.rmtree(root / "lib")
+        else:
+            (root / "lib").rename(kept)
+    (root / "lib").symlink_to(place / "lib")
+    (root / "lib64").symlink_to("lib")
+    (root / "include").mkdir(exist_ok=True)
+    for path in (place / "include").iterdir():
+        mine = root / "include" / path.name
+        if mine.is_dir() and not mine.is_symlink():
+            shutil.rmtree(mine)
+        mine.unlink(missing_ok=True)
+        mine.symlink_to(path)
+    if not (place / "lib" / "stubs" / "libcuda.so").exists():
+        write_stub(root, root.parent / "stubs", "aarch64")

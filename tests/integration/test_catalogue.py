@@ -50,7 +50,7 @@ def index(tmp_path: Path) -> Behaviour:
     return _served(wheels, facts=False)
 
 
-def test_the_newest_of_each_minor_release_is_added_once(index: Behaviour, tmp_path: Path) -> None:
+def test_the_newest_and_the_oldest_of_each_minor_release_are_added_once(index: Behaviour, tmp_path: Path) -> None:
     to = tmp_path / "catalogue"
     with serving(index) as address:
         first = api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
@@ -59,9 +59,10 @@ def test_the_newest_of_each_minor_release_is_added_once(index: Behaviour, tmp_pa
         ("2.0", "added"),
         ("1.1", "added"),
         ("1.0.1", "added"),
+        ("1.0", "added"),
     ]
     assert {each.outcome for each in again.rows} == {"known"}
-    assert again.wheels == 3
+    assert again.wheels == 4
     assert first.succeeded
     jsonschema.validate(json.loads(to_json(first)), json.loads((SCHEMAS / "catalogue-1.json").read_text()))
 
@@ -70,7 +71,7 @@ def test_releases_that_begin_with_zeros_are_minor_ones_each(tmp_path: Path) -> N
     wheels = [_wheel(tmp_path / "dist", each, NATIVE) for each in ("0.0.8", "0.0.9", "0.0.9.post1", "0.1.0", "0.1.1")]
     with serving(_served(wheels, facts=False)) as address:
         found = api.catalogue(["demo"], to=tmp_path / "catalogue", indexes=[f"{address}/simple"])
-    assert [each.version for each in found.rows] == ["0.1.1", "0.0.9.post1", "0.0.8"]
+    assert [each.version for each in found.rows] == ["0.1.1", "0.1.0", "0.0.9.post1", "0.0.9", "0.0.8"]
 
 
 def test_builds_for_several_cudas_are_held_each(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_builds_for_several_cudas_are_held_each(tmp_path: Path) -> None:
     wheels = [_wheel(tmp_path / "dist", each, NATIVE) for each in versions]
     with serving(_served(wheels, facts=False)) as address:
         found = api.catalogue(["demo"], to=tmp_path / "catalogue", indexes=[f"{address}/simple"])
-    assert {each.version for each in found.rows} == {"1.0.1+cu126", "1.0.1+cu130", "1.0.1"}
+    assert {each.version for each in found.rows} == set(versions)
 
 
 def test_find_asks_the_catalogue_and_reads_no_wheel(
@@ -147,6 +148,14 @@ def test_wheels_for_other_systems_are_not_read(tmp_path: Path) -> None:
     } == {each.name: "the operating system is linux, not windows" for each in others}
 
 
+def test_a_wheel_for_any_platform_may_hold_libraries(tmp_path: Path) -> None:
+    tags = ("py3-none-any", "py3-none-macosx_11_0_arm64", "py3-none-win_amd64")
+    wheels = [_wheel(tmp_path / "dist", f"{number}.0", NATIVE, tag) for number, tag in enumerate(tags)]
+    with serving(_served(wheels, facts=False)) as address:
+        found = api.catalogue(["demo"], to=tmp_path / "catalogue", indexes=[f"{address}/simple"])
+    assert [each.file for each in found.rows] == [wheels[0].name]
+
+
 def test_wheels_for_other_systems_are_not_taken(tmp_path: Path) -> None:
     """Not the newest for Windows before one for Linux that runs, nor where there is none for Linux."""
     dist = tmp_path / "dist"
@@ -189,7 +198,7 @@ def test_the_newest_release_for_each_machine_is_listed(index: Behaviour, tmp_pat
         api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
     found = api.catalogue_list(to, on=["h100", "v100"])
     assert [(each.machine, each.version) for each in found.projects[0].newest] == [("h100", "2.0"), ("v100", None)]
-    assert found.projects[0].versions == ("2.0", "1.1", "1.0.1")
+    assert found.projects[0].versions == ("2.0", "1.1", "1.0.1", "1.0")
     generations = api.catalogue_list(to).projects[0].newest
     assert {each.machine: each.version for each in generations}["9.0"] == "2.0"
 
@@ -206,7 +215,7 @@ def test_a_package_that_is_not_there_does_not_stop_the_others(index: Behaviour, 
     to = tmp_path / "catalogue"
     with serving(index) as address:
         found = api.catalogue(["absent", "demo"], to=to, indexes=[f"{address}/simple"])
-    assert [each.outcome for each in found.rows] == ["failed", "added", "added", "added"]
+    assert [each.outcome for each in found.rows] == ["failed", *["added"] * 4]
 
 
 def test_damaged_catalogues_are_refused_with_words(index: Behaviour, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
 from cuwheel.device_code import starts
-from cuwheel.errors import EXIT_INTERRUPTED, MalformedError
+from cuwheel.errors import EXIT_INTERRUPTED, MalformedError, UnknownNameError
 from cuwheel.machine.fleet import Refinement
 from cuwheel.network import remote, venvs
 from tests.fixtures import servers
@@ -99,6 +99,47 @@ def test_patches_before_one_that_fails_are_not_read_unless_they_are_another_buil
     assert every.judged == 3
 
 
+def test_where_nothing_runs_no_patch_is_read_between_two_that_fail_alike(tmp_path: Path) -> None:
+    made = [wheel(tmp_path / "dist", "demo", f"1.1.{number}", library=BLACKWELL, tag=TAG) for number in range(5)]
+    behaviour = Behaviour.of(*made)
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+    assert (_chosen(answer), answer.judged, answer.stopped) == (None, 2, None)
+    assert _read(behaviour) == {"1.1.4", "1.1.0"}
+    why = {each.version: each.reasons[0] for each in answer.candidates}
+    assert why["1.1.2"] == "not looked into: neither 1.1.0 nor 1.1.4 runs"
+
+
+def test_where_the_oldest_patch_runs_the_newest_that_does_is_found(tmp_path: Path) -> None:
+    libraries = {0: NATIVE, 1: NATIVE, 2: BLACKWELL, 3: BLACKWELL}
+    made = [wheel(tmp_path / "dist", "demo", f"1.1.{each}", library=it, tag=TAG) for each, it in libraries.items()]
+    with serving(Behaviour.of(*made)) as url:
+        assert _chosen(_find(indexes=[f"{url}/simple"])) == "1.1.1"
+
+
+def test_what_is_known_of_libraries_for_another_processor_is_not_kept(tmp_path: Path) -> None:
+    """Wheels for any platform may hold them: of those the first bytes were read, for such machines alone."""
+    made = wheel(tmp_path / "dist", "demo", "1.0", library=NATIVE, tag="py3-none-any")
+    arm = Refinement(os="linux", cpu="aarch64", python="3.11", driver="580.65.06")
+    with serving(Behaviour.of(made)) as url:
+        other = _find(indexes=[f"{url}/simple"], refine=arm).candidates[0]
+        own = _find(indexes=[f"{url}/simple"]).candidates[0]
+    assert (other.outcome, other.reasons) == ("fails", ("it is for x86_64 and this machine has aarch64",))
+    assert (own.outcome, own.known_from) == ("native", "wheel")
+
+
+def test_a_version_that_no_index_has_and_extras(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [_wheel(tmp_path / "dist", f"{number}.0") for number in (1, 2)]
+    with serving(Behaviour.of(*made)) as url:
+        options = ["--index", f"{url}/simple", "--on", "h100", "--set", "python=3.11,os=linux,cpu=x86_64"]
+        assert main(["find", "demo==7.0", *options]) == UnknownNameError.exit_code
+        assert "hint: your indexes have 1.0 to 2.0: cuwheel find demo" in capsys.readouterr().err
+        assert main(["find", "demo[all,some]", *options]) == 0
+        assert "cuwheel install 'demo[all,some]==2.0'" in capsys.readouterr().out
+        assert main(["find", "demonstration", *options, "--no-index"]) == UnknownNameError.exit_code
+    assert "check the spelling, or name its index with --index" in " ".join(capsys.readouterr().err.split())
+
+
 def test_of_releases_that_count_in_the_third_number_none_is_a_patch(tmp_path: Path) -> None:
     made = wheel(tmp_path / "dist", "demo", "0.0.35", library=BLACKWELL, tag=TAG)
     older = wheel(tmp_path / "dist", "demo", "0.0.30", library=NATIVE, tag=TAG)
@@ -167,7 +208,8 @@ def test_a_spent_budget_gives_what_is_known(tmp_path: Path, capsys: pytest.Captu
     assert told["downloaded"] <= 2_000_000
     assert "1 of 7 releases judged; the newest that runs among them is 7.5" in " ".join(shown.split())
     assert "No release of demo is known to run" in nothing
-    assert "0 of 1 release judged; none of them runs" in " ".join(nothing.split())
+    assert "0 of 1 release judged (a larger --budget reads more)" in " ".join(nothing.split())
+    assert "not read: reading it takes 3.0 MB, more than is left of --budget" in " ".join(nothing.split())
 
 
 def test_older_wheels_that_fit_are_read_where_newer_ones_do_not(

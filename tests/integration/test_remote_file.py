@@ -7,6 +7,7 @@ import io
 import random
 import re
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,13 +154,14 @@ def test_another_size_than_the_index_says_is_another_file(server: _Server) -> No
         RemoteFile(_url(server, "ranges"), size=len(BODY) - 1)
 
 
-def test_reads_in_any_order_give_the_same_bytes_and_nothing_comes_twice(server: _Server) -> None:
+@pytest.mark.parametrize("threads", [1, 8])
+def test_reads_in_any_order_give_the_same_bytes_and_nothing_comes_twice(server: _Server, threads: int) -> None:
     chance = random.Random(3)  # noqa: S311 - the same in every run
     remote = RemoteFile(_url(server, "ranges"))
-    for _ in range(60):
-        start = chance.randrange(len(BODY))
-        count = chance.randrange(min(200_000, len(BODY) - start))
-        assert remote.read(start, count) == BODY[start : start + count]
+    places = [(start, start + chance.randrange(200_000)) for start in chance.choices(range(len(BODY)), k=60)]
+    with ThreadPoolExecutor(threads) as pool:
+        read = pool.map(lambda each: remote.read(each[0], min(each[1], len(BODY)) - each[0]), places)
+        assert [*read] == [BODY[start:stop] for start, stop in places]
     assert server.sent <= len(BODY)
     with pytest.raises(CuwheelError, match="cut short"):
         remote.read(len(BODY) - 1, 2)

@@ -39,9 +39,9 @@ CATALOGUE = Command(
   cuwheel catalogue list facts
   cuwheel find torch --on h100 --catalogue facts
 
-Of each package the newest release of each minor version is taken, and of its
-wheels one for the platform. Only the libraries in it are downloaded, once, and
-nothing of them is kept but the facts.
+Of each package the newest and the oldest release of each minor version are
+taken, and of their wheels one for the platform. Only the libraries in it are
+downloaded, once, and nothing of them is kept but the facts.
 
 exit status: 0 done, 1 some wheels could not be read""",
     (

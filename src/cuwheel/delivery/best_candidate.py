@@ -28,7 +28,6 @@ from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import log
-from cuwheel.support.wording import size
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
 from cuwheel.verdicts.choice import CudaError
@@ -132,7 +131,7 @@ class Find(Struct, frozen=True, kw_only=True):
 
     `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why
     it ended before it knew the best: the budget was spent, the server was too slow, or somebody pressed Ctrl-C.
-    `elsewhere`: for a Jetson that none is known to serve, where its wheels come from.
+    `elsewhere`: for a Jetson that none is known to serve, where its wheels come from. `extras`: that were asked for.
     """
 
     schema: Literal["cuwheel.find/1"] = "cuwheel.find/1"
@@ -144,6 +143,7 @@ class Find(Struct, frozen=True, kw_only=True):
     judged: int = 0
     stopped: Stopped | None = None
     elsewhere: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -349,26 +349,37 @@ class _Look:
 
     def _with_facts(self, undecided: Sequence[Ruling]) -> Iterator[Ruling]:
         """A few releases at a time: an index may have thousands, and the newest that runs is enough."""
-        read: dict[str, Contents | None] = {}
-        for index in {each.candidate.index for each in undecided} - self._has_facts.keys():
-            self._has_facts[index] = _has_facts(index, undecided, self._session, read)
-
-        def look(ruling: Ruling) -> None:
-            if ruling.candidate.file not in read:
-                ask = self._has_facts[ruling.candidate.index]
-                read[ruling.candidate.file] = _facts(ruling, self._session, self._catalogues, ask=ask)
-
         rest = undecided[:_MOST_FACTS]
         with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)) as shown:
             for batch in _by_release(rest):
-                list(pool.map(look, batch))
-                shown.advance(len(batch))
-                known = [(each, found) for each in batch if (found := read[each.candidate.file])]
-                self._judge.expect([found.survey for _, found in known])
-                ruled = [self._judge.rule(each, found) for each, found in known]
+                ruled = [*self._ruled(batch, (_known(each, self._catalogues) for each in batch))]
                 yield from ruled
-                if not self._everything and any(each.rank == 0 for each in ruled):
+                running = () if self._everything else (each.release for each in ruled if each.rank == 0)
+                best = max(running, default=None)
+                here = {each.candidate.file for each in ruled}
+                others = [each for each in batch if each.candidate.file not in here and _may_be_better(each, best)]
+                for index in {each.candidate.index for each in others} - self._has_facts.keys():
+                    self._has_facts[index] = self._is_asked_for_facts(index, others, pool)
+                asked = pool.map(
+                    lambda each: _beside(each, self._session, ask=self._has_facts[each.candidate.index]), others
+                )
+                ruled = [*self._ruled(others, asked)]
+                yield from ruled
+                shown.advance(len(batch))
+                if not self._everything and (best or any(each.rank == 0 for each in ruled)):
                     return
+
+    def _ruled(self, asked: Sequence[Ruling], contents: Iterable[Contents | None]) -> Iterator[Ruling]:
+        """Those of which something is known."""
+        known = [(each, found) for each, found in zip(asked, contents, strict=True) if found]
+        self._judge.expect([found.survey for _, found in known])
+        return (self._judge.rule(each, found) for each, found in known)
+
+    def _is_asked_for_facts(self, index: str, rulings: Sequence[Ruling], pool: ThreadPoolExecutor) -> bool:
+        """Whether an index that does not say so has facts files all the same: found out with a few of them."""
+        there = [each for each in rulings if each.candidate.index == index]
+        unsaid = [each for each in there if not each.candidate.listing.facts and each.candidate.path is None]
+        return any(pool.map(lambda each: _beside(each, self._session, ask=True), unsaid[:_MISSES]))
 
     def into_wheels(self, rulings: Sequence[Ruling]) -> Iterator[Ruling]:
         """With the verdicts of those that had to be read."""
@@ -378,20 +389,27 @@ class _Look:
         # By minor release, a file that was looked into and does not run well: patches before it were built alike.
         failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
         patched = {_minor(each.release): each for each in sorted(failing, key=attrgetter("release"))}
-        passed_over: list[Ruling] = []  # such patches, which are read in the end where nothing else runs
+        # Such patches. Where nothing else runs the oldest of them is read, and the others unless it fails alike.
+        passed_over: dict[str, Ruling] = {}
+        oldest = {_series(each): each for each in sorted(failing, key=attrgetter("release"), reverse=True)}
         count = large = slow = 0
-        for each in chain(rulings, passed_over):
+        for each in chain(rulings, _oldest_first(passed_over)):
             if each.decided:
                 if best and each.origin and each.release < best.release:
                     read.add(each.release)
                 yield each
                 continue
-            reason = "" if self._everything else self._needless(best, each, patched, read)
-            if reason and best is None:
-                if each not in passed_over:
-                    passed_over.append(each)
+            if each.candidate.file in passed_over:
+                reason = _between(each, oldest.get(_series(each)), patched[_minor(each.release)])
+                if not reason and best and _series(best) == _series(each):
+                    reason = _runs(best) if _is_enough(best, each, read, self._judge) else ""
+                elif not reason and best:
+                    reason = self._needless(best, each, patched, read)
+            else:
+                reason = "" if self._everything else self._needless(best, each, patched, read)
+                if reason and best is None:
+                    passed_over[each.candidate.file] = each
                     continue
-                reason = ""
             if not reason and self.stopped == "interrupted":
                 reason = "not looked into: it was interrupted before"
             elif not reason and count == _MOST_READ:
@@ -413,6 +431,7 @@ class _Look:
                 read.add(judged.release)
             if judged.origin and judged.rank > MAY_BE_TAKEN:
                 patched.setdefault(_minor(judged.release), judged)
+                oldest[_series(judged)] = min(judged, oldest.get(_series(judged), judged), key=attrgetter("release"))
             yield judged
 
     def _needless(
@@ -425,8 +444,7 @@ class _Look:
             how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
             return f"not looked into: {which} of it {how}"
         if best and _is_enough(best, other, read, self._judge):
-            runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
-            return f"not looked into: {best.candidate.version} {runs}"
+            return _runs(best)
         return ""
 
     def _read(self, ruling: Ruling) -> Ruling:
@@ -435,10 +453,9 @@ class _Look:
             if place not in self._known:
                 self._known[place] = judging.read_wheel(ruling.candidate, self._session, self._budget, self._judge)
             return self._judge.rule(ruling, self._known[place])
-        except OverBudgetError:
+        except OverBudgetError as error:
             self.stopped = "budget"
-            left = size(max((self._budget.limit or 0) - self._budget.used, 0))
-            reason = f"not read: it takes more than the {left} that are left of --budget"
+            reason = f"not read: {error.words} of --budget"
         except TooSlowError as error:
             self.stopped = "slow"
             reason = f"not read: {error.message}"
@@ -453,6 +470,32 @@ class _Look:
 def _minor(release: Version) -> tuple[int, ...]:
     """Of 0.0.35 and its kind each is a release like any other, and none a patch."""
     return release.release[:2] if any(release.release[:2]) else release.release
+
+
+def _series(ruling: Ruling) -> tuple[tuple[int, ...], str | None]:
+    """The patches of one build of a minor release."""
+    return _minor(ruling.release), ruling.candidate.version.local
+
+
+def _oldest_first(passed_over: Mapping[str, Ruling]) -> Iterator[Ruling]:
+    """Of each series the oldest, then the newest first."""
+    series: dict[object, list[Ruling]] = {}
+    for each in passed_over.values():
+        series.setdefault(_series(each), []).append(each)
+    for patches in series.values():
+        yield from (patches[-1], *patches[:-1])
+
+
+def _between(other: Ruling, before: Ruling | None, after: Ruling) -> str:
+    """Why a patch need not be read that stands between two which fail alike; empty where it may be better."""
+    if before is None or before.release >= other.release or before.predicted_error != after.predicted_error:
+        return ""
+    return f"not looked into: neither {before.candidate.version} nor {after.candidate.version} runs"
+
+
+def _runs(best: Ruling) -> str:
+    runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
+    return f"not looked into: {best.candidate.version} {runs}"
 
 
 def _is_later_patch(one: Ruling, other: Ruling) -> bool:
@@ -480,24 +523,21 @@ def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: Judge) ->
     return older and (not judge.knows_gpu or len(read) >= _OLDER_READ)
 
 
-def _has_facts(
-    index: str, rulings: Sequence[Ruling], session: client.Session, read: dict[str, Contents | None]
-) -> bool:
-    """Whether an index that does not say so has facts files all the same: found out with a few of them."""
-    there = [each for each in rulings if each.candidate.index == index]
-    unsaid = [each for each in there if not each.candidate.listing.facts and each.candidate.path is None]
-    for ruling in unsaid[:_MISSES]:
-        if found := _facts(ruling, session, ask=True):
-            read[ruling.candidate.file] = found
-            return True
-    return False
+def _may_be_better(other: Ruling, best: Version | None) -> bool:
+    return best is None or other.release >= best
 
 
-def _facts(
-    ruling: Ruling, session: client.Session, catalogues: Sequence[CatalogueReader] = (), *, ask: bool
-) -> Contents | None:
+def _known(ruling: Ruling, catalogues: Sequence[CatalogueReader]) -> Contents | None:
     try:
-        return judging.from_facts(ruling.candidate, session, catalogues, ask=ask)
+        return judging.known_facts(ruling.candidate, catalogues)
+    except CuwheelError as error:
+        log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
+        return None
+
+
+def _beside(ruling: Ruling, session: client.Session, *, ask: bool) -> Contents | None:
+    try:
+        return judging.facts_beside(ruling.candidate, session, ask=ask)
     except CuwheelError as error:
         log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
         return None

@@ -386,6 +386,14 @@ def releases_of(requirement: str) -> set[Version]:
         }
 
 
+def no_such_release(requirement: Requirement, where: Places, session: client.Session) -> UnknownNameError:
+    """Of a project that is there: which versions it has."""
+    found = {each.version for each in list_candidates(Requirement(requirement.name), where, session)}
+    known = f"{min(found)} to {max(found)}" if len(found) > 1 else str(*found)
+    name = f"{requirement.name}{requirement.specifier}"
+    return UnknownNameError("release", name, hint=f"your indexes have {known}: cuwheel find {requirement.name}")
+
+
 def list_candidates(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
     """All that the requirement allows, each file once; the first place that lists one decides where it comes from."""
     project = normalised(requirement.name)
@@ -412,8 +420,11 @@ def list_candidates(requirement: Requirement, where: Places, session: client.Ses
         for each in listed_there:
             found.setdefault(each.file, each)
     if not found:
-        searched = ", ".join(place for place, _ in (*own, *asked)) or "nowhere: there is no index and no --find-links"
-        raise UnknownNameError("package on your indexes", requirement.name, hint=f"searched {searched}")
+        searched = ", ".join(place for place, _ in (*own, *asked))
+        searched = (
+            f"is not on {searched}: check the spelling, or name" if searched else "there is no index to ask: name"
+        )
+        raise UnknownNameError("package", requirement.name, hint=f"{searched} its index with --index")
     return tuple(_allowed(requirement, found.values()))
 
 

@@ -157,31 +157,34 @@ def _listed(
 
 
 def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | None) -> Iterator[Candidate]:
-    """The newest release of each minor version, and of its wheels one for the platform: all have the same code.
+    """The newest and the oldest release of each minor version, and of its wheels one for the platform: all have the
+    same code. Where neither runs, `find` reads none between them.
 
     A local version (`+cu126`) is a build of its own.
     """
-    newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
+    builds: dict[tuple[tuple[int, ...], str], list[Candidate]] = {}
     wanted = wheel_tags.platform_of(platform)
     for each in found:
         if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
             continue
         made_for = wheel_tags.platform_of(each.wheel.platforms[0])
-        if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
+        # `any` says nothing of what is in it.
+        if each.wheel.platforms != ("any",) and (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
         # Where its releases begin with zeros (0.0.35), the first number that counts.
         leading = next((place for place, number in enumerate(each.version.release) if number), 0)
         build = (each.version.release[: max(leading + 1, 2)], each.version.local or "")
-        known = newest.get(build)
-        if known is None or _preference(each) > _preference(known):
-            newest[build] = each
-    yield from (newest[each] for each in sorted(newest, reverse=True))
+        builds.setdefault(build, []).append(each)
+    for build in sorted(builds, reverse=True):
+        versions = [each.version for each in builds[build]]
+        for version in dict.fromkeys((max(versions), min(versions))):
+            yield max((each for each in builds[build] if each.version == version), key=_preference)
 
 
-def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
+def _preference(candidate: Candidate) -> tuple[bool, str]:
     """Which wheel of a release most would take: free-threaded Pythons (`cp314t`) are few."""
     abi = candidate.wheel.abi if candidate.wheel else ""
-    return candidate.version, not abi.endswith("t"), candidate.file
+    return not abi.endswith("t"), candidate.file
 
 
 def _older(candidate: Candidate, since: datetime | None) -> bool:

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from cuwheel.delivery import best_candidate, judging
+from cuwheel.delivery import best_candidate, candidates, judging
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBuild, Way, initial_answer
@@ -343,17 +343,20 @@ def find_together(request: FindRequest) -> Find:
     with best_candidate.search_for(request, request.env) as search:
         wanted = request.requirement
         found = best_candidate.find(search, wanted)
+        if not found.rulings and found.stopped is None:
+            raise candidates.no_such_release(wanted, search.places, search.session)
         name = normalised(found.name)
         start = Choice(name=name, wanted=request.wanted, requirement=wanted, found=found, ruling=found.chosen)
         required = list(_torch_of(start))
-        if not required or found.stopped == "interrupted" or any(each.torch for each in found.machines):
-            return found.answer
-        try:
-            return replace(_with_its_torch(search, start, required), downloaded=search.budget.used)
-        except UnknownNameError:
-            return found.answer  # these indexes have no torch: it comes from elsewhere
-        except KeyboardInterrupt:
-            return replace(_torch_not_judged(found), stopped="interrupted", downloaded=search.budget.used)
+        answer = found.answer
+        if required and found.stopped != "interrupted" and not any(each.torch for each in found.machines):
+            try:
+                answer = replace(_with_its_torch(search, start, required), downloaded=search.budget.used)
+            except UnknownNameError:
+                pass  # these indexes have no torch: it comes from elsewhere
+            except KeyboardInterrupt:
+                answer = replace(_torch_not_judged(found), stopped="interrupted", downloaded=search.budget.used)
+        return replace(answer, extras=tuple(sorted(wanted.extras)))
 
 
 def _with_its_torch(search: Search, start: Choice, required: Sequence[SpecifierSet]) -> Find:

@@ -15,9 +15,10 @@ from packaging.version import Version
 
 from cuwheel.delivery import catalogue
 from cuwheel.delivery.candidates import Candidate
-from cuwheel.device_code import source, wheel_facts
+from cuwheel.device_code import source, starts, wheel_facts
 from cuwheel.device_code.libraries import READ_IN_PART, Survey
-from cuwheel.device_code.survey import items_that_decide, survey_wheel
+from cuwheel.device_code.source import ZipItem
+from cuwheel.device_code.survey import Sparing, survey_wheel
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.machine import python_environment
@@ -26,6 +27,7 @@ from cuwheel.support import files, log
 from cuwheel.support.patterns import matches_any
 from cuwheel.support.wording import a_few, file_name, release_of_file, size
 from cuwheel.verdicts import pins, wheel_tags
+from cuwheel.verdicts.check_rules import ANOTHER_MACHINE
 from cuwheel.verdicts.choice import UNSUPPORTED_PTX, CudaError
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.loading import loading
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.catalogue import CatalogueReader
     from cuwheel.device_code.libraries import Library, TorchExports
+    from cuwheel.device_code.source import Item
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.machine.fleet import Machine
     from cuwheel.network.transfer import Budget
@@ -60,15 +63,18 @@ class Contents(NamedTuple):
     origin: Origin
 
 
-def from_facts(
-    candidate: Candidate, session: client.Session, catalogues: Sequence[CatalogueReader] = (), *, ask: bool
-) -> Contents | None:
-    """Without the wheel. `ask`: also for a facts file that no index mentions."""
+def known_facts(candidate: Candidate, catalogues: Sequence[CatalogueReader]) -> Contents | None:
+    """Without asking its index."""
     if kept := _kept_facts(candidate):
         return Contents(wheel_facts.survey(kept), "cache")
     if known := catalogue.look_up(catalogues, candidate):
         return Contents(wheel_facts.survey(known), "catalogue")
-    data = _facts_beside(candidate, session, ask=ask)
+    return None
+
+
+def facts_beside(candidate: Candidate, session: client.Session, *, ask: bool) -> Contents | None:
+    """From a facts file beside the wheel. `ask`: also for one that no index mentions."""
+    data = _data_beside(candidate, session, ask=ask)
     facts = _checked_facts(data, candidate) if data else None
     if facts is None:
         return None
@@ -76,7 +82,7 @@ def from_facts(
     return Contents(wheel_facts.survey(facts), "facts file")
 
 
-def _facts_beside(candidate: Candidate, session: client.Session, *, ask: bool) -> bytes | None:
+def _data_beside(candidate: Candidate, session: client.Session, *, ask: bool) -> bytes | None:
     """The facts file that lies where the wheel does."""
     if candidate.path:
         place = candidate.path.with_name(candidate.file + wheel_facts.SUFFIX)
@@ -110,18 +116,25 @@ def _checked_facts(data: bytes, candidate: Candidate) -> WheelFacts | None:
 
 def read_wheel(candidate: Candidate, session: client.Session, budget: Budget, judge: Judge) -> Contents:
     """From the wheel: of one on a server only as much as decides; nothing is kept but facts."""
-    decided_by: list[str] = []
+    skipped: list[str] = []  # because of what these machines are
 
     def decides(library: Library, distribution: Distribution) -> bool:
-        decided_by.extend([library.path] if judge.fails_by(library, distribution) else [])
-        return bool(decided_by)
+        found = judge.fails_by(library, distribution)
+        skipped.extend([library.path] if found else [])
+        return found
 
-    with _opened(candidate, session, budget, in_part=True) as wheel:
+    def is_elsewhere(library: Library, distribution: Distribution) -> bool:
+        found = judge.is_elsewhere(library, distribution)
+        skipped.extend([library.path] if found else [])
+        return found
+
+    with _opened(candidate, session, budget) as wheel:
+        sparing = Sparing(decides, is_elsewhere, lambda items: _announce(wheel, items, candidate, budget, starts.LARGE))
         if candidate.path or not candidate.listing.sha256:
-            found = survey_wheel(wheel, detail="containers", decides=None if candidate.path else decides)
+            found = survey_wheel(wheel, detail="containers", sparing=None if candidate.path else sparing)
             return Contents(found, "wheel")
-        facts = wheel_facts.of_wheel(wheel, sha256=candidate.listing.sha256, decides=decides)
-    if not decided_by:  # else it is known for these machines alone
+        facts = wheel_facts.of_wheel(wheel, sha256=candidate.listing.sha256, sparing=sparing)
+    if not skipped:  # else it is known for these machines alone
         keep_facts(candidate, facts)
     return Contents(wheel_facts.survey(facts), "wheel")
 
@@ -131,6 +144,8 @@ def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> W
     if (kept := _kept_facts(candidate)) and not was_read_in_part(kept.findings):
         return kept
     with _opened(candidate, session, budget) as wheel:
+        if candidate.path is None:
+            _announce(wheel, source.source_of_wheel(wheel).items, candidate, budget)
         facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.listing.sha256)
     keep_facts(candidate, facts)
     return facts
@@ -140,25 +155,23 @@ def was_read_in_part(findings: Iterable[Finding]) -> bool:
     return any(each.rule == READ_IN_PART for each in findings)
 
 
-def _opened(candidate: Candidate, session: client.Session, budget: Budget, *, in_part: bool = False) -> WheelFile:
+def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFile:
     listing = candidate.listing
     if candidate.path:
         return WheelFile(candidate.path)
-    from cuwheel.device_code import starts  # noqa: PLC0415 - most have a facts file
-    from cuwheel.network.remote import RemoteFile  # noqa: PLC0415
+    from cuwheel.network.remote import RemoteFile  # noqa: PLC0415 - most have a facts file
 
-    wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
-    try:
-        found = source.source_of_wheel(wheel)
-        items = items_that_decide(found)[0] if in_part else found.items
-        members = [each.member for each in items if isinstance(each, source.ZipItem)]
-        stored = sum(min(each.stored, starts.LARGE) if in_part else each.stored for each in members)
-        budget.must_allow(listing.url, stored)
-    except BaseException:
-        wheel.close()
-        raise
-    log.info("reading %s of %s (%s)", size(stored), release_of_file(candidate.file), size(wheel.size))
-    return wheel
+    return WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
+
+
+def _announce(
+    wheel: WheelFile, items: Iterable[Item], candidate: Candidate, budget: Budget, most: int | None = None
+) -> None:
+    """Says what is going to be read, of each library at most so much; refused where that is beyond the budget."""
+    stored = sum(min(each.member.stored, most or each.member.stored) for each in items if isinstance(each, ZipItem))
+    budget.must_allow(candidate.listing.url, stored)
+    if stored:
+        log.info("reading %s of %s (%s)", size(stored), release_of_file(candidate.file), size(wheel.size))
 
 
 def _place_in_cache(candidate: Candidate) -> Path | None:
@@ -371,10 +384,18 @@ class Judge:
             or matches_any(library.path, (*profile.optional, *profile.linked))
         ):
             return False
+        return any(each.outcome == "fails" for each in self._of_one(library, distribution))
+
+    def is_elsewhere(self, library: Library, distribution: Distribution) -> bool:
+        """Whether a library is for another processor or system than all these machines have."""
+        found = self._of_one(library, distribution)
+        return all(any(each.rule in ANOTHER_MACHINE for each in verdict.findings) for verdict in found)
+
+    def _of_one(self, library: Library, distribution: Distribution) -> tuple[Verdict, ...]:
         alone = Survey(
             target=library.path, kind="wheel", size=0, distribution=distribution, libraries=(library,), findings=()
         )
-        return any(each.outcome == "fails" for each in judge_all(alone, self._machines, None))
+        return judge_all(alone, self._machines)
 
     def _compiling(self, survey: Survey, verdicts: Sequence[Verdict]) -> tuple[float, float] | None:
         """At least, and at most, for all machines on which that would help."""

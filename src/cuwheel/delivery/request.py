@@ -169,8 +169,9 @@ class FindRequest:
 class CatalogueRequest:
     """Facts of projects' releases, added to the catalogue in `to`; without names, of those that it holds.
 
-    Of each project the newest release of each minor version of the last `days` (0: of all time), and of that one wheel
-    for `platform`. `budget`: bytes that may be downloaded; None for no limit. `cluster`: whose workers read them.
+    Of each project the newest and the oldest release of each minor version of the last `days` (0: of all time), and of
+    these one wheel for `platform`. `budget`: bytes that may be downloaded; None for no limit. `cluster`: whose workers
+    read them.
     """
 
     names: Sequence[str] = field(default=(), kw_only=False)

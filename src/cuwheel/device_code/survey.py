@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import sys
 import threading
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,11 +30,23 @@ if TYPE_CHECKING:
     from cuwheel.wheel.file import WheelFile
     from cuwheel.wheel.metadata import Distribution
 
-# Whether nothing else of a distribution matters, with this library as it is.
-Decides: TypeAlias = "Callable[[Library, Distribution], bool]"
+
+class Sparing(NamedTuple):
+    """What need not be read of a wheel on a server, as whoever judges it says.
+
+    `decides`: whether nothing else of a distribution matters, with this library as it is. `is_elsewhere`: whether a
+    library, of which only the first bytes are known, is for another kind of machine than those that are judged.
+    `begins`: hears what is going to be read; it may refuse.
+    """
+
+    decides: Callable[[Library, Distribution], bool]
+    is_elsewhere: Callable[[Library, Distribution], bool]
+    begins: Callable[[Sequence[Item]], None]
+
 
 _ARCHIVES = (".a", ".lib")  # which are linked from, and never loaded
 _WORKERS = 2
+_AT_ONCE = 8  # requests to a server, each of which takes a while to be answered
 
 
 def survey(
@@ -58,24 +70,20 @@ def survey(
         found.close()
 
 
-def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows", decides: Decides | None = None) -> Survey:
+def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows", sparing: Sparing | None = None) -> Survey:
     """Of a wheel that is open already, and stays so.
 
-    With `decides` no more is read than a verdict needs: of large libraries the start, and none without device code.
+    With `sparing` no more is read than a verdict needs: of large libraries the start, and none without device code.
     """
-    return _survey(source.source_of_wheel(wheel), detail, search="data", python=True, decides=decides)
+    return _survey(source.source_of_wheel(wheel), detail, search="data", python=True, sparing=sparing)
 
 
-def _survey(found: Source, detail: Detail, *, search: Search, python: bool, decides: Decides | None = None) -> Survey:
+def _survey(found: Source, detail: Detail, *, search: Search, python: bool, sparing: Sparing | None = None) -> Survey:
     if found.kind == "file":
         libraries = [_read_library(found.items[0], detail, lambda _: None, search=search).library]
         findings: list[Finding] = []
     else:
-        largest = _largest(found) if decides else None
-        if decides and largest and found.distribution and decides(largest.library, found.distribution):
-            libraries, findings = [largest.library], [largest.how_far]
-        else:
-            libraries, findings = _read_all(found, detail, search=search, sparing=decides is not None, known=largest)
+        libraries, findings = _read_all(found, detail, search=search, sparing=sparing)
     imported, loads = _loaded_by_python(found, libraries) if python and detail != "rows" else ((), ())
     return Survey(
         target=found.target,
@@ -142,12 +150,6 @@ def _texts_in(found: Source, folder: str) -> Callable[[str], str]:
     return read
 
 
-def _largest(found: Source) -> Start | None:
-    """The start of the largest library, which is read before the others: it may decide by itself."""
-    item = max(items_that_decide(found)[0], key=lambda each: each.size, default=None)
-    return _start(item) if item and is_library(item, []) else None
-
-
 def _start(item: Item) -> Start | None:
     """Of a large one, where it suffices. Any part of what is not deflated can be read, and little of it is."""
     from zipfile import ZIP_DEFLATED  # noqa: PLC0415 - costs 15 ms
@@ -171,18 +173,21 @@ def items_that_decide(found: Source) -> tuple[list[Item], list[Item]]:
 
 
 def _read_all(
-    found: Source, detail: Detail, *, search: Search, sparing: bool = False, known: Start | None = None
+    found: Source, detail: Detail, *, search: Search, sparing: Sparing | None = None
 ) -> tuple[list[Library], list[Finding]]:
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
-    deciding, host = items_that_decide(found) if sparing else (found.items, [])
-    items = [item for item in deciding if is_library(item, findings)]
     read: dict[str, _ReadLibrary] = {}
-    if host:
-        from cuwheel.device_code import starts  # noqa: PLC0415 - most wheels are on this machine
-
-        read |= {each.path: _ReadLibrary(starts.by_head(each.path, each.size, each.head())) for each in host}
-        findings.append(starts.not_read(host))
+    known: Start | None = None  # of the largest, which is read before the others: it may decide by itself
+    if sparing:
+        items, by_head = _worth_reading(found, findings, sparing)
+        read |= {each.path: _ReadLibrary(each) for each in by_head}
+        sparing.begins(items)
+        known = _start(max(items, key=lambda each: each.size)) if items else None
+        if known and found.distribution and sparing.decides(known.library, found.distribution):
+            return [known.library], [known.how_far]
+    else:
+        items = [item for item in found.items if is_library(item, findings)]
     broken: list[CuwheelError] = []
     lock, stop = threading.Lock(), threading.Event()
     with log.progress("reading", sum(item.size for item in items)) as progress:
@@ -212,12 +217,38 @@ def _read_all(
                     findings.append(source.unread(item.path, error))
 
         # The largest first, or one worker would be left with it at the end.
-        _in_parallel(work, sorted(items, key=lambda item: -item.size), stop)
+        _in_parallel(work, sorted(items, key=lambda item: -item.size), stop, _AT_ONCE // 2 if sparing else _WORKERS)
     if broken:
         raise broken[0]
     inside = {name for each in read.values() for name in each.torch_defined}
     libraries = torch_symbols.from_outside([read[path].library for path in sorted(read)], inside)
     return libraries, sorted(findings, key=lambda each: each.message)
+
+
+def _worth_reading(found: Source, findings: list[Finding], sparing: Sparing) -> tuple[list[Item], list[Library]]:
+    """Libraries that are to be read, and the others by their first bytes, which come several at a time."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - most wheels are on this machine
+
+    from cuwheel.device_code import starts  # noqa: PLC0415
+
+    def by_head(item: Item) -> Library:
+        return starts.by_head(item.path, item.size, item.head())
+
+    def look(item: Item) -> tuple[Item, Library | None] | None:
+        """With the library where it is none for these machines."""
+        if not is_library(item, findings):
+            return None
+        if found.distribution and library.recognise(MemoryBuffer(item.path, item.head())) in ("elf", "pe"):
+            start = by_head(item)
+            return item, start if sparing.is_elsewhere(start, found.distribution) else None
+        return item, None
+
+    deciding, host = items_that_decide(found)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        hosts = list(pool.map(by_head, host))
+        seen = [each for each in pool.map(look, deciding) if each]
+    findings += [starts.not_read(host)] if host else []
+    return [item for item, start in seen if start is None], [*hosts, *(start for _, start in seen if start)]
 
 
 class _ReadLibrary(NamedTuple):
@@ -264,7 +295,7 @@ class _StoppedError(Exception):
     """Somebody pressed Ctrl-C, or another library cannot be read: whoever waits for the rest waits in vain."""
 
 
-def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threading.Event) -> None:
+def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threading.Event, workers: int) -> None:
     if len(items) <= 1 or sys.platform == "emscripten":  # a browser has no threads
         for item in items:
             work(item)
@@ -280,7 +311,7 @@ def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threadin
             raised.append(error)
             stop.set()
 
-    threads = [threading.Thread(target=work_through) for _ in range(min(_WORKERS, len(items)))]
+    threads = [threading.Thread(target=work_through) for _ in range(min(workers, len(items)))]
     for each in threads:
         each.start()
     try:

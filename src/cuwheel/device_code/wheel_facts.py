@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.device_code.survey import Decides
+    from cuwheel.device_code.survey import Sparing
     from cuwheel.wheel.file import WheelFile
 
 SUFFIX: Final = f".{description.NAME}"
@@ -157,11 +157,11 @@ _SAME_IN_LIBRARY = frozenset(LibraryFacts.__struct_fields__) - {
 _SAME_IN_CODE = CodeFacts.__struct_fields__
 
 
-def of_wheel(wheel: WheelFile, *, sha256: str | None = None, decides: Decides | None = None) -> WheelFacts:
-    """`sha256`: of the file, where it is known already. `decides`: as little is read as `survey_wheel` says."""
+def of_wheel(wheel: WheelFile, *, sha256: str | None = None, sparing: Sparing | None = None) -> WheelFacts:
+    """`sha256`: of the file, where it is known already. `sparing`: as little is read as `survey_wheel` says."""
     from cuwheel.device_code.survey import survey_wheel  # noqa: PLC0415 - who reads facts writes none
 
-    found = survey_wheel(wheel, detail="containers", decides=decides)
+    found = survey_wheel(wheel, detail="containers", sparing=sparing)
     distribution = wheel.distribution
     symbols = tuple(sorted({name for each in found.libraries for name in each.torch_symbols}))
     places = {name: index for index, name in enumerate(symbols)}

@@ -180,6 +180,7 @@ class Session:
         self.settings = settings.read_settings()
         self.pages: dict[str, Page] = {}
         self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
+        self._trusting: dict[bool, ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -194,8 +195,32 @@ class Session:
         key = addresses.origin(url), patience
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = _client(url, self.settings, patience)
+                self._clients[key] = self._client(url, patience)
             return self._clients[key]
+
+    def _client(self, url: str, patience: float) -> httpx.Client:
+        import httpx  # noqa: PLC0415
+
+        proxy = self.settings.proxy(url)
+        _look_up(proxy or url, url)
+        secure = self._trust(proxy) if proxy and proxy.startswith("https:") else None
+        try:
+            return httpx.Client(
+                timeout=httpx.Timeout(patience, connect=CONNECT_S),
+                verify=self._trust(url) if url.startswith("https:") else False,
+                proxy=httpx.Proxy(proxy, ssl_context=secure) if proxy else None,
+                trust_env=False,  # all of it is in the settings
+                headers={"Accept-Encoding": "identity"},
+            )
+        except (ImportError, ValueError) as error:  # SOCKS needs a library of its own
+            raise NetworkError(addresses.parted(proxy or url)[0], f"this proxy cannot be used: {error}") from error
+
+    def _trust(self, url: str) -> ssl.SSLContext:
+        """One for all servers whose certificates are checked: to read the authorities takes longer than to connect."""
+        checked = not self.settings.is_trusted(url)
+        if checked not in self._trusting:
+            self._trusting[checked] = _trust(url, self.settings)
+        return self._trusting[checked]
 
 
 @contextlib.contextmanager
@@ -292,24 +317,6 @@ def _sent(client: httpx.Client, request: httpx.Request, auth: tuple[str, str] | 
         log.debug("%s: trying again", url)
         time.sleep(_PAUSE_S)
     raise AssertionError  # the last attempt returns or raises
-
-
-def _client(url: str, found: Settings, patience: float) -> httpx.Client:
-    import httpx  # noqa: PLC0415
-
-    proxy = found.proxy(url)
-    _look_up(proxy or url, url)
-    secure = _trust(proxy, found) if proxy and proxy.startswith("https:") else None
-    try:
-        return httpx.Client(
-            timeout=httpx.Timeout(patience, connect=CONNECT_S),
-            verify=_trust(url, found) if url.startswith("https:") else False,
-            proxy=httpx.Proxy(proxy, ssl_context=secure) if proxy else None,
-            trust_env=False,  # all of it is in the settings
-            headers={"Accept-Encoding": "identity"},
-        )
-    except (ImportError, ValueError) as error:  # SOCKS needs a library of its own
-        raise NetworkError(addresses.parted(proxy or url)[0], f"this proxy cannot be used: {error}") from error
 
 
 def _trust(url: str, found: Settings) -> ssl.SSLContext:

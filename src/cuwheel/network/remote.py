@@ -47,7 +47,8 @@ class RemoteFile:
         self.size = 0
         self._session = session
         self._budget = budget or Budget()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._asked_for: list[tuple[int, int]] = []  # spans that some thread is fetching
         self._tag: str | None = None
         self._starts: list[int] = []  # of the spans that are here, in order; none touches another
         self._ends: list[int] = []
@@ -66,12 +67,17 @@ class RemoteFile:
         self._file.close()
 
     def read(self, offset: int, count: int) -> bytes:
+        """From any thread: several fetch at once, but not the same."""
         check(self, offset, count)
-        with self._lock:
-            position = offset
+        position = offset
+        with self._changed:
             while position < offset + count:
-                end = self._here_until(position)
-                position = end if end is not None else self._fetch(position, offset + count)
+                if (end := self._here_until(position)) is not None:
+                    position = end
+                elif any(start <= position < stop for start, stop in self._asked_for):
+                    self._changed.wait()
+                else:
+                    self._fetch(position, offset + count)
             self._file.seek(offset)
             return self._file.read(count)
 
@@ -101,12 +107,22 @@ class RemoteFile:
             raise NetworkError(self.name, "the server sends parts of a file without saying which")
         return int(match[1])
 
-    def _fetch(self, start: int, wanted: int) -> int:
-        """From `start` to at least some way further; where what is here ends then."""
+    def _fetch(self, start: int, wanted: int) -> None:
+        """From `start` to at least some way further. Held while it is decided what, and not while it comes."""
         window = min(2 * self._windows.pop(start, _AT_LEAST // 2), _AT_ONCE)
         index = bisect_right(self._starts, start)
-        stop = min(max(wanted, start + window), self.size, start + _AT_ONCE)
-        stop = min([stop, *self._starts[index : index + 1]])
+        following = (*self._starts[index : index + 1], *(each for each, _ in self._asked_for if each > start))
+        stop = min(max(wanted, start + window), self.size, start + _AT_ONCE, *following)
+        self._asked_for.append((start, stop))
+        self._changed.release()
+        try:
+            self._fetch_span(start, stop)
+        finally:
+            self._changed.acquire()
+            self._asked_for.remove((start, stop))
+            self._changed.notify_all()
+
+    def _fetch_span(self, start: int, stop: int) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._asked(f"{start}-{stop - 1}") as response:
@@ -115,12 +131,18 @@ class RemoteFile:
             except (client.NotReachableError, OverBudgetError, TooSlowError):
                 raise
             except NetworkError:
-                if attempt == _ATTEMPTS and self._here_until(start) is None:
+                if attempt == _ATTEMPTS and self._come_until(start) is None:
                     raise
+            if self._come_until(start) is not None:
+                return
+        raise NetworkError(self.name, f"the server sends nothing at {start:,}")
+
+    def _come_until(self, start: int) -> int | None:
+        """The same as `_here_until` of what was fetched from there, which is remembered: the next part is larger."""
+        with self._changed:
             if (end := self._here_until(start)) is not None:
                 self._windows[end] = end - start
-                return end
-        raise NetworkError(self.name, f"the server sends nothing at {start:,}")
+            return end
 
     def _asked(self, part: str) -> AbstractContextManager[httpx.Response]:
         return client.request("GET", self.name, {"Range": f"bytes={part}"}, session=self._session)
@@ -140,12 +162,13 @@ class RemoteFile:
         began, count = time.monotonic(), 0
         for chunk in self._within(response, at):
             self._budget.spend(self.name, len(chunk))
-            try:
-                self._file.seek(at)
-                self._file.write(chunk)
-            except OSError as error:
-                raise UnreadableError.from_os(error, tempfile.gettempdir()) from error
-            self._have(at, at + len(chunk))
+            with self._changed:
+                try:
+                    self._file.seek(at)
+                    self._file.write(chunk)
+                except OSError as error:
+                    raise UnreadableError.from_os(error, tempfile.gettempdir()) from error
+                self._have(at, at + len(chunk))
             at += len(chunk)
             count += len(chunk)
             if time.monotonic() - began > _PATIENCE_S + count / transfer.SLOWEST:

@@ -6,7 +6,9 @@ is configured pip is not asked: it would look for private names on the public in
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import os
 import re
 import sys
@@ -19,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, ToolError, UnavailableError
+from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, ToolError, UnavailableError, UnreadableError
 from cuwheel.network import addresses, client, settings, venvs
-from cuwheel.support import codec, log, process
+from cuwheel.support import codec, files, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +38,9 @@ _ASK_S = 60.0
 # Of what uv would do: `foo==1.0`, `foo==1.0 (from ADDRESS)`, in a dry run `foo @ ADDRESS`.
 _ADDED = re.compile(r"^ \+ ([^\s=@]+)(?:==(\S+?))?(?: (?:\(from|@) (\S+?)\)?)?$", re.MULTILINE)
 _DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
+_OF_INDEXES = ("_internal", "models", "index.py")
+_WRITTEN_INDEX = re.compile(rb"^PyPI = PackageIndex\(\s*[\"'](https://[^\"'\s]+)[\"']", re.MULTILINE)
+_LARGEST_SOURCE = 1 << 20
 _NO_SUCH_VERSION = re.compile(r"\bno\s+versions?\s+of\b|\b(?:is|are)\s+available\b")  # uv's words, wrapped
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
@@ -141,7 +146,9 @@ def _telling(error: Exception) -> str:
 
 @functools.cache
 def public_index() -> str:
-    """The index that pip and uv ask where nobody names one, as their own help says."""
+    """The index that pip and uv ask where nobody names one, as pip's source has it, else as their own help says."""
+    if found := _index_written_in_pip():
+        return found
     for command in _that_say_their_index():
         try:
             printed = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
@@ -151,6 +158,17 @@ def public_index() -> str:
         if match := _DEFAULT_INDEX.search(printed):
             return match[1]
     raise UnavailableError("neither pip nor uv was found, and no index is configured", hint="--index URL")
+
+
+def _index_written_in_pip() -> str | None:
+    """Of the pip beside cuwheel: to start it, twice, takes longer than all else that `find` does."""
+    spec = importlib.util.find_spec("pip")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        with contextlib.suppress(UnreadableError):
+            source = files.read_limited(Path(folder, *_OF_INDEXES), _LARGEST_SOURCE, "a source of pip")
+            if match := _WRITTEN_INDEX.search(source):
+                return f"{match[1].decode().rstrip('/')}/simple"
+    return None
 
 
 def _that_say_their_index() -> Iterator[list[str]]:

@@ -16,6 +16,7 @@ from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.network import addresses, client
 from cuwheel.network.client import Page
 from cuwheel.support import codec, files, log, system_calls
+from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,11 @@ _PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for l
 
 
 class OverBudgetError(NetworkError):
-    """More would have to be downloaded than the user allows."""
+    """More would have to be downloaded than the user allows. `count`: how much, where that is known before."""
+
+    def __init__(self, url: str, limit: int, count: int | None) -> None:
+        self.words = f"reading it takes {size(count)}, more than is left" if count else "it takes more than is left"
+        super().__init__(url, f"{self.words} of the {limit:,} bytes allowed")
 
 
 class TooSlowError(NetworkError):
@@ -49,13 +54,13 @@ class Budget:
         self.limit, self.used = limit, 0
         self._lock = threading.Lock()
 
-    def must_allow(self, url: str, count: int) -> None:
+    def must_allow(self, url: str, count: int, *, is_all: bool = True) -> None:
         if self.limit is not None and self.used + count > self.limit:
-            raise OverBudgetError(url, f"reading it takes more than is left of the {self.limit:,} bytes allowed")
+            raise OverBudgetError(url, self.limit, count if is_all else None)
 
     def spend(self, url: str, count: int) -> None:
         with self._lock:
-            self.must_allow(url, count)
+            self.must_allow(url, count, is_all=False)
             self.used += count
 
 
@@ -260,7 +265,8 @@ def read_page(url: str, *, accept: str, limit: int, session: client.Session) -> 
     place = files.cache_folder() / "pages" / key
     kept = _kept(place, limit)
     known = kept.validators if kept else {}
-    headers = {"Accept": accept, **{asked: known[header] for header, asked in _VALIDATORS if header in known}}
+    headers = {asked: known[header] for header, asked in _VALIDATORS if header in known}
+    headers |= {"Accept": accept, "Accept-Encoding": "gzip"}  # a page is text: a sixth of it comes
     with client.request("GET", url, headers, session=session) as response:
         if kept and response.status_code == _NOT_MODIFIED:
             return session.pages.setdefault(key, kept)

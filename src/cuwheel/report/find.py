@@ -47,7 +47,8 @@ def document(answer: Find, *, verbose: bool) -> Document:
         blocks = [Heading(sentence), *_so_far(answer, chosen), *hint]
         # A folder has to be named again.
         place = ["--index", chosen.index] if not chosen.index.startswith(("http:", "https:")) else []
-        command = quoting.here(["cuwheel", "install", f"{answer.name}=={chosen.version}", *place])
+        extras = f"[{','.join(answer.extras)}]" if answer.extras else ""
+        command = quoting.here(["cuwheel", "install", f"{answer.name}{extras}=={chosen.version}", *place])
         blocks += _chosen(chosen, command, verbose=verbose)
         if chosen.compiling:
             words = f"  compiled before the first start, {rough_seconds(*chosen.compiling)} of one core:"
@@ -82,11 +83,11 @@ def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
     """Where it ended before it knew the best."""
     if answer.stopped is None:
         return
-    best = f"the newest that runs among them is {chosen.version}" if chosen else "none of them runs"
+    best = f"; the newest that runs among them is {chosen.version}" if chosen else "; none of them runs"
     words = {"interrupted": "interrupted", "budget": "a larger --budget reads more", "slow": "the server is too slow"}
     how = words[answer.stopped]
     releases = "1 release" if answer.releases == 1 else f"{answer.releases} releases"
-    yield Paragraph(f"  {answer.judged} of {releases} judged; {best} ({how})")
+    yield Paragraph(f"  {answer.judged} of {releases} judged{best if answer.judged or chosen else ''} ({how})")
 
 
 def _machine(machine: Machine) -> str:

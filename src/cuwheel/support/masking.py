@@ -394,6 +394,7 @@ def hiding(environ: Mapping[str, str], *, random: bool = True) -> Callable[[str]
     """The same for many texts."""
     found = sorted(set(secrets(environ).values()), key=len, reverse=True)
 
+    @functools.lru_cache(1 << 12)  # of an answer's texts most are there more than once
     def hide(value: str) -> str:
         for secret in found:
             value = value.replace(secret, MASK)

@@ -100,7 +100,7 @@ def test_what_was_withdrawn_counts_only_by_its_exact_version(tmp_path: Path) -> 
 
 
 def test_nothing_of_that_name(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="package on your indexes") as error:
+    with pytest.raises(UnknownNameError, match="no package named") as error:
         _files("demo", indexes=[_folder(tmp_path / "site", ())])
     assert str(tmp_path / "site") in error.value.hint
 
@@ -143,7 +143,14 @@ def test_the_public_index_is_uvs_where_uv_is_and_no_pip_is_looked_for(monkeypatc
         ran.append(command)
         return Completed(command=(), status=0, stdout="[default: https://public.test/simple]", stderr="", seconds=0)
 
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("cuwheel.support.process.run", run)
     monkeypatch.setattr("cuwheel.network.venvs.uv", lambda: "/bin/uv")
     assert resolver.public_index.__wrapped__() == "https://public.test/simple"
     assert [command[0] for command in ran] == ["/bin/uv"]
+
+
+def test_the_public_index_is_the_one_in_pips_source_and_no_pip_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = pytest.importorskip("pip._internal.models.index")
+    monkeypatch.setattr("cuwheel.support.process.run", lambda *_, **__: pytest.fail("it was started"))
+    assert resolver.public_index.__wrapped__() == index.PyPI.simple_url.rstrip("/")

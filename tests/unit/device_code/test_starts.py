@@ -11,14 +11,15 @@ import pytest
 from cuwheel.device_code import elf, library, starts
 from cuwheel.device_code.fatbin import CONTAINER
 from cuwheel.device_code.libraries import READ_IN_PART
-from cuwheel.device_code.survey import survey_wheel
+from cuwheel.device_code.survey import Sparing, survey_wheel
 from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import Library
+    from cuwheel.device_code.source import Item
     from cuwheel.wheel.metadata import Distribution
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "bin"
@@ -119,7 +120,7 @@ def test_a_wheel_is_read_as_far_as_it_decides(tmp_path: Path, monkeypatch: pytes
         return alone
 
     with WheelFile(_torch(tmp_path)) as wheel:
-        found = survey_wheel(wheel, detail="containers", decides=decides)
+        found = survey_wheel(wheel, detail="containers", sparing=Sparing(decides, lambda *_: False, lambda _: None))
     assert asked == ["torch torch/lib/torch_cuda.dll"]
     paths = [each.path.rpartition("/")[2] for each in found.libraries]
     assert paths == (["torch_cuda.dll"] if alone else ["libc10_cuda.so", "torch_cpu.dll", "torch_cuda.dll"])
@@ -127,3 +128,19 @@ def test_a_wheel_is_read_as_far_as_it_decides(tmp_path: Path, monkeypatch: pytes
     if not alone:  # the table of packages says that it has none: nobody looked
         assert found.libraries[1].device_code == ()
         assert found.libraries[0].device_code == _whole("plain-124.so").device_code
+
+
+def test_what_is_for_another_machine_is_not_read_and_what_is_read_is_said_before(tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def is_elsewhere(head: Library, _: Distribution) -> bool:
+        return head.format == "pe"
+
+    def begins(items: Sequence[Item]) -> None:
+        begun.extend(each.path for each in items)
+
+    with WheelFile(_torch(tmp_path)) as wheel:
+        found = survey_wheel(wheel, detail="containers", sparing=Sparing(lambda *_: False, is_elsewhere, begins))
+    assert begun == ["torch/lib/libc10_cuda.so"]
+    read = {each.path.rpartition("/")[2]: bool(each.device_code) for each in found.libraries}
+    assert read == {"libc10_cuda.so": True, "torch_cpu.dll": False, "torch_cuda.dll": False}

@@ -76,13 +76,14 @@ class World:
     def scheduler(self, address: str = "tls://127.0.0.1:0", *more: str) -> str:
         if not self.certificates.exists():
             cluster_access.make_certificates(self.certificates)
-        ready = self.folder / "address"
-        ready.unlink(missing_ok=True)
-        child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
-        wait_for(lambda: ready.exists() or child.poll() is not None)
-        if not ready.exists():
+        (self.folder / "scheduler.log").unlink(missing_ok=True)  # of one before it
+        child = self.start("scheduler", "scheduler", address, *more)
+        listens = "the scheduler listens at "
+        wait_for(lambda: listens in self.said("scheduler") or child.poll() is not None)
+        _, found, told = self.said("scheduler").partition(listens)
+        if not found:
             raise RuntimeError(f"the scheduler ended with status {child.returncode}: {self.said('scheduler')}")
-        self.address = ready.read_text()
+        self.address = told.split()[0]
         return self.address
 
     def worker(

@@ -303,16 +303,14 @@ def cluster_send(address: str, wheel: Path, *, certificate: Path | None = None) 
     return roster.overview(address, certificate, wheel=wheel)
 
 
-def cluster_scheduler(
-    address: str, *, certificate: Path | None = None, ready: Path | None = None, dashboard: str | None = None
-) -> Cluster:
-    """A scheduler, until it is stopped. `ready`: a file that is written with its address.
+def cluster_scheduler(address: str, *, certificate: Path | None = None, dashboard: str | None = None) -> Cluster:
+    """A scheduler, until it is stopped.
 
     `dashboard`: `HOST:PORT` where Dask serves its pages, without TLS and to everybody who reaches it.
     """
     from cuwheel.clusters import roster, service
 
-    service.run_scheduler(address, certificate, ready, dashboard)
+    service.run_scheduler(address, certificate, dashboard)
     return roster.Cluster(address=address, workers=(), stopped=True)
 
 

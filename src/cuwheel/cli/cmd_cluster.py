@@ -45,7 +45,7 @@ def _cluster(args: Namespace) -> Answer:
     if args.action == "init":
         return api.cluster_init()
     if args.action == "scheduler":
-        return api.cluster_scheduler(args.address, ready=args.ready, dashboard=args.dashboard)
+        return api.cluster_scheduler(args.address, dashboard=args.dashboard)
     if args.action == "worker":
         from cuwheel.clusters.service import WorkerOptions
 
@@ -94,7 +94,6 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
         ),
         group(
             "scheduler",
-            Option("--ready FILE", "written with the address as soon as it listens", places.new_file, of=_SCHEDULER),
             Option("--dashboard HOST:PORT", "serve Dask's pages there, to everybody", listening, of=_SCHEDULER),
         ),
     ),
@@ -108,6 +107,7 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
         "--wheel": "cuwheel cluster send ADDRESS WHEEL",
     },
     dropped={
+        "--ready": "the scheduler says on stderr that it listens, and at which address",
         "--once": "a worker ends with cuwheel cluster stop, or by a signal; one that lost its scheduler waits for it",
     },
 )

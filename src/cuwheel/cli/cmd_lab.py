@@ -218,26 +218,24 @@ BENCH = Command(
   cuwheel bench work.py:call --at-once 1,2,4,8,16
   cuwheel bench --env .venv --against .venv-slim work.py:call
   cuwheel bench --with DTYPE=int8 --against DTYPE=float16 work.py:call
-  cuwheel bench --against dist/own-1.0-….whl --env .venv work.py:call
   cuwheel bench --json work.py:call > before.json     to compare with later
   cuwheel bench --earlier before.json work.py:call
   cuwheel bench --by processes -- ./solver --size 1000
 
-The function is called without arguments; what its file does when it is
-imported is not part of a call. Both sides run by turns, so that drift hits
-them alike.
+The function is called without arguments; importing its file is no part of a
+call. Both sides run by turns, so that drift hits them alike.
 
-exit status: 0 done, 1 calls failed, or it is worse than the earlier run by
-more than noise""",
+exit status: 0 done, 1 calls failed, or it is slower than the earlier run""",
     (
         Option("[FILE:NAME...]", "a function of a Python file; or -- and a command", field="function"),
         Option("-- COMMAND ...", "the command to measure"),
-        HTML,
+        Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", counts),
         group(
-            "the load",
-            Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", counts),
+            "the load, and a page",
+            HTML,
             Option("--by {threads,processes}", "what makes the calls (threads)"),
             Option("--seconds S", "seconds per level, about (5)", values.seconds),
+            more=True,
         ),
         group(
             "what is compared",

@@ -65,14 +65,18 @@ exit status: the command's own; 128+n if signal n ended it""",
     (
         Option("COMMAND ...", "the build command and its arguments"),
         _OUTPUT,
-        Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file),
-        Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file),
         _DIFF,
-        Option(
-            "--way {auto,preload,watch,path}",
-            "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH and "
-            "in CUDA_HOME (path)",
-            default="auto",
+        group(
+            "other files, and how programs are seen",
+            Option("--trace FILE", "write a timeline for Perfetto or Chrome", places.new_file),
+            Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file),
+            Option(
+                "--way {auto,preload,watch,path}",
+                "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH "
+                "and in CUDA_HOME (path)",
+                default="auto",
+            ),
+            more=True,
         ),
     ),
     _record,

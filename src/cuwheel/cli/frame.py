@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_overview())
         return EXIT_OK
-    if words[0] in FAMILIES and words[0] not in VERBS and words[1:] in (["-h"], ["--help"]):
+    if words[0] in FAMILIES and words[0] not in VERBS and words[1:2] in (["-h"], ["--help"]):
         sys.stdout.write(_family_help(words[0]))
         return EXIT_OK
     if words[0] == "completion":

@@ -247,6 +247,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
         super().__init__(prog, max_help_position=26, width=min(terminal_width(), 100))
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """`-o, --output FOLDER`: the value once, and on one line."""
         if not action.option_strings or action.nargs == 0:

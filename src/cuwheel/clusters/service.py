@@ -129,8 +129,8 @@ def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: A
     server.handle_comm = guarded
 
 
-def run_scheduler(address: str, place: Path | None, ready: Path | None = None, dashboard: str | None = None) -> None:
-    """Listens until it is stopped. `ready`: a file that gets the address. `dashboard`: where Dask's pages are."""
+def run_scheduler(address: str, place: Path | None, dashboard: str | None = None) -> None:
+    """Listens until it is stopped. `dashboard`: where Dask's pages are."""
     configure_dask(pages=dashboard is not None)
     if dashboard is not None:
         process.require_extra("Dask's dashboard", modules=["bokeh"], extra="dashboard")
@@ -148,8 +148,6 @@ def run_scheduler(address: str, place: Path | None, ready: Path | None = None, d
                 log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
             said = made.address if found.secured else f"insecure+{made.address}"
             log.info("the scheduler listens at %s", said)
-            if ready:
-                files.write(ready, said)
             await made.finished()
 
     try:

@@ -72,6 +72,8 @@ _TELLS = re.compile(
     r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
+_FAILS = re.compile(r"(?i)\b(?:fail|error|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)")
+_QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
 _ASKS = re.compile(
     r"[?\uff1f]\s*$|(?i:^\W*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)", re.MULTILINE
 )
@@ -158,10 +160,15 @@ def is_account(lines: Sequence[str]) -> bool:
     return len(lines) <= _BRIEF or bool(_FIRST_PERSON.search(text) or _ASKS.search(text))
 
 
-def said_by_programs(line: str) -> tuple[str, ...]:
-    """What a sentence repeats: words in quotation marks or marked as code, and an exception from its name on."""
+def said_by_programs(line: str, *, reported: bool) -> tuple[str, ...]:
+    """What a sentence repeats: words in quotation marks or marked as code, and an exception from its name on.
+
+    `reported`: somebody says that it failed so. Else it takes a whole message.
+    """
     found = [next(filter(None, match.groups())) for match in _REPEATED.finditer(line)]
-    return tuple(each for each in found if len(_WORD.findall(each)) > _TITLE)
+    if reported:
+        return tuple(each for each in found if len(_WORD.findall(each)) > _TITLE)
+    return tuple(each for each in found if len(_WORD.findall(each)) >= _QUOTED and _FAILS.search(each))
 
 
 def _is_manual(lines: Sequence[str]) -> bool:

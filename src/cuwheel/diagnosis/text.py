@@ -182,13 +182,12 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
     ):
         quoted = frozenset(numbered[index][0] for index in written)
         written = frozenset(index for index in written if register.is_guess(numbered[index][1]))
-        if reported:
-            repeated = [
-                (number, part)
-                for number, line in numbered
-                if number in quoted
-                for part in register.said_by_programs(line)
-            ]
+        repeated = [
+            (number, part)
+            for number, line in numbered
+            if number in quoted
+            for part in register.said_by_programs(line, reported=reported)
+        ]
     if written:
         numbered = [each for index, each in enumerate(numbered) if index not in written]
     both = [

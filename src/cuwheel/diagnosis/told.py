@@ -179,7 +179,7 @@ def package_needs_newer_gpu(known: Facts) -> tuple[str, Capability] | None:
 
 def package_wants_other_cuda(known: Facts) -> tuple[str, str] | None:
     """The package, and the CUDA that its wheels look for, which is another than all that were named."""
-    here = {*known.values("nvcc"), *known.values("cuda_told")}
+    here = {each for name in ("nvcc", "cuda_told") for each in known.values(name) if _release(each) or "." not in each}
     for name, _, needs in releases(known):
         wanted = needs.cuda
         if wanted and here and not any(_is_same(wanted, each) for each in here):
@@ -191,7 +191,7 @@ def _is_same(wanted: str, here: str) -> bool:
     """Libraries are named after the major, up to 10 after the release."""
     if versions.major(wanted) > _BY_RELEASE:
         return versions.major(wanted) == versions.major(here)
-    return versions.minor(wanted) == versions.minor(here)
+    return versions.minor(wanted) == versions.minor(here) if "." in here else versions.major(wanted) == int(here)
 
 
 _BY_RELEASE = 10

@@ -205,7 +205,7 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
             "gpu": "GTX 1080",
             f"{RELEASE}vllm": "0.9.1",
             f"{RELEASE}tensorflow": "2.13",
-            "cudnn": "8907",
+            "cudnn": "91002",
         },
     ):
         told = known.Known(

@@ -127,3 +127,17 @@ def test_releases_are_told_in_many_ways() -> None:
     for text in texts:
         assert [found[:2] for found in told.releases_named(text.lower())] == [("tensorflow", "2.13.0")]
     assert list(told.releases_named("/usr/lib/tensorflow/2.13.0/x.so and my_tf 2.1")) == []
+
+
+MORE = {
+    "cpu-only-torch": "My laptop has an RTX 4080, I did pip install torch on Windows 11 and torch.cuda.is_available() is False.",
+    "driver-state-broken": "After the laptop wakes up from sleep mode my program only uses the CPU until I reboot it.",
+    "driver-module-not-loaded": "Since the last kernel the nvidia driver does not load, and my screen stays at a low resolution.",
+    "package-built-for-other-cuda": "I installed CUDA 12 and still it is looking for libcublas.so.11, why?",
+    "no-nvidia-driver-or-gpu": "Can I run it on a MacBook with an M2? It cannot find a GPU.",
+}
+
+
+@pytest.mark.parametrize(("cause", "account"), MORE.items(), ids=MORE)
+def test_what_is_seen_and_where_decide_together(cause: str, account: str) -> None:
+    assert [each.id for each in explain(parse(account)).causes[:1]] == [cause]

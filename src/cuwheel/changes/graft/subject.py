@@ -350,7 +350,7 @@ def _reversed_table() -> dict[int, tuple[int, int]]:
 
 # The list of architectures of a build, which CUB and Thrust put into the names of their kernels.
 
-_LISTED = re.compile(r"(\d{1,3})(?=(?:CUB|THRUST)_\d+_)")
+_LISTED = re.compile(r"(\d{1,3})(?=(?:CUB|THRUST)_\d+_|_V_\d+_SM_)")  # `_V_`: CCCL 3.2, of CUDA 13.2
 _NUMBERS = re.compile(r"(?<=_)\d{3,4}(?=_|$)")
 
 
@@ -361,7 +361,7 @@ def arch_lists_in(names: Iterable[str]) -> Iterator[str]:
             # Only the length before a name tells where it ends: a digit may follow.
             for digits in (match[1], match[1][-2:]):
                 text = name[match.end() : match.end() + int(digits)]
-                if text.startswith(("CUB_", "THRUST_")) and len(text) == int(digits):
+                if text.startswith(("CUB_", "THRUST_", "_V_")) and len(text) == int(digits):
                     yield text.partition("_SM")[2] or "_" + text.split("_", 2)[2].removesuffix("_NS")
                     break
 

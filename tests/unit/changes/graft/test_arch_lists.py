@@ -11,6 +11,7 @@ from cuwheel.changes.graft import subject
     ("name", "found"),
     [
         ("_ZN3cub21CUB_300001_SM_800_9006detail11EmptyKernelIvEEvv", [("800", "900")]),
+        ("_ZN3cub24_V_300200_SM_800_870_9006detail11EmptyKernelIvEEvv", [("800", "870", "900")]),
         ("_ZN3cub17CUB_200302_800_NS11EmptyKernelIvEEvv", [("800",)]),
         ("_ZN6thrust24THRUST_200302_800_900_NS8cuda_cub4coreEv", [("800", "900")]),
         ("_ZN3cub23CUB_300001_SM_1000_12006detail1kEv", [("1000", "1200")]),

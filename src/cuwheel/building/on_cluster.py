@@ -290,12 +290,12 @@ class EarlierRuns:
         place = self._place(task)
         try:
             found = None if task.fresh else codec.decode((place / _NOTE).read_bytes(), Answer)
-            if found is None or any(files.sha256(place / name) != sha256 for name, sha256 in found.files.items()):
+            if found is None or any(files.sha256(place / name) != sha256 for name, sha256 in found.hashes.items()):
                 return None
         except (OSError, UnreadableError, msgspec.DecodeError) as error:
             log.debug("%s has no answer: %s", place, error)
             return None
-        paths = {name: place / name for name in found.files}
+        paths = {name: place / name for name in found.hashes}
         return Done(task=task, text=found.text, files=paths, worker=found.worker, cached=True)
 
     def note(self, done: Done) -> Done:
@@ -315,7 +315,7 @@ class EarlierRuns:
             succeeded = read_result(done.text).answer.outcome in ("built", "resumed")
         if succeeded:
             hashes = {name: files.sha256(path) for name, path in moved.items()}
-            text = codec.encode(Answer(text=done.text, files=hashes, worker=done.worker))
+            text = codec.encode(Answer(text=done.text, hashes=hashes, worker=done.worker))
             files.write(place / _NOTE, text, durable=True)
         return replace(done, files=moved)
 

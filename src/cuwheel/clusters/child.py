@@ -67,7 +67,7 @@ def _answer(task: Task, folder: Path) -> Answer:
         text, made = getattr(importlib.import_module(module), name)(task, inputs, work)
         return Answer(
             text=text,
-            files={each: files.sha256(path) for each, path in made.items()},
+            hashes={each: files.sha256(path) for each, path in made.items()},
             places={each: str(path) for each, path in made.items()},
         )
     except CuwheelError as error:

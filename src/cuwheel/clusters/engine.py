@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cuwheel.clusters import service
 from cuwheel.clusters.roster import Roster
@@ -275,27 +275,16 @@ class Engine:
                 self._waiting.append(each)
             return
         self.workers.praise(address)
-        now = time.monotonic()
-        self._finish(
-            Done(
-                task=task,
-                text=answer.text,
-                files=got,
-                worker=answer.worker,
-                began=max(0.0, now - (answer.ended - answer.began) - self._began),
-                ended=now - self._began,
-                problem=answer.problem,
-                hint=answer.hint,
-                tries=tuple(each.tries),
-            )
-        )
+        ended = time.monotonic() - self._began
+        answer = replace(answer, began=max(0.0, ended - (answer.ended - answer.began)), ended=ended)
+        self._finish(Done(**asdict(answer), task=task, files=got, tries=tuple(each.tries)))
 
     def _receive_files(self, answer: Answer, content: Mapping[str, list[bytes]]) -> dict[str, Path]:
         place = self._folder / secrets.token_hex(8)
-        for name in answer.files:
+        for name in answer.hashes:
             if name.startswith(".") or "/" in name or strange_on_windows(name):
                 raise MalformedError(name, "was sent, and nobody asked for such a file")
-        return {name: receive_file(sha256, content[name], place / name) for name, sha256 in answer.files.items()}
+        return {name: receive_file(sha256, content[name], place / name) for name, sha256 in answer.hashes.items()}
 
     def _finish(self, done: Done) -> None:
         self._done.append(done)

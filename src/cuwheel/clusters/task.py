@@ -139,11 +139,11 @@ def offers(facts: WorkerFacts) -> dict[str, float]:
 class Answer(Struct, frozen=True, kw_only=True):
     """What a worker says of a task. `problem`: why there is no answer; `lacking`: another may have what it needs.
 
-    `files`: the hash of each, `places`: where they are on the worker. `began`, `ended`: seconds, of the worker's clock.
+    `hashes`: of its files, `places`: where they are on the worker. `began`, `ended`: seconds, of the worker's clock.
     """
 
     text: str = ""
-    files: dict[str, str] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     hint: str = ""
@@ -153,20 +153,14 @@ class Answer(Struct, frozen=True, kw_only=True):
     ended: float = 0.0
 
 
-class Done(Struct, frozen=True, kw_only=True):
+class Done(Answer, frozen=True, kw_only=True):
     """What became of a task. `files`: on this machine, checked. `tries`: what happened on which worker before.
 
-    `cached`: of an earlier run.
+    `cached`: of an earlier run. `began`, `ended`: seconds since the engine started.
     """
 
     task: Task
-    text: str = ""
     files: dict[str, Path] = field(default_factory=dict)
-    worker: str = ""
-    began: float = 0.0  # seconds since the engine started
-    ended: float = 0.0
-    problem: str = ""
-    hint: str = ""
     tries: tuple[str, ...] = ()
     cached: bool = False
 

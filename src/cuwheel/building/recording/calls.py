@@ -274,9 +274,13 @@ def summarize(record: Record) -> Summary:
 def parse_call(call: Call) -> Parsed:
     """With its response files; for a compiler cache, those of the compiler that it was asked to run."""
     given = call.ran or call.words
+    tool: str = call.tool
+    if tool == "cache":
+        given, tool = given[1:], (words.tool_kind(given[0]) if given else None) or "compiler"
     return words.parse_words(
-        given[1:] if call.tool == "cache" else given,
+        given,
         {each.path: each.text for each in call.response_files},
+        tool=tool,
         windows=words.is_windows_program(call.name),
     )
 

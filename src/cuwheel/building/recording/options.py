@@ -125,7 +125,7 @@ def order_counts(name: str) -> bool:
     return _MEANINGS.get(name, ("", False))[1]
 
 
-def parse_options(words: Sequence[str], tool: ToolKind) -> tuple[Option, ...]:
+def parse_options(words: Sequence[str], tool: str) -> tuple[Option, ...]:
     return tuple(_options_of(words, nvcc=tool == "nvcc"))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cuwheel.building.recording.options import INPUT, parse_options
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -33,22 +34,14 @@ _LONGEST_NAME = 128
 
 _SOURCE = re.compile(r"\.(?:cu|c|cc|cpp|cxx|c\+\+|C|i|ii|gpu|ptx|s|S|f|f90|m|mm|cubin|fatbin)$")
 _LINKED = re.compile(r"\.(?:o|obj|a|lib|so(?:\.[0-9.]+)?)$")
-_GENCODE = ("-gencode", "--generate-code")
-_ARCH = ("-arch", "--gpu-architecture")
-_CODE = ("-code", "--gpu-code")
-_OUTPUT = ("-o", "--output-file")
-_COMPILING = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w", "-ptx", "-cubin", "-fatbin", "-S", "-E")
-_FILES = ("--options-file", "-optf")
-# Options whose value is the next word, which is not a file to compile.
-_TAKING = frozenset(
-    """
-    -o --output-file -odir --output-directory -D -U -I -L -l -include -isystem -idirafter -iquote -MF -MT -MQ -x -T -z
-    -u -Xcompiler --compiler-options -Xlinker --linker-options -Xarchive --archive-options -Xptxas --ptxas-options
-    -Xnvlink --nvlink-options -Xcudafe --cudafe-options -Xfatbinary --fatbinary-options -Xnvvm --nvvm-options -ccbin
-    --compiler-bindir -arch -code -gencode --gpu-architecture --gpu-code --generate-code -Xclang -Xpreprocessor
-    -Xassembler --options-file -optf --threads -t -maxrregcount -std --std -soname -rpath -h -target
-    """.split()  # noqa: SIM905 - a list of fifty words reads as one
+_GENCODE = ("--generate-code", "-gencode")
+_ARCH = ("--gpu-architecture", "-arch")
+_CODE = ("--gpu-code", "-code")
+_OUTPUT = ("--output-file", "-o")
+_COMPILING = frozenset(
+    ("--compile", "--device-c", "--device-w", "--ptx", "--cubin", "--fatbin", "--preprocess", "-c", "-S", "-E")
 )
+_FILES = ("--options-file", "-optf")
 # Options of cl and link, with either sign: what is written (/Fo, /Fe, /OUT), whether it compiles, and any other.
 _MICROSOFT = re.compile(
     r"(?i:[-/](?:Fo|Fe|OUT):?(?P<output>.+)|(?P<compiles>[-/]c)$|/(?!/)[A-Za-z?][^\\/]*$|[-/]F[aimpR].*|/[A-Z]+:.*)"
@@ -85,7 +78,7 @@ def is_windows_program(name: str) -> bool:
 
 def call_label(name: str, given: Sequence[str]) -> str:
     """A call in two words: `nvcc kernels.cu`."""
-    inputs = parse_words(given).inputs
+    inputs = parse_words(given, tool=tool_kind(name) or "compiler").inputs
     more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
     return readable(f"{name} {file_name(inputs[0])}{more}" if inputs else name)
 
@@ -99,58 +92,39 @@ def readable(text: str) -> str:
 
 
 def parse_words(
-    given: Sequence[str], files: Mapping[str, str | None] | None = None, *, windows: bool = False
+    given: Sequence[str], files: Mapping[str, str | None] | None = None, *, tool: str = "nvcc", windows: bool = False
 ) -> Parsed:
     """`files`: the texts of response files by their names, whose words count too. `windows`: of a program there."""
-    reading = _Reading(windows=windows)
-    every = list(with_response_files(given, files or {}, windows=windows))
-    index = 0
-    while index < len(every):
-        word = every[index]
-        option, joined, value = word.partition("=")
-        index += 1
-        if not joined and word in _TAKING:
-            value = every[index] if index < len(every) else ""
-            index += 1
-        reading.take(word, option, value)
-    sources = [word for word in reading.inputs if _SOURCE.search(word)]
-    archs = (*_chosen(reading.arch, reading.codes), *reading.gencodes)
-    return Parsed(
-        inputs=tuple(sources or reading.inputs),
-        output=reading.output,
-        archs=tuple(dict.fromkeys(archs)),
-        compiles=reading.compiles or bool(sources),
-    )
-
-
-class _Reading:
-    def __init__(self, *, windows: bool) -> None:
-        self._windows = windows
-        self.inputs: list[str] = []
-        self.gencodes: list[str] = []
-        self.codes: list[str] = []
-        self.arch: str | None = None
-        self.output = ""
-        self.compiles = False
-
-    def take(self, word: str, option: str, value: str) -> None:
-        if self._windows and (match := _MICROSOFT.match(word)):
-            self.output = match["output"] or self.output
-            self.compiles |= bool(match["compiles"])
-        elif option in _GENCODE:
+    inputs: list[str] = []
+    gencodes: list[str] = []
+    codes: list[str] = []
+    arch, output, compiles = None, "", False
+    for option in parse_options(tuple(with_response_files(given, files or {}, windows=windows)), tool):
+        name, value = option.name, option.value or ""
+        if windows and (match := _MICROSOFT.match(option.words[0])):
+            output = match["output"] or output
+            compiles |= bool(match["compiles"])
+        elif name == INPUT:
+            inputs += [value] if _SOURCE.search(value) or _LINKED.search(value) else []
+        elif name in _GENCODE:
             # `arch=compute_90,code=[sm_90,compute_90]` → both codes; without a code the architecture itself.
-            head, _, codes = value.strip("'\"").partition(",code=")
-            self.gencodes += _split(codes) or ([head.removeprefix("arch=")] if head else [])
-        elif option in _ARCH:
-            self.arch = value
-        elif option in _CODE:
-            self.codes = _split(value)
-        elif option in _OUTPUT:
-            self.output = value
-        elif word in _COMPILING:
-            self.compiles = True
-        elif not word.startswith(("-", "@")) and (_SOURCE.search(word) or _LINKED.search(word)):
-            self.inputs.append(word)
+            head, _, said = value.strip("'\"").partition(",code=")
+            gencodes += _split(said) or ([head.removeprefix("arch=")] if head else [])
+        elif name in _ARCH:
+            arch = value
+        elif name in _CODE:
+            codes = _split(value)
+        elif name in _OUTPUT:
+            output = value
+        compiles |= name in _COMPILING
+    sources = [word for word in inputs if _SOURCE.search(word)]
+    archs = (*_chosen(arch, codes), *gencodes)
+    return Parsed(
+        inputs=tuple(sources or inputs),
+        output=output,
+        archs=tuple(dict.fromkeys(archs)),
+        compiles=compiles or bool(sources),
+    )
 
 
 def with_response_files(
@@ -214,17 +188,10 @@ def _chosen(arch: str | None, codes: list[str]) -> list[str]:
     return [arch, f"compute_{match[1]}"] if match else [arch]
 
 
-_ARCH_OPTIONS = frozenset((*_GENCODE, *_ARCH, *_CODE))
 NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 
 
 def without_archs(given: Sequence[str]) -> list[str]:
     """The words of a call of nvcc but those that choose architectures, by themselves or with the next word."""
-    kept: list[str] = []
-    index = 0
-    while index < len(given):
-        count = 2 if given[index] in _TAKING else 1
-        if given[index].partition("=")[0] not in _ARCH_OPTIONS:
-            kept += given[index : index + count]
-        index += count
-    return kept
+    kept = (each for each in parse_options(given, "nvcc") if each.name not in (*_GENCODE, *_ARCH, *_CODE))
+    return [word for option in kept for word in option.words]

@@ -36,7 +36,7 @@ from cuwheel.proving import proof
 from cuwheel.proving.measuring import analysis, trials_file
 from cuwheel.proving.measuring import journal as trials_journal
 from cuwheel.support import buffer
-from cuwheel.toolchains import archives, lock, workplace
+from cuwheel.toolchains import archives, driver_stub, lock
 from cuwheel.toolchains.providers import redist
 from cuwheel.toolchains.toolchain import Archive
 from cuwheel.tracing import attribution, events, traced
@@ -329,6 +329,10 @@ def _read_facts(data: bytes) -> None:
     wheel_facts.survey(wheel_facts.parse(data, "fuzzed"))
 
 
+def _stub_of_header(data: bytes) -> object:
+    return driver_stub.library(driver_stub.functions(data.decode("utf-8", "replace")), "x86_64")
+
+
 def _read_lock_of_toolkits(world: World) -> Callable[[bytes], object]:
     folder = world.root / "redist"
     folder.mkdir()
@@ -383,7 +387,9 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "python": _read_python,
         "workflow": _read_workflow,
         "redist": _read_lock_of_toolkits(world),
-        "cuda-header": lambda data: workplace.library(workplace.functions(data.decode("utf-8", "replace")), "x86_64"),
+        "cuda-header": lambda data: driver_stub.library(
+            driver_stub.functions(data.decode("utf-8", "replace")), "x86_64"
+        ),
         "toolkit-archive": world.unpack,
         "source-archive": world.unpack_source,
     }

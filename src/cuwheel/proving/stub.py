@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cuwheel.device_code import dynamic, elf, limits, pe
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.facts.packages import DRIVER_DLL, DRIVER_LIBRARY
 from cuwheel.support.buffer import FileBuffer
+from cuwheel.toolchains.driver_stub import PROCESSORS, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,11 +80,6 @@ def _exports(names: Sequence[str]) -> bytes:
     return head + addresses + struct.pack(f"<{count}H", *range(count)) + texts
 
 
-_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuda.h
-_CODE = {
-    "x86_64": (62, b"\xb8" + struct.pack("<I", _NO_DEVICE) + b"\xc3"),  # mov eax, 100; ret
-    "aarch64": (183, struct.pack("<II", 0x52800000 | _NO_DEVICE << 5, 0xD65F03C0)),  # mov w0, #100; ret
-}
 _ALWAYS = (
     "cuInit",
     "cuDriverGetVersion",
@@ -97,8 +93,6 @@ _ALWAYS = (
     "cuGetProcAddress_v2",
 )
 _FUNCTION = re.compile(r"cu[A-Z]\w{1,100}", re.ASCII)
-_PAGE = 0x10000  # the largest that an arm64 kernel has
-_HEADER, _PROGRAM, _SYMBOL = 64, 56, 24
 _MOST = 5000
 
 
@@ -131,76 +125,11 @@ def _linked_with(buffer: Buffer) -> tuple[str, ...]:
 
 
 def write_stub(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False) -> Path:
-    if cpu not in _CODE:
+    if cpu not in PROCESSORS:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / (DRIVER_DLL if windows else DRIVER_LIBRARY)
-    machine, code = _CODE[cpu]
-    path.write_bytes(windows_library(names, cpu, code) if windows else _library(names, machine, code))
+    _, code = PROCESSORS[cpu]
+    path.write_bytes(windows_library(names, cpu, code) if windows else library(names, cpu))
     path.chmod(0o755)
     return path
-
-
-class _Layout(NamedTuple):
-    """Offsets in the file, which are the addresses too."""
-
-    code: int
-    symbols: int
-    strings: int
-    hashes: int
-    end: int
-    dynamic: int
-
-
-def _library(names: Sequence[str], machine: int, code: bytes) -> bytes:
-    """Two segments: what is read and run, and the dynamic table, which older loaders write to."""
-    strings = b"\0" + DRIVER_LIBRARY.encode() + b"\0"
-    offsets = []
-    for name in names:
-        offsets.append(len(strings))
-        strings += name.encode() + b"\0"
-    # One bucket, one chain: a thousand names are searched faster than they are hashed.
-    count = len(names) + 1
-    chain = [0, *(number + 1 if number + 1 < count else 0 for number in range(1, count))]
-    hashes = struct.pack(f"<{3 + count}I", 1, count, 1 if names else 0, *chain)
-    place = _layout(len(code), len(names), len(strings), len(hashes))
-    symbols = bytes(_SYMBOL) + b"".join(
-        struct.pack("<IBBHQQ", offset, 0x12, 0, 1, place.code, len(code)) for offset in offsets
-    )
-    # DT_DRIVER_LIBRARY, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL
-    tags = (14, 1), (4, place.hashes), (5, place.strings), (6, place.symbols), (10, len(strings)), (11, _SYMBOL), (0, 0)
-    table = b"".join(struct.pack("<QQ", *each) for each in tags)
-    body = bytearray(place.dynamic + len(table))
-    programs = (
-        (1, 5, 0, place.end, _PAGE),  # PT_LOAD: read and execute
-        (1, 6, place.dynamic, len(table), _PAGE),  # PT_LOAD: read and write
-        (2, 6, place.dynamic, len(table), 8),  # PT_DYNAMIC
-        (0x6474E551, 6, 0, 0, 16),  # PT_GNU_STACK: not executable
-    )
-    numbers = (3, machine, 1, 0, _HEADER, 0, 0, _HEADER, _PROGRAM, len(programs), 64, 0, 0)
-    pieces = [
-        (0, b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", *numbers)),
-        *((_HEADER + _PROGRAM * at, _program(*each)) for at, each in enumerate(programs)),
-        (place.code, code),
-        (place.symbols, symbols),
-        (place.strings, strings),
-        (place.hashes, hashes),
-        (place.dynamic, table),
-    ]
-    for offset, piece in pieces:
-        body[offset : offset + len(piece)] = piece
-    return bytes(body)
-
-
-def _program(kind: int, flags: int, offset: int, size: int, align: int) -> bytes:
-    return struct.pack("<IIQQQQQQ", kind, flags, offset, offset, offset, size, size, align)
-
-
-def _layout(code: int, count: int, strings: int, hashes: int) -> _Layout:
-    at = _HEADER + 4 * _PROGRAM
-    places = []
-    for size in (code, (count + 1) * _SYMBOL, strings, hashes):
-        places.append(at)
-        at = -(-(at + size) // 16) * 16
-    first, second, third, fourth = places
-    return _Layout(first, second, third, fourth, at, -(-at // _PAGE) * _PAGE)

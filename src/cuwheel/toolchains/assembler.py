@@ -13,6 +13,7 @@ from msgspec import Struct
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
+from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.support import log, process
 from cuwheel.toolchains import archives, providers, workplace
 from cuwheel.toolchains.archives import Supply
@@ -156,7 +157,7 @@ def _places(root: Path) -> Iterable[Path]:
 
 
 def _version(program: str) -> str:
-    said = workplace.version_in(process.run([program, "--version"], timeout=_VERSION_S).stdout)
+    said = nvcc_version_in(process.run([program, "--version"], timeout=_VERSION_S).stdout)
     if said is None:
         raise MalformedError(program, "does not say which version it is")
     return said

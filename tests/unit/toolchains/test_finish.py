@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.toolchains import archives, workplace
 
 INDEX = ("bin/nvcc", "nvvm/bin/cicc", "include/cuda.h", "lib/libcudart.so.13", "lib/libx.so.9", "lib/libx.so.10.2")
@@ -46,8 +47,8 @@ def test_nvidias_own_stub_is_kept(tmp_path: Path) -> None:
 
 
 def test_version() -> None:
-    assert workplace.version_in("Cuda compilation tools, release 12.4, V12.4.131\nBuild x") == "12.4.131"
-    assert workplace.version_in("command not found") is None
+    assert nvcc_version_in("Cuda compilation tools, release 12.4, V12.4.131\nBuild x") == "12.4.131"
+    assert nvcc_version_in("command not found") is None
 
 
 def test_debians_places(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cuwheel.toolchains import workplace
+from cuwheel.toolchains import driver_stub
 
 HEADER = """
 #define cuMemAlloc                          cuMemAlloc_v2
@@ -22,7 +22,7 @@ CUresult CUDAAPI cuMemcpyHtoD(
 
 
 def test_every_name_that_compiled_code_may_ask_for() -> None:
-    names = set(workplace.functions(HEADER))
+    names = set(driver_stub.functions(HEADER))
     assert {"cuInit", "cuMemAlloc", "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds"} <= names
     assert "cuStreamWaitValue32_v2_ptsz" in names
     assert not any(name.startswith(("CUDA", "PFN")) for name in names)
@@ -30,7 +30,7 @@ def test_every_name_that_compiled_code_may_ask_for() -> None:
 
 @pytest.mark.parametrize(("cpu", "machine"), [("x86_64", "EM_X86_64"), ("aarch64", "EM_AARCH64")])
 def test_it_is_a_shared_library_of_that_soname(cpu: str, machine: str) -> None:
-    file = ELFFile(io.BytesIO(workplace.library(["cuInit", "cuMemAlloc_v2"], cpu)))
+    file = ELFFile(io.BytesIO(driver_stub.library(["cuInit", "cuMemAlloc_v2"], cpu)))
     assert (file["e_type"], file["e_machine"]) == ("ET_DYN", machine)
     dynamic: Any = file.get_section_by_name(".dynamic")
     assert [tag.soname for tag in dynamic.iter_tags("DT_SONAME")] == ["libcuda.so.1"]

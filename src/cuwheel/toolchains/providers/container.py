@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
+from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.support import process
 from cuwheel.toolchains import toolchain
 from cuwheel.toolchains import workplace as _workplace
 from cuwheel.toolchains.providers import index, redist
 from cuwheel.toolchains.toolchain import HostCompiler, Recipe
-from cuwheel.toolchains.workplace import version_in
 
 if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Installed, Wanted
@@ -84,7 +84,7 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     noted = workplace.note(recipe, root=Path(recipe.place), version="")
     nvcc = f"{recipe.place}/bin/nvcc"
     output = process.run(toolchain.command_where_toolkit_is(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
-    version = version_in(output)
+    version = nvcc_version_in(output)
     if version is None or not version.startswith(f"{recipe.cuda}."):
         raise MalformedError(recipe.prefix[-1], f"its nvcc is {version or 'none'}, not {recipe.cuda}")
     return replace(noted, version=version, host_compiler=_compiler(noted))

@@ -18,9 +18,10 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.machine import compilers, python_environment
 from cuwheel.toolchains import archives as unpacking
 from cuwheel.toolchains import workplace as workplace_of
+from cuwheel.toolchains.driver_stub import processor_of
 from cuwheel.toolchains.providers import debian, index, redist
 from cuwheel.toolchains.toolchain import Recipe, processors_of
-from cuwheel.toolchains.workplace import nvcc_version, processor_of, write_stub
+from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -13,8 +13,6 @@ from cuwheel.support.wording import file_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.building.recording.calls import ToolKind
-
 
 INPUT = ""  # the name of a word that is not an option
 RESPONSE = "@"  # of a file of options
@@ -129,7 +127,7 @@ def parse_options(words: Sequence[str], tool: str) -> tuple[Option, ...]:
     return tuple(_options_of(words, nvcc=tool == "nvcc"))
 
 
-def input_files(words: Sequence[str], tool: ToolKind) -> tuple[str, ...]:
+def input_files(words: Sequence[str], tool: str) -> tuple[str, ...]:
     """What is compiled or linked: no options, and no files of options."""
     return tuple(option.value for option in parse_options(words, tool) if option.name == INPUT and option.value)
 
@@ -205,13 +203,13 @@ class Redirected(Struct, frozen=True, kw_only=True):
     leaks: bool = False
 
 
-def output_files(words: Sequence[str], tool: ToolKind) -> tuple[str, ...]:
+def output_files(words: Sequence[str], tool: str) -> tuple[str, ...]:
     """The files that a call names to write."""
     found = (option for option in parse_options(words, tool) if option.name in WRITTEN and option.value)
     return tuple(option.value for option in found if option.value and not option.value.startswith("/dev/"))
 
 
-def redirect_outputs(words: Sequence[str], tool: ToolKind, folder: str, program: str = "") -> Redirected:
+def redirect_outputs(words: Sequence[str], tool: str, folder: str, program: str = "") -> Redirected:
     """The same call with everything that it writes led into `folder`."""
     name = file_name(program).removesuffix(".exe")
     if name.endswith(_ARCHIVERS):
@@ -252,7 +250,7 @@ def redirect_outputs(words: Sequence[str], tool: ToolKind, folder: str, program:
     return Redirected(words=(*new, *more), written=tuple(written), leaks=leaks)
 
 
-def _redirect_unnamed(options: Sequence[Option], tool: ToolKind, folder: str) -> tuple[tuple[str, ...], bool]:
+def _redirect_unnamed(options: Sequence[Option], tool: str, folder: str) -> tuple[tuple[str, ...], bool]:
     """Words that lead an output without a name away from the call's own folder."""
     names = {option.name for option in options}
     sources = [option.value for option in options if option.name == INPUT and option.value]

@@ -14,7 +14,7 @@ from cuwheel.diagnosis.rows import Situation
 from cuwheel.diagnosis.text import Hit
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus, packages, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts.arch import Capability, known_arch
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
@@ -256,7 +256,7 @@ def _of_compiler(known: Known) -> Iterator[tuple[str, str]]:
 
 def _of_arch(known: Known) -> Iterator[tuple[str, str]]:
     text = known.version("arch")
-    arch = parsed_arch(text) if text else None
+    arch = known_arch(text) if text else None
     if arch is None:
         return
     yield "arch", f"sm_{arch.number}"
@@ -405,13 +405,6 @@ CONCLUDED = frozenset(
 ALWAYS = frozenset({"newest_cuda", "cuda_major", "cuda_major_before", "driver_floors"})  # known without any log
 
 
-def parsed_arch(text: str) -> Arch | None:
-    try:
-        return Arch.parse(text)
-    except UnknownNameError:
-        return None
-
-
 # The facts that a cause's file may name under `[[fact]] when`: each a small question to what is known.
 
 
@@ -433,7 +426,7 @@ def _nvcc_takes_gcc(known: Known) -> bool | None:
 def arch_was_dropped(known: Known) -> bool:
     """No toolkit of today compiles for it any more, and this nvcc is not one of those that still did."""
     text, row = known.version("arch"), known.toolkit
-    arch = parsed_arch(text) if text else None
+    arch = known_arch(text) if text else None
     if arch is None or (row and row.supports(arch)):
         return False
     newest = toolkits.newest_toolkit()
@@ -446,7 +439,7 @@ def arch_was_dropped(known: Known) -> bool:
 
 def arch_is_newer_than_nvcc(known: Known) -> bool:
     text, row = known.version("arch"), known.toolkit
-    arch = parsed_arch(text) if text else None
+    arch = known_arch(text) if text else None
     supporting = toolkits.toolkits_supporting(arch) if arch else ()
     if row and supporting:
         return versions.key(row.version) < versions.key(supporting[0].version)
@@ -540,7 +533,7 @@ def library_of_another_cuda(known: Known) -> bool:
 def nvcc_older_than_wanted_arch(known: Known) -> bool:
     """The build is for an architecture that this nvcc, whoever chose it, does not know yet."""
     nvcc, wanted = known.version("nvcc"), known.version("wanted_arch")
-    arch = parsed_arch(wanted) if wanted else None
+    arch = known_arch(wanted) if wanted else None
     supporting = toolkits.toolkits_supporting(arch) if arch else ()
     return bool(nvcc and supporting and versions.key(nvcc) < versions.key(supporting[0].version))
 

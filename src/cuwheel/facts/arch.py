@@ -136,6 +136,14 @@ class Arch(_Parts):
         return _parse_arch(text)
 
 
+def known_arch(text: str) -> Arch | None:
+    """The architecture of that name; None where it is the name of none."""
+    try:
+        return Arch.parse(text)
+    except UnknownNameError:
+        return None
+
+
 def machine_code_first(arch: Arch) -> tuple[bool, Arch]:
     """A key to sort by: machine code before PTX and LTO-IR, each by number."""
     return arch.kind != "sm", arch

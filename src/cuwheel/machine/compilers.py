@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cuwheel.facts import versions
 from cuwheel.machine.profile import Compiler, Tool, Toolkit, VisualStudio
 from cuwheel.support import codec, system_calls
 
@@ -51,14 +52,14 @@ def probe_visual_studios(world: World) -> tuple[VisualStudio, ...]:
         return ()
     found = list(_by_vswhere(world)) or list(_by_folders(world))
     world.note("Visual Studio", "vswhere and its usual folders", f"{len(found)} installations")
-    return tuple(sorted(found, key=lambda each: _key(each.version), reverse=True))
+    return tuple(sorted(found, key=lambda each: versions.key(each.version), reverse=True))
 
 
 def visual_studio_compilers(world: World, studios: tuple[VisualStudio, ...]) -> Iterator[tuple[Path, str]]:
     """Every cl.exe for 64 bits, and the installation that it is of: the newest of each first."""
     for studio in studios:
         folder = world.path(studio.path) / "VC" / "Tools" / "MSVC"
-        toolsets = sorted(world.glob(world.shown(folder), "*"), key=lambda path: _key(path.name), reverse=True)
+        toolsets = sorted(world.glob(world.shown(folder), "*"), key=lambda path: versions.key(path.name), reverse=True)
         for toolset in toolsets:
             if place := next((path for each in _STUDIO_COMPILERS if (path := toolset / each).is_file()), None):
                 yield place, studio.name
@@ -97,17 +98,15 @@ def _by_folders(world: World) -> Iterator[VisualStudio]:
 def _studio(world: World, path: str, name: str, version: str, found_via: str) -> VisualStudio:
     props = world.glob(world.shown(world.path(path) / "MSBuild/Microsoft/VC"), "v*/BuildCustomizations/CUDA *.props")
     named = {match[1] for each in props if (match := _PROPS.fullmatch(each.name))}
-    return VisualStudio(name=name, version=version, path=path, found_via=found_via, cuda=tuple(sorted(named, key=_key)))
+    return VisualStudio(
+        name=name, version=version, path=path, found_via=found_via, cuda=tuple(sorted(named, key=versions.key))
+    )
 
 
 def program_folders(world: World) -> tuple[str, ...]:
     """Where programs are installed on Windows, those of 64 bits first."""
     found = [world.environ.get(name) for name in ("ProgramW6432", "ProgramFiles", "ProgramFiles(x86)")]
     return tuple(dict.fromkeys(each for each in (*found, "C:\\Program Files", "C:\\Program Files (x86)") if each))
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in re.findall(r"\d+", version)[:6])
 
 
 _VARIABLES = ("CXX", "CUDAHOSTCXX", "NVCC_CCBIN", "CC")

@@ -187,6 +187,15 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def append_lines(handle: int, data: bytes) -> None:
+    """At a file's end, and on the disk. A line that a crash cut short would swallow the next one."""
+    if (size := os.fstat(handle).st_size) and system_calls.read_at(handle, 1, size - 1) != b"\n":
+        data = b"\n" + data
+    while data:
+        data = data[os.write(handle, data) :]
+    os.fsync(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """So that names survive a crash, too; where folders cannot be synced (Windows) there is nothing to be done."""
     with contextlib.suppress(OSError):

@@ -13,8 +13,7 @@ from msgspec import Struct
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
-from cuwheel.machine.compilers import nvcc_version_in
-from cuwheel.support import log, process
+from cuwheel.support import log
 from cuwheel.toolchains import archives, providers, workplace
 from cuwheel.toolchains.archives import Supply
 from cuwheel.toolchains.provide import platform_here
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 _PART, _LINKER = "ptxas", "nvjitlink"
 _LIBRARY, _LIBRARIES = "libnvJitLink.so.", ("lib", "lib64", "targets/*/lib")
-_VERSION_S = 60.0
 _FOLDERS = ("bin", "bin/x86_64")  # the second on Windows
 
 
@@ -52,10 +50,10 @@ def assembler_of(cuda: str) -> Assembler:
     for each in sorted(installed, key=lambda each: versions.key(each.version), reverse=True):
         if program := _program(each.root):
             store.touch(each)
-            return Assembler(cuda=row.version, version=_version(program), program=program)
+            return Assembler(cuda=row.version, version=workplace.nvcc_version(program), program=program)
     place = _toolkit_of_machine(row, around)
     if place and (program := _program(place)):
-        return Assembler(cuda=row.version, version=_version(program), program=program)
+        return Assembler(cuda=row.version, version=workplace.nvcc_version(program), program=program)
     index = tables().toolchains.index
     package = index.compiler if toolkits.nvcc_on_index(row.version) else index.before.format(major=row.major)
     made = _part(store, row, _PART, package, _program)
@@ -138,7 +136,7 @@ def _part(
         if not (made := find(root)):
             raise MalformedError(package, f"it has no {name}")
         place = Workplace(scratch=scratch, final=final, supply=supply)
-        version = _version(made) if name == _PART else found[0].version
+        version = workplace.nvcc_version(made) if name == _PART else found[0].version
         return place.note(recipe, root=final / "root", version=version)
 
     return store.make(recipe, fill)
@@ -154,10 +152,3 @@ def _program(root: str | Path) -> str | None:
 
 def _places(root: Path) -> Iterable[Path]:
     return (root / folder / name for folder in _FOLDERS for name in (_PART, f"{_PART}.exe"))
-
-
-def _version(program: str) -> str:
-    said = nvcc_version_in(process.run([program, "--version"], timeout=_VERSION_S).stdout)
-    if said is None:
-        raise MalformedError(program, "does not say which version it is")
-    return said

@@ -71,11 +71,11 @@ def write_stub(root: Path, folder: Path, cpu: str) -> None:
         driver_stub.write(target, declared, cpu)
 
 
-def nvcc_version(nvcc: Path) -> str:
-    """What it says of itself: also the proof that it runs."""
-    version = nvcc_version_in(process.run([nvcc, "--version"], timeout=_VERSION_S).stdout)
+def nvcc_version(program: str | Path) -> str:
+    """What nvcc, or another program of its toolkit, says of itself: also the proof that it runs."""
+    version = nvcc_version_in(process.run([program, "--version"], timeout=_VERSION_S).stdout)
     if version is None:
-        raise MalformedError(nvcc, "does not say which version it is")
+        raise MalformedError(program, "does not say which version it is")
     return version
 
 

@@ -151,12 +151,7 @@ class Writer:
         data = b"".join(codec.encode(_with_names(each, _told)) + b"\n" for each in lines)
         handle = confined.open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
-            # A line that a crash cut short would swallow the next one.
-            if (size := os.fstat(handle).st_size) and system_calls.read_at(handle, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            while data:
-                data = data[os.write(handle, data) :]
-            os.fsync(handle)
+            files.append_lines(handle, data)
         finally:
             os.close(handle)
 

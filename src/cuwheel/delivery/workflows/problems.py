@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.errors import MalformedError, UnknownNameError
+from cuwheel.errors import MalformedError
 from cuwheel.facts import toolkits
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import known_arch
 from cuwheel.support import process
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
@@ -248,17 +248,10 @@ def _archs(value: object, text: str) -> Iterator[str]:
     named = [each for each in dict.fromkeys([*below, *_CUDA.findall(text)]) if each in rows]
     listed = [(found[1], found[2]) for found in (*_LISTS.finditer(text), *_WORDS.finditer(text))]
     for name, numbers in listed:
-        archs = sorted({arch for parts in _NUMBER.findall(numbers) if (arch := _known("".join(parts)))}, key=str)
+        archs = sorted({arch for parts in _NUMBER.findall(numbers) if (arch := known_arch("".join(parts)))}, key=str)
         for version in named:
             if lost := [str(each) for each in archs if not rows[version].supports(each)]:
                 yield f"{name}: CUDA {version} cannot compile {', '.join(lost)}"
-
-
-def _known(number: str) -> Arch | None:
-    try:
-        return Arch.parse(number)
-    except UnknownNameError:
-        return None
 
 
 def _on_gpu(workflow: Mapping[Any, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.facts.arch import known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -13,7 +14,6 @@ from cuwheel.facts.spellings.row import (
     Spelling,
     as_machine_code,
     listed,
-    parse,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write(
 
 def read(text: str, release: str | None = None) -> ArchList:  # noqa: ARG001 - as every spelling has it
     """`89`, one value: CUDA_COMPUTE_CAP of Rust build scripts."""
-    arch = parse(text.strip())
+    arch = known_arch(text.strip())
     return listed([ListWord(text=text.strip(), archs=(arch,) if arch else ())])
 
 

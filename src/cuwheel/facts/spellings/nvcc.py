@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cuwheel.facts.arch import known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -15,7 +16,6 @@ from cuwheel.facts.spellings.row import (
     as_ptx,
     is_resolved_by_build,
     listed,
-    parse,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _word(match: re.Match[str]) -> ListWord:
 def _codes(text: str) -> tuple[Arch, ...]:
     """`[sm_80,compute_80]`; nothing where one of them means nothing."""
     names = [name for name in text.strip("[]").split(",") if name]
-    archs = [parse(name) for name in names if "_" in name]
+    archs = [known_arch(name) for name in names if "_" in name]
     found = tuple(arch for arch in archs if arch)
     return found if len(found) == len(names) else ()
 

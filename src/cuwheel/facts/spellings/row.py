@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, known_arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,15 +106,8 @@ def is_resolved_by_build(word: str) -> bool:
 
 def numbered(word: str) -> tuple[Arch, ...]:
     """CMake takes `90a` and nothing else: neither `9.0` nor `sm_90`."""
-    arch = parse(word) if _NUMBER.fullmatch(word) else None
+    arch = known_arch(word) if _NUMBER.fullmatch(word) else None
     return (arch,) if arch else ()
-
-
-def parse(text: str) -> Arch | None:
-    try:
-        return Arch.parse(text)
-    except UnknownNameError:
-        return None
 
 
 def as_machine_code(arch: Arch) -> Arch:

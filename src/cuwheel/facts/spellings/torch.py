@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, torch
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -18,7 +18,6 @@ from cuwheel.facts.spellings.row import (
     as_ptx,
     is_resolved_by_build,
     listed,
-    parse,
     words,
 )
 from cuwheel.facts.tables import tables
@@ -91,7 +90,7 @@ def _word(word: str, release: str | None) -> ListWord:
     if is_resolved_by_build(word):
         return ListWord(text=word, resolved_by_build=True)
     number, plus, rest = word.partition("+")
-    arch = parse(number) if _WITH_POINT.fullmatch(number) else None
+    arch = known_arch(number) if _WITH_POINT.fullmatch(number) else None
     if arch is None or (plus and rest.lower() != "ptx"):
         return ListWord(text=word)
     return ListWord(text=word, archs=(arch, as_ptx(arch)) if plus else (arch,))

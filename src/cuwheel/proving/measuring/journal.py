@@ -178,17 +178,9 @@ class Writer:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        # A line that a crash cut short would swallow the next one.
-        size = os.fstat(handle).st_size
-        self._cut = size > 0 and system_calls.read_at(handle, 1, size - 1) != b"\n"
 
     def add(self, line: Line) -> None:
-        data = codec.encode_any(line) + b"\n"
-        if self._cut:
-            data, self._cut = b"\n" + data, False
-        while data:
-            data = data[os.write(self._handle, data) :]
-        os.fsync(self._handle)
+        files.append_lines(self._handle, codec.encode_any(line) + b"\n")
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-"""Published packages with their PTX and what `graft --compile` made of that, no more: the driver compiles the one, or
-must take the other; the results must be the same bits.
+"""Published packages cut to their PTX, and with what `graft --compile` made of that: the driver compiles the one, and
+must do without its compiler for the other; the results must be the same bits.
 
     python3 -m tests.gpu.compiled_packages NAME FOLDER OUT     FOLDER as `make` filled it, where there is a network
 
@@ -29,7 +29,7 @@ from typing import Any
 from tests.gpu import runner
 
 _PYTHON = ("--python-version", "3.12")
-_BY_DRIVER, _AHEAD = "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT"
+_WAYS = ("cut", "compiled", "whole")  # what runs: by the driver's compiler, without it, and what the publisher made
 _ROUNDS = 3
 _SECONDS = 240.0
 _CUBLAS = ("cublas", "cublasLt")
@@ -83,19 +83,19 @@ def make(name: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         cuwheel.slim(wheel, machines=["b200"], cuda=package.cuda, output=place / "cut")  # takes the PTX for older ones
-        if package.there:
-            shutil.copy(next((place / "cut").glob("*.whl")), folder)
-            return
-        cuwheel.graft(next((place / "cut").glob("*.whl")), compile=["sm_90"], output=place / "made")
-        wheels = {"compiled": next((place / "made").glob("*.whl"))}
+        (cut,) = (place / "cut").glob("*.whl")
+        wheels = {"cut": cut}
+        if not package.there:
+            cuwheel.graft(cut, compile=["sm_90"], output=place / "made")
+            wheels["compiled"] = next((place / "made").glob("*.whl"))
         if package.whole:
             cuwheel.slim(wheel, machines=["h100"], output=place / "whole")
             wheels["whole"] = next((place / "whole").glob("*.whl"))
         for which, each in wheels.items():
             zipfile.ZipFile(each).extractall(place / "packed" / which)  # noqa: S202 - made here
-        if name == "bitsandbytes":
-            _stand_ins(place / "packed" / "compiled")
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _FAR_BACK}]
+            if name == "bitsandbytes":
+                _stand_ins(place / "packed" / which)
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": _FAR_BACK}]
         with (
             lzma.open(folder / "wheels.tar.xz", "wb", filters=filters) as packed,
             tarfile.open(fileobj=packed, mode="w") as archive,
@@ -125,38 +125,36 @@ def _stand_ins(package: Path) -> None:
 
 
 def rows(name: str, folder: Path) -> list[dict[str, object]]:
-    """By the driver's compiler, though there is machine code; then without that compiler; by turns."""
+    """By the driver's compiler, then without that compiler, by turns with what the publisher compiled."""
     with tempfile.TemporaryDirectory() as scratch:
         seen: dict[str, Any] = {}
+        runner.unpack(folder / "wheels.tar.xz", Path(scratch))
         if PACKAGES[name].there:
-            seen["compiled in seconds"] = _compile(next(folder.glob("*.whl")), Path(scratch))
-        else:
-            runner.unpack(folder / "wheels.tar.xz", Path(scratch))
-        ways = {_BY_DRIVER: "compiled", _AHEAD: "compiled", "as published": "whole"}
+            seen["compiled in seconds"] = _compile(Path(scratch))
         for round_ in range(_ROUNDS):
-            for way, which in ways.items():
-                if Path(scratch, which).is_dir() and not (way == _BY_DRIVER and round_):
-                    seen.setdefault(way, []).append(_ran(name, Path(scratch, which), way))
-    digests = [each[0] for way in (_BY_DRIVER, _AHEAD) for each in seen[way]]
+            for way in _WAYS:
+                if Path(scratch, way).is_dir() and not (way == "cut" and round_):
+                    seen.setdefault(way, []).append(_ran(name, Path(scratch, way)))
+    digests = [each[0] for way in ("cut", "compiled") for each in seen[way]]
     good = None not in digests and len(set(digests)) == 1
     return [{"what": PACKAGES[name].wheel, "good": good, "seen": seen}]
 
 
-def _compile(wheel: Path, scratch: Path) -> float:
+def _compile(scratch: Path) -> float:
+    """A copy, in place: as somebody does it whose environment is there already."""
+    shutil.copytree(scratch / "cut", scratch / "compiled")
     began = time.monotonic()
-    words = [sys.executable, "-m", "cuwheel", "graft", str(wheel), "--compile", "this", "-o", str(scratch / "made")]
+    words = [sys.executable, "-m", "cuwheel", "graft", str(scratch / "compiled"), "--compile", "this"]
     subprocess.run(words, check=True)
-    seconds = time.monotonic() - began
-    zipfile.ZipFile(next((scratch / "made").glob("*.whl"))).extractall(scratch / "compiled")  # noqa: S202 - made here
-    return round(seconds, 1)
+    return round(time.monotonic() - began, 1)
 
 
-def _ran(name: str, package: Path, way: str) -> list[Any]:
+def _ran(name: str, package: Path) -> list[Any]:
     """A digest of what came out, and the seconds to it; else null and why not."""
     paths = [str(package), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "CUDA_CACHE_DISABLE": "1"}
-    if way != "as published":
-        env[way] = "1"
+    if package.name != "cut":
+        env["CUDA_DISABLE_PTX_JIT"] = "1"
     libraries = [str(package / "stand-ins")]
     if name == "bitsandbytes":
         env["BNB_CUDA_VERSION"] = "126"
@@ -168,8 +166,8 @@ def _ran(name: str, package: Path, way: str) -> list[Any]:
         done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         return [None, f"not done in {_SECONDS:.0f} s"]
-    found: list[Any] = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else [None, done.stderr[-600:]]
-    return found
+    told = [line for line in done.stdout.splitlines() if line.startswith('["')]  # libraries print, too
+    return json.loads(told[-1]) if told and not done.returncode else [None, done.stderr[-600:]]
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Runs in a child of slim_operators.py, under a Python that has them and perhaps n
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib
 import itertools
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 REPEATS = 3
 _N = 512
+_OF_CUPY = tuple(f"lib{each}." for each in ("cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "nvrtc"))
 
 
 def run(framework: str) -> dict[str, Any]:
@@ -147,6 +149,12 @@ def _jax() -> tuple[Operators, Callable[[Any], bytes], Callable[[], None]]:
 
 
 def _cupy() -> tuple[Operators, Callable[[Any], bytes], Callable[[], None]]:
+    # cupy finds NVIDIA's libraries in the interpreter's own folder, whatever stands first on its path, but takes what
+    # is loaded already.
+    for folder in importlib.import_module("nvidia").__path__[:1]:
+        for path in sorted(Path(folder).glob("*/lib/lib*.so.*")):
+            if path.name.startswith(_OF_CUPY):
+                ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
     cupy: Any = importlib.import_module("cupy")
     sparse: Any = importlib.import_module("cupyx.scipy.sparse")
     numpy: Any = importlib.import_module("numpy")

@@ -41,6 +41,7 @@ NOT_CUDA = "not-cuda"
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
 _SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.8  # a signature that weighs so much is a program's own message, whoever repeats it
+_ACCOUNT = 1000  # lines: nobody writes so many, with all that they paste
 _EVIDENCE = 4
 _HEARD = 3  # complaints that are told where no cause is known
 _FIXES = 4
@@ -120,6 +121,8 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
         hits: list[Hit] = []
         weights: list[float] = []
         for signature in file.signature:
+            if signature.told and search.log.total > _ACCOUNT:
+                continue
             own = [hit for text in signature.texts for hit in search.said(text)]
             if quoted and not signature.told and not (search.log.reported and signature.weight >= _KNOWN_MESSAGE):
                 own = [hit for hit in own if not search.log.is_told(hit.line)]

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _ODD_PATH = re.compile(r"(?:[a-z]:/|/)[^\s'<>|]{0,200}?(?:[^\x00-\x7f]|[a-z]~\d)[^\s'<>|]{0,200}")  # folded
 
 
+_DRIVE, _TRIES = re.compile(r"[^a-z0-9_]?[a-z]"), 2000  # what stands before `:/`, and how many of those are looked at
+
+
 class Version(Struct, frozen=True, kw_only=True):
     """`line` is where the log says it; 0 where the machine's profile does. `index`: of that line in the log."""
 
@@ -133,6 +136,8 @@ def gather(
     for gpu, index in told.gpus_named(search.log.lines):
         found.setdefault(("gpu_named", gpu.name), _read("gpu_named", gpu.name, search.log, index))
     folded = search.log.folded
+    if _has_drive(folded):
+        situations.add("windows")
     if (not folded.isascii() or "~" in folded) and (odd := _ODD_PATH.search(folded)):
         found["odd_path", odd[0]] = Version(name="odd_path", value=odd[0], line=0)
     if not any(name == "gpu" for name, _ in found):
@@ -152,6 +157,18 @@ def gather(
         findings=findings,
     )
     return replace(known, situations=_settled(known))
+
+
+def _has_drive(folded: str) -> bool:
+    """A path of Windows, `c:/`, and no URL: one letter before the colon."""
+    place = folded.find(":/")
+    for _ in range(_TRIES):
+        if place < 0:
+            return False
+        if _DRIVE.fullmatch(folded, max(0, place - 2), place):
+            return True
+        place = folded.find(":/", place + 2)
+    return False
 
 
 def _read(name: str, value: str, log: Log, index: int) -> Version:

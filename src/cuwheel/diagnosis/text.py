@@ -319,7 +319,9 @@ def _was_cut(line: str, following: str, width: int, glue: str) -> bool:
         return False
     if glue and not (len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width):
         return False
-    return (bool(glue) or len(line) == width) and not events.begins_message(following)
+    if not (glue or len(line) == width) or line.rstrip().endswith((".", "!", "?")):
+        return False  # a sentence that ended was not cut
+    return not events.begins_message(following)
 
 
 def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:

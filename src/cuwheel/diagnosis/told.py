@@ -87,6 +87,8 @@ def _released() -> tuple[dict[str, str], re.Pattern[str]]:
 def releases_named(folded: str) -> Iterator[tuple[str, str, int]]:
     """Package, release and where it is told."""
     named, pattern = _released()
+    if not any(folded.find(each, 0, _READ) >= 0 for each in named):
+        return
     for match in islice(pattern.finditer(folded, 0, _READ), _MOST):
         yield named[match[1]], match[2], match.start()
 

@@ -255,3 +255,11 @@ def test_a_long_log_as_one_string_is_many_lines() -> None:
     began = time.process_time()
     assert cause_of(packed) == (CAUSE, 1)
     assert time.process_time() - began < 5
+
+
+def test_a_sentence_that_ended_is_not_glued_to_what_follows() -> None:
+    log = (
+        "OSError: Can't load the tokenizer of 'team/model'. Make sure you don't have a folder with the same name.\n"
+        "device: cuda:0 NVIDIA GeForce RTX 2080 Ti\n"
+    )
+    assert explain(text.parse(log)).causes == ()

@@ -166,7 +166,7 @@ def _ran(name: str, package: Path) -> list[Any]:
         done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         return [None, f"not done in {_SECONDS:.0f} s"]
-    told = [line for line in done.stdout.splitlines() if line.startswith('["')]  # libraries print, too
+    told = re.findall(r'\["[0-9a-f]{64}", [\d.]+\]', done.stdout)  # libraries print, too, with or without a line's end
     return json.loads(told[-1]) if told and not done.returncode else [None, done.stderr[-600:]]
 
 

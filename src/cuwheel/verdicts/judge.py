@@ -13,7 +13,7 @@ from cuwheel.device_code.libraries import Library
 from cuwheel.support.finding import Finding, examine, gravest_first
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import check_rules, drivers, predict, wheel_tags
-from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
+from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.modules import is_driver_copy
@@ -114,6 +114,8 @@ class Judge:
         # Where it is not known which of the groups is loaded, the best of them is the verdict, and that a condition.
         outcome = best_outcome(group.outcome for group in groups)
         chosen = [group for group in groups if group.outcome == outcome]
+        if outcome != "fails" and unreadable(survey):
+            outcome = "unknown"  # what nobody could read may be what the package is for
         stopped = any(each.severity == "error" for each in of_package)
         loaded = [each.verdict for each in chosen[0].judged]
         with_outcome = [each.verdict for each in _with_outcome(chosen[0].judged)]

@@ -487,23 +487,19 @@ def test_what_comes_with_a_framework() -> None:
     assert "libcusolverMp.so.0 can be found" in judge(wheel, machine(driver="580.65.06")).conditions
 
 
-def test_a_wheel_with_libraries_nobody_can_read_says_so() -> None:
+def test_a_wheel_with_libraries_nobody_can_read_is_not_said_to_run() -> None:
     from cuwheel.support.finding import Finding
 
     broken = Finding(rule="library-unreadable", severity="error", message="it is cut short")
-    wheel = survey(library("sm_90"))
-    verdict = judge(
-        Survey(
-            target=wheel.target,
-            kind=wheel.kind,
-            size=1,
-            distribution=wheel.distribution,
-            libraries=wheel.libraries,
-            findings=(broken,),
-        ),
-        machine(driver="580.65.06"),
-    )
+    wheel = replace(survey(library("sm_90")), findings=(broken,))
+    verdict = judge(wheel, machine(driver="580.65.06"))
     assert broken in verdict.findings
+    assert verdict.outcome == "unknown"
+    assert judge(wheel, machine("6.1")).outcome == "fails"
+    bare = judge(replace(wheel, libraries=()), machine())
+    assert (bare.outcome, [each.rule for each in bare.findings]) == ("unknown", ["library-unreadable"])
+    noted = replace(wheel, findings=(replace(broken, severity="note"),))
+    assert judge(noted, machine(driver="580.65.06")).outcome == "native"
 
 
 def test_a_finding_of_some_candidates_names_these_alone() -> None:

@@ -47,6 +47,11 @@ class PackageCase(Struct, frozen=True, kw_only=True):
     with_code: frozenset[str]
 
 
+def unreadable(survey: Survey) -> bool:
+    """Whether a file in it is damaged that may hold what is asked about."""
+    return any(each.rule == "library-unreadable" and each.severity == "error" for each in survey.findings)
+
+
 def gpu_in_words(machine: Machine) -> str:
     """`H100 (9.0)`, or `GPU of capability 9.0`."""
     if machine.gpu and machine.capability:

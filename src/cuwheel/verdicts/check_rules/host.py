@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import finding
-from cuwheel.support.wording import a_few
+from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import wheel_tags
+from cuwheel.verdicts.check_rules.case import unreadable
 from cuwheel.verdicts.loading import is_loadable
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import only_for_tools
@@ -223,7 +224,9 @@ def _for_amd(found: Sequence[Library]) -> list[str]:
 def no_device_code(whole: PackageCase) -> Iterator[Finding]:
     found = whole.survey.libraries
     loadable = [each for each in found if is_loadable(each) or whole.survey.kind == "file"]
-    if not any(each.path in whole.with_code for each in loadable) and not _for_amd(found):
+    if unreadable(whole.survey) or any(each.path in whole.with_code for each in loadable):
+        return
+    if not _for_amd(found):
         count, there = len(found), _what_is_there(whole.survey, loadable)
         yield finding(
             "no-device-code",
@@ -238,7 +241,7 @@ def _what_is_there(survey: Survey, loadable: Sequence[Library]) -> str:
         return "no CUDA device code in it"
     tools = [each.path for each in loadable if each in with_code and only_for_tools(each, survey)]
     if tools and len(tools) == len([each for each in loadable if each in with_code]):
-        return f"CUDA device code only in libraries of a profiler ({a_few(tools)})"
+        return f"CUDA device code only in libraries of a profiler ({a_few([file_name(each) for each in tools], 2)})"
     if any(each in loadable for each in with_code):
         return "no kernel that a driver could load in its CUDA device code"
     return f"CUDA device code only in files that are not loaded ({a_few([each.path for each in with_code])})"

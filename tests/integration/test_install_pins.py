@@ -144,3 +144,20 @@ def test_a_torch_that_would_come_along_decides(env: Path, dist: Path) -> None:
     refused = _install(env, dist, refine=Refinement(driver="580.65.06"), dry_run=True)
     assert not refused.succeeded
     assert "none for 13.0" in refused.packages[0].why
+
+
+def test_a_setting_that_is_only_better_is_advice_and_no_condition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What runs without it, by minor-version compatibility, is not said to need it: `check` says no such thing."""
+    libraries = {f"bitsandbytes/libbitsandbytes_cuda{cuda}.so": "plain-124.so" for cuda in ("122", "124")}
+    file = wheel(tmp_path / "dist", "bitsandbytes", "0.49.0", files=libraries)
+    words = ["bitsandbytes", "--find-links", str(file.parent), "--no-index"]
+    machine = ["--on", "h100", "--torch-cuda", "12.4", "--driver", "535.54.03"]
+    assert main(["find", *words, *machine]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "better with BNB_CUDA_VERSION=122: its library for CUDA 12.4, which it would load, is newer" in told
+    found = api.find("bitsandbytes", find_links=[str(file.parent)], no_index=True, on=["h100"], refine=CASE_1)
+    assert found.candidates[0].chosen
+    assert not any("BNB_CUDA_VERSION" in each for each in found.candidates[0].conditions)
+    assert api.check(file, on=["h100"], refine=CASE_1).verdicts[0].outcome == found.candidates[0].outcome

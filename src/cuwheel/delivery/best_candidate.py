@@ -98,7 +98,8 @@ class FoundFile(Struct, frozen=True, kw_only=True):
 
     `reasons`: of what fails, why; of what runs, the code that it takes. `chosen`: the one that is best.
     `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with. `compiling`: what
-    compiling its PTX ahead of time takes of one core in seconds, at least and at most, where that helps.
+    compiling its PTX ahead of time takes of one core in seconds, at least and at most, where that helps. `advice`: a
+    setting that is not needed, and with which it loads a library that suits the driver better.
     """
 
     file: str
@@ -116,6 +117,7 @@ class FoundFile(Struct, frozen=True, kw_only=True):
     known_from: str | None
     torch: tuple[str, ...] | None
     compiling: tuple[float, float] | None = None
+    advice: str = ""
 
     @property
     def needs_a_gpu_to_tell(self) -> bool:
@@ -212,6 +214,7 @@ def _shown(ruling: Ruling, *, chosen: bool) -> FoundFile:
         known_from=ruling.origin,
         torch=ruling.torch,
         compiling=ruling.compiling,
+        advice=f"{ruling.pin.setting}: {ruling.pin.why}" if ruling.pin and not ruling.pin.must else "",
     )
 
 

@@ -354,7 +354,7 @@ class Judge:
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey))) if known else ()
         lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)
-        setting = (f"{pin.setting} is set: {pin.why}",) if pin else ()
+        setting = (f"{pin.setting} is set: {pin.why}",) if pin and pin.must else ()
         unread = [each.message for each in contents.survey.findings if each.rule == READ_IN_PART]
         return replace(
             ruling,

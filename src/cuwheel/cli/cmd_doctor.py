@@ -25,10 +25,12 @@ def need(text: str) -> str:
 def _doctor(args: Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.machine import profile
+    from cuwheel.support import log
 
     answer = api.doctor(on=args.on, env=args.env, needs=args.need)
     if args.save:
         profile.save(answer.machine, args.save)
+        log.info("saved to %s: cuwheel check WHEEL --on %s", args.save, args.save)
     return answer
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cuwheel.errors import ConfigurationError, CuwheelError, UnknownNameError, UnreadableError, UsageError
 from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
-from cuwheel.support import codec
+from cuwheel.support import codec, files
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
@@ -413,6 +413,10 @@ def _is_file(word: str) -> bool:
         return False
 
 
+def _holds_json(word: str) -> bool:
+    return _is_file(word) and files.head(Path(word), 64).lstrip().startswith("{")
+
+
 def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine]:
     if isinstance(word, Machine):
         return (word,)
@@ -420,12 +424,12 @@ def _machines_of_word(word: str | Machine, env: Path | None) -> Sequence[Machine
         from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 
         return from_profile(probe.probe(env, for_builds=False))
-    if word.endswith(".toml"):
-        return read_fleet_file(Path(word))
-    if word.endswith(".json"):
+    if word.endswith(".json") or _holds_json(word):  # whatever name `doctor --save` was given
         from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
 
         return from_profile(profile.load(Path(word)), Path(word).stem)
+    if word.endswith(".toml"):
+        return read_fleet_file(Path(word))
     if capabilities := gpus.of_generation(word):
         return [from_gpu(str(each), name=f"{word} {each}") for each in capabilities]
     return (from_gpu(word),)

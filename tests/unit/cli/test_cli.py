@@ -297,10 +297,11 @@ def test_doctor_on_a_saved_machine(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("here")
-def test_doctor_saves_a_profile_that_it_reads_back(tmp_path: Path) -> None:
+def test_doctor_saves_a_profile_that_it_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = tmp_path / "machine.json"
     assert main(["doctor", "--save", str(saved)]) == 0
     assert profile.load(saved) == HEALTHY
+    assert f"--on {saved}" in capsys.readouterr().err
 
 
 def test_text_and_json_come_from_one_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

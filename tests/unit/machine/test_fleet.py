@@ -173,6 +173,14 @@ def test_profiles(tmp_path: Path) -> None:
     assert fleet.machines_here(healthy)[0].name == "this machine"
 
 
+@pytest.mark.parametrize("name", ["gpu07", "gpu07.toml", "gpu07.profile"])
+def test_a_profile_is_one_under_any_name(name: str, tmp_path: Path) -> None:
+    healthy = next(each for each in MACHINES if each.name == "a healthy H200").profile
+    profile.save(healthy, tmp_path / name)
+    (found,) = fleet.machines_named([str(tmp_path / name)])
+    assert (found.name, found.driver) == ("gpu07", healthy.driver.version)
+
+
 def test_a_profile_with_several_kinds_of_gpu_is_several_machines() -> None:
     mixed = next(each for each in MACHINES if each.name == "a healthy H200")
     two = replace(mixed, gpus=(("NVIDIA H200", "9.0"), ("NVIDIA L40S", "8.9"), ("NVIDIA L40S", "8.9"))).profile

@@ -48,7 +48,7 @@ exit status: 0 everything was read, 1 something is damaged""",
             "instead",
             Option(
                 "--kernels [NAME]",
-                "which kernels are in which cubin; those whose name contains NAME or matches it (* and ?)",
+                "which kernels are in which cubin; those whose name contains NAME or matches it (* and ?), in any case",
                 gives="",
             ),
             Option("--against OTHER", "compare with this one: what an architecture, or a change, costs in bytes"),

@@ -92,7 +92,7 @@ class _Found(Struct):
 
 
 def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None = None) -> Kernels:
-    """All kernels of `target`, or those whose name, mangled or plain, contains or matches `pattern`."""
+    """All kernels of `target`, or those whose name, mangled or plain, contains or matches `pattern` in any case."""
     where = source.find_source(target, env=env)
     findings = list(where.findings)
     found: list[_Found] = []
@@ -175,6 +175,8 @@ def _names(buffer: Buffer, entry: Entry) -> tuple[cubin.Kernel, ...]:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """In any case: who looks for `threefry` means `ThreeFry2x32Kernel`."""
+    pattern, name = pattern.lower(), name.lower()
     if any(each in pattern for each in "*?"):
         return fnmatch.fnmatchcase(name, f"*{pattern}*")  # part of a name, as without wildcards
     return pattern in name

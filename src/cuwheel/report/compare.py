@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, file_name
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.device_code.compare import Compare, KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
+    from cuwheel.facts.arch import Arch
     from cuwheel.report.document import Block
 
 _SHOWN = 8
@@ -60,9 +62,13 @@ def _parts(parts: Iterable[PartChange]) -> Table:
             Amount(f"{part.difference:+,}", part.difference),
             Amount(f"{part.percent:+.2f}" if part.percent is not None else "new", part.percent or 0.0),
         )
-        for part in parts
+        for part in sorted(parts, key=_by_arch)
     )
     return Table(columns, rows)
+
+
+def _by_arch(part: PartChange) -> tuple[object, ...]:
+    return part.name, *(machine_code_first(part.arch) if part.arch else ())
 
 
 def _differs(library: LibraryComparison) -> bool:
@@ -98,15 +104,18 @@ def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iter
     if not changes:
         return
     yield Heading("Kernels")
-    columns = (Column("library"), Column("arch", wrap=False), Column("+", numeric=True), Column("-", numeric=True))
+    alike: dict[tuple[str, int, int], list[Arch]] = {}  # most libraries have the same kernels for each architecture
+    for change in changes:
+        alike.setdefault((change.library, len(change.gained), len(change.lost)), []).append(change.arch)
+    columns = (Column("library"), Column("arch"), Column("+", numeric=True), Column("-", numeric=True))
     rows = tuple(
         (
-            file_name(change.library),
-            change.arch,
-            Amount(f"{len(change.gained):,}", len(change.gained)),
-            Amount(f"{len(change.lost):,}", len(change.lost)),
+            file_name(library),
+            " ".join(str(each) for each in sorted(archs, key=machine_code_first)),
+            Amount(f"{gained:,}", gained),
+            Amount(f"{lost:,}", lost),
         )
-        for change in changes
+        for (library, gained, lost), archs in alike.items()
     )
     yield Table(columns, rows)
     if verbose:

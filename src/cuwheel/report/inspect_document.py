@@ -217,7 +217,9 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
         )
     if len(groups) == 1:
         if len(groups[0].libraries) == 1:
-            blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))
+            (library,) = groups[0].libraries
+            name = f"{library.path}: " if answer.kind != "file" else ""
+            blocks.append(Paragraph(name + "; ".join(_traits(library))))
         blocks.append(_codes(groups[0].code, full=verbose))
     if groups:
         blocks.append(where_it_runs(answer, groups))

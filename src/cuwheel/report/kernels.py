@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.support.wording import elided, file_name, size
 
@@ -47,7 +48,7 @@ def _overview(answer: Kernels) -> str:
 def _totals(answer: Kernels) -> Table:
     """A row for each library, kind of code and architecture."""
     groups: dict[tuple[str, str, str, bool], list[CodeKernels]] = {}
-    for code in answer.code:
+    for code in sorted(answer.code, key=lambda each: (each.library, machine_code_first(each.arch))):
         groups.setdefault((code.library, code.arch, code.kind, code.linked), []).append(code)
     rows: list[tuple[Cell, ...]] = []
     previous = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cuwheel.support.finding import examine as examine_checks
@@ -29,7 +28,7 @@ def uncompressed_device_code(library: Library) -> Iterator[Finding]:
             "uncompressed-device-code",
             f"{size(stored)} of device code is stored uncompressed; ZSTD would save about {size(saving)}",
             evidence=(f"{sum(row.count for row in raw)} entries, the saving estimated from a sample of them",),
-            fix=f"cuwheel slim {PurePosixPath(library.path).name} --for all --recompress",
+            fix="cuwheel slim TARGET --for all --recompress",
         )
 
 

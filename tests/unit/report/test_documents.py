@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.device_code.compare import Compare, compare
+from cuwheel.device_code.compare import Compare, KernelChange, compare
 from cuwheel.device_code.description import Coverage
 from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
+from cuwheel.facts.arch import Arch
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import (
@@ -211,6 +212,18 @@ def test_compare_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2,000 → 3,000 bytes, +1,000 (+50.00 %)" in text
     assert "+ architectures  sm_87" in text
     assert text.count("sm_87") == 1
+    alike = [
+        KernelChange(library="libfoo.so", arch=Arch.parse(arch), gained=(), lost=("k",))
+        for arch in ("compute_90", "sm_90", "sm_80")
+    ]
+    several = shown(document_of(replace(answer, kernels=tuple(alike)), verbose=False), monkeypatch)
+    assert "libfoo.so  sm_80 sm_90 compute_90  0  1" in several, "a row for what is alike"
+
+
+def test_the_one_library_with_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = replace(inspected(library([code("sm_90")], path="pkg/lib/libpkg.so")), kind="wheel")
+    assert "pkg/lib/libpkg.so: ELF shared library" in shown(document_of(answer, verbose=False), monkeypatch)
+    assert "libpkg.so: ELF" not in shown(document_of(replace(answer, kind="file"), verbose=False), monkeypatch)
 
 
 def _package(*, archs: tuple[str, ...], count: int) -> Inspect:

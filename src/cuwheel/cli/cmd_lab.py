@@ -102,9 +102,11 @@ def _trials(args: Namespace) -> Answer:
     if args.action == "report":  # of a journal, or of the file whose journal lies beside it
         if args.place is None or places.is_folder(args.place):
             return api.trials_report(places.folder(args.place or "cuwheel-trials"))
-        return api.trials_report(campaign.folder_of(places.file_of(args.place, "cuwheel trials report FOLDER"), None))
+        return api.trials_report(
+            campaign.folder_of(places.file_of(args.place, "cuwheel lab trials report FOLDER"), None)
+        )
     file = places.file_of(
-        args.place, f"cuwheel trials {args.action} TRIALS.toml; docs/howto/trials.md shows such a file"
+        args.place, f"cuwheel lab trials {args.action} TRIALS.toml; docs/howto/trials.md shows such a file"
     )
     if args.action in _SERVICES:
         removing = args.action == "remove-service"
@@ -189,7 +191,7 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
     },
 )
 
-_BENCH_HINT = "cuwheel bench work.py:call, or -- COMMAND"
+_BENCH_HINT = "cuwheel lab bench work.py:call, or -- COMMAND"
 
 
 def _refuse_bench(args: Namespace) -> Iterator[UsageError]:
@@ -199,7 +201,7 @@ def _refuse_bench(args: Namespace) -> Iterator[UsageError]:
     if extra:
         yield UsageError(
             f"{extra[0]!r} is no option of bench, and one function is measured at a time",
-            hint="a command goes after --: cuwheel bench -- COMMAND",
+            hint="a command goes after --: cuwheel lab bench -- COMMAND",
         )
 
 

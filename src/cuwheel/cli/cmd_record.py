@@ -126,7 +126,7 @@ def call(text: str) -> str:
     from cuwheel.building.recording import reader
 
     if text.startswith(":") and not text[1:].isdecimal():
-        raise values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")
+        raise values.wrong(text, "the number of a call, such as :7", hint="cuwheel record replay RECORD --list")
     if text and not text.startswith(":"):
         places.folder(reader.split_target(text)[0])
     return text

@@ -87,9 +87,10 @@ def document(answer: Check, *, verbose: bool) -> Document:
         blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
     by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if is_by_tag(each)}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
-        blocks.append(
-            Facts(tuple(Row("needs", each) for each in sorted({each.rpartition(" (tag")[0] for each in by_tag})))
-        )
+        needs = sorted({each.rpartition(" (tag")[0] for each in by_tag})
+        # Of a machine that is known in part less is asked than of one by its GPU alone: the most says it for all.
+        most = [each for each in needs if not any(other != each and other.endswith(each) for other in needs)]
+        blocks.append(Facts(tuple(Row("needs", each) for each in most)))
     in_line: set[str] = set()
     in_table: set[str] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
@@ -99,7 +100,11 @@ def document(answer: Check, *, verbose: bool) -> Document:
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
     if conditions := tuple(_once(answer, left)):
         columns = (Column("on"), Column("the verdict holds only if"))
-        blocks += [Heading("Conditions"), Table(columns, conditions)]
+        by_machines: dict[str, list[str]] = {}
+        for where, condition in conditions:
+            by_machines.setdefault(where, []).append(condition)
+        rows = tuple((where, "\n".join(told)) for where, told in by_machines.items())
+        blocks += [Heading("Conditions"), Table(columns, rows)]
     if verbose:
         if findings := tuple(_findings(answer, verbose=True)):
             blocks += [Heading("Reasons"), Findings(findings)]

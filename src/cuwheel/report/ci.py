@@ -51,4 +51,7 @@ def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
 def _state(answer: Ci) -> str:
     if answer.action == "check":
         return "is as it should be" if answer.succeeded else "differs from what would be written, or is not sound"
-    return "is written" if answer.written else "would change" if answer.changed else "is as it should be"
+    if answer.written or answer.changed:
+        return "is written" if answer.written else "would change"
+    edited = any(each.state == "edited" for each in answer.blocks)
+    return "is left as it is" if edited else "is as it should be"

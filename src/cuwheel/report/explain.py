@@ -219,8 +219,9 @@ def _unknown(answer: Explain) -> str:
             f"  {answer.log} looks like notes, not like the output of a program: {answer.prose} of its {answer.lines} "
             "lines are prose.\n  Give the log itself, alone or in a code block (```)."
         )
+    lines = "the one line" if answer.lines == 1 else f"the {answer.lines} lines"
     return (
-        f"  Nothing in the {answer.lines} lines of {answer.log} matches a cause that cuwheel knows (--list shows "
+        f"  Nothing in {lines} of {answer.log} matches a cause that cuwheel knows (--list shows "
         f"them).\n"
         "  The first error is the one that counts: make sure the log contains it."
     )

@@ -99,7 +99,7 @@ def write_workflow(request: CiRequest) -> Ci:
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=changed,
         written=request.write and changed,
-        findings=(*_edited(states), *further),
+        findings=(*_edited(states, request.service), *further),
     )
 
 
@@ -248,7 +248,6 @@ def _must_be_ours(request: CiRequest, path: Path, present: str) -> None:
 
 
 def _compared(request: CiRequest, shown: str, present: str, wanted: str) -> Iterator[Finding]:
-    fix = f"cuwheel ci {request.service} --write"
     if request.service == "cibuildwheel":
         tool = mapping(_toml(present, shown).get("tool"))
         own = mapping(tool.get("cibuildwheel"))
@@ -267,7 +266,8 @@ def _compared(request: CiRequest, shown: str, present: str, wanted: str) -> Iter
             "ci-differs",
             f"{shown} differs from what would be written in {len(ways)} {'way' if len(ways) == 1 else 'ways'}",
             evidence=first_few(ways, 40),
-            fix=fix,
+            fix=f"cuwheel ci {request.service} --write renews what nobody changed by hand; it writes a block anew that "
+            "you delete",
         )
 
 
@@ -302,9 +302,13 @@ def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator
         yield finding(rule, message, evidence=first_few(found[1:], 40), fix=fix)
 
 
-def _edited(states: dict[str, State]) -> Iterator[Finding]:
+def _edited(states: dict[str, State], service: str) -> Iterator[Finding]:
     if edited := [name for name, state in states.items() if state == "edited"]:
-        yield finding("ci-edited", f"changed by hand, and kept as they are: {', '.join(edited)}")
+        yield finding(
+            "ci-edited",
+            f"changed by hand, and kept as they are: {', '.join(edited)}",
+            fix=f"cuwheel ci {service} --check says what differs; delete a block to have it written anew",
+        )
 
 
 def _shown(path: Path, source: Path) -> str:

@@ -123,6 +123,8 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
         for signature in file.signature:
             if signature.told and search.log.total > _ACCOUNT:
                 continue
+            if signature.seen and not any(each.rule in file.rules for each in known.findings):
+                continue
             own = [hit for text in signature.texts for hit in search.said(text)]
             if quoted and not signature.told and not (search.log.reported and signature.weight >= _KNOWN_MESSAGE):
                 own = [hit for hit in own if not search.log.is_told(hit.line)]

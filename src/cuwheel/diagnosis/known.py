@@ -491,6 +491,16 @@ def on_wsl(known: Known) -> bool:
     return "wsl" in known.situations
 
 
+def torch_has_cuda(known: Known) -> bool:
+    """The one that is installed on the machine."""
+    torch = known.profile.framework("torch") if known.profile else None
+    return torch is not None and bool(torch.cuda)
+
+
+def no_gpu_there(known: Known) -> bool:
+    return known.profile is not None and not known.profile.gpus
+
+
 def on_macos(known: Known) -> bool:
     return "macos" in known.situations
 
@@ -599,6 +609,8 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "on-jetson": on_jetson,
     "not-on-jetson": not_on_jetson,
     "on-wsl": on_wsl,
+    "torch-has-cuda": torch_has_cuda,
+    "no-gpu-there": no_gpu_there,
     "on-macos": on_macos,
     "in-a-container": in_a_container,
     "toolkit-differs-from-torch": toolkit_differs_from_torch,

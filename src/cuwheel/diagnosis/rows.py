@@ -30,7 +30,8 @@ class Signature(Struct, frozen=True, kw_only=True):
     (speakers.toml), where others use the same words for something else. `says`: or that one of the things in `of` is
     too old, too new or of another version, in all the wordings of statements.toml. `told`: in a person's own words it
     counts too, which with little weight does not. `facts`: or no text at all: the lines that tell these facts (see
-    `known`), where what it `holds` follows from them and the log tells of a failure.
+    `known`), where what it `holds` follows from them and the log tells of a failure. `seen`: where one of the cause's
+    `rules` finds the same on the machine.
     """
 
     weight: float
@@ -44,6 +45,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     of: tuple[str, ...] = ()
     told: bool = False
     facts: tuple[str, ...] = ()
+    seen: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.diagnosis import told
+from cuwheel.diagnosis import known, told
+from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.explain import explain
-from cuwheel.diagnosis.text import parse
+from cuwheel.diagnosis.text import Search, parse
+from tests.unit.verdicts.machines import MACHINES
 
 ACCOUNTS = {
     "works on the older card": (
@@ -141,3 +143,22 @@ MORE = {
 @pytest.mark.parametrize(("cause", "account"), MORE.items(), ids=MORE)
 def test_what_is_seen_and_where_decide_together(cause: str, account: str) -> None:
     assert [each.id for each in explain(parse(account)).causes[:1]] == [cause]
+
+
+def test_what_doctor_finds_on_the_machine_is_the_cause_of_what_is_not_seen() -> None:
+    said = parse("torch.cuda.is_available() returns False on my machine, what can I do?\n")
+    assert [each.id for each in explain(said).causes[:1]] == ["cpu-only-torch"]
+    for name, cause in (
+        ("case 1: CMake picks the system's nvcc", "driver-too-old-for-runtime"),
+        ("a laptop without an NVIDIA GPU", "no-nvidia-driver-or-gpu"),
+    ):
+        machine = next(each for each in MACHINES if each.name.startswith(name))
+        found = explain(said, machine.profile).causes
+        assert [each.id for each in found[:1]] == [cause]
+
+
+def test_what_a_fix_states_of_a_driver_is_so() -> None:
+    said = parse("RuntimeError: The NVIDIA driver on your system is too old (found version 11070).\n")
+    for machine in MACHINES:
+        if "is below" in " ".join(explain(said, machine.profile).causes[0].fix):
+            assert known.driver_below_floor(known.gather(Search(said), knowledge().readings, machine.profile))

@@ -135,8 +135,9 @@ def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
     yield Heading("Traced")
     if not answer.processes:
         yield Paragraph(
-            "No process of it called the CUDA driver. What cannot be seen: programs that are linked statically, that "
-            "run as another user, or whose environment was cleared."
+            "No process of it called the CUDA driver: it uses no GPU, or found none (cuwheel doctor says what is "
+            "here). What cannot be seen: programs that are linked statically, that run as another user, or whose "
+            "environment was cleared."
         )
         return
     yield Facts(tuple(_facts(answer)))

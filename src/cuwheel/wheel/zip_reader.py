@@ -283,7 +283,10 @@ class ZipReader:
                 infos = archive.infolist()
                 directory = archive.start_dir
         except _ERRORS as error:
-            raise MalformedError(path, f"not a zip file that can be read: {error}") from error
+            problem = f"not a zip file that can be read: {error}"
+            raise MalformedError(
+                path, problem, hint="it is not whole, or no wheel: download or build it again"
+            ) from error
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         self.members = {each.name: each for each in self._sound(infos, directory)}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -146,7 +147,7 @@ def test_one_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["nowhere.whl", "--for", "h100"], 4, "no such file or folder", ""),
         (["torch", "--for", "h100"], 4, "no such file or folder", "--env FOLDER"),
         (["TEXT", "--for", "h100", "-o", "OUT"], 5, "", ""),
-        (["NOT_A_WHEEL", "--for", "h100"], 5, "not a zip file", ""),
+        (["NOT_A_WHEEL", "--for", "h100"], 5, "not a zip file", "download or build it again"),
     ],
 )
 def test_bad_input(
@@ -181,3 +182,12 @@ def test_bad_input(
     assert message in told.err
     assert hint in told.err
     assert contents(tmp_path) == before
+
+
+def test_too_little_room_is_told_of_the_folder_that_was_named(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1000))
+    assert main(["slim", str(wheel), "--for", "h100", "-o", str(tmp_path)]) == 4
+    assert f"error: {tmp_path}: about " in capsys.readouterr().err

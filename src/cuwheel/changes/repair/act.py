@@ -89,7 +89,7 @@ def execute(decision: Decision, to: Path) -> RepairedWheel:
 
 def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, RepairedWheel]:
     before = decision.before
-    must_have_room(folder, 3 * before.unpacked + 3 * sum(each.bytes for each in decision.of("grafted")))
+    must_have_room(folder.parent, 3 * before.unpacked + 3 * sum(each.bytes for each in decision.of("grafted")))
     grafted = _by_delvewheel(decision, folder) if decision.windows else _grafted(decision, folder)
     # Under its own name, for it is read again as what it claims to be.
     made = folder / "made" / decision.file_name

@@ -194,7 +194,7 @@ def _write_wheel(edit: WheelEdit, output: Path, plan: SlimPlan, findings: list[F
         folder = stack.enter_context(files.scratch_beside(output.parent))
         largest = max((each.bytes_before for each in plan.to_write), default=0)
         room = 2 * largest + sum(each.bytes_after_estimate + 2 * each.room_to_grow for each in plan.to_write)
-        must_have_room(folder, room + wheel.size)
+        must_have_room(output.parent, room + wheel.size)
         places = {each.path: folder / f"out-{number}" for number, each in enumerate(plan.to_write)}
 
         def copied(path: str) -> Path:

@@ -487,7 +487,8 @@ def _left_unchanged(rule: str, words: str, entries: Sequence[Entry], task: SlimT
     could = _bytes_for_others(entries, task)
     places = first_few(entries, _SHOWN, lambda each: f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}")
     saving = f"; {size(could)} of it are for other GPUs" if could else ""
-    return finding(rule, f"left unchanged: {words}{saving}", evidence=places, fix=fix)
+    pieces = "one piece" if len(entries) == 1 else f"{len(entries)} pieces"
+    return finding(rule, f"{pieces} of device code left unchanged: {words}{saving}", evidence=places, fix=fix)
 
 
 def _bytes_for_others(entries: Sequence[Entry], task: SlimTask) -> int:

@@ -195,6 +195,7 @@ def test_what_nobody_names_is_left_and_reported() -> None:
     assert kept(plan) == "sm_90 | sm_80 sm_90"
     (finding,) = plan.untouched
     assert finding.rule == "container-without-wrapper"
+    assert finding.message.startswith("2 pieces of device code left unchanged: ")
     assert "100 B of it are for other GPUs" in finding.message
 
 

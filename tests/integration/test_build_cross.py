@@ -84,6 +84,43 @@ def test_an_extension_module(tmp_path: Path) -> None:
     assert (library.machine, library.path) == ("aarch64", "setuptools_nvcc/_kernel.abi3.so")
 
 
+MODULE = """
+find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+python_add_library(_own MODULE own.c WITH_SOABI)
+install(TARGETS _own LIBRARY DESTINATION scikit_kernel)
+"""
+OWN = """
+#include <Python.h>
+static struct PyModuleDef own = {PyModuleDef_HEAD_INIT, "_own"};
+PyMODINIT_FUNC PyInit__own(void) { return PyModule_Create(&own); }
+"""
+
+
+def test_a_module_of_cmake_has_the_other_processors_suffix(tmp_path: Path) -> None:
+    """CMake asks no interpreter for it while it compiles for another processor; this one is imported, and says it."""
+    here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")
+    source = here.project("scikit_kernel")
+    lists, project = source / "CMakeLists.txt", source / "pyproject.toml"
+    lists.write_text(lists.read_text().replace("LANGUAGES CXX", "LANGUAGES C CXX") + MODULE)
+    (source / "own.c").write_text(OWN)
+    project.write_text(
+        re.sub(r"wheel\.py-api.*", "", project.read_text()).replace('"version 1"', '"aarch64-linux-gnu.so"')
+    )
+    calls = "import scikit_kernel._own; print(scikit_kernel._own.__file__)"
+    project.write_text(
+        re.sub(r'python = "import scikit_kernel; print\(.version.*', f'python = "{calls}"', project.read_text())
+    )
+    told = here.build(source, "--cpu", "aarch64", "--for", "gh200")
+    assert told.status == 0, told.all
+    (wheel,) = world.wheels(here.out)
+    with zipfile.ZipFile(wheel) as opened:
+        (module,) = (each for each in opened.namelist() if "/_own" in each)
+    assert module.endswith("-aarch64-linux-gnu.so")
+    if qemu() and module.startswith("scikit_kernel/_own.cpython-311-"):
+        told = here.cuwheel("verify", wheel, "--config", project, "--json")
+        assert told.status == 0, told.all
+
+
 def test_a_compiler_that_is_called_by_name_is_found_out(tmp_path: Path) -> None:
     """It compiles for this machine, whatever the build is for."""
     here = World(folder=tmp_path).with_toolkits("13.0", cpu="aarch64")

@@ -6,6 +6,7 @@ and arm64 all are the same but for four lines of pyconfig.h, which no extension 
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from cuwheel.building.tables import BACKENDS
@@ -98,12 +99,18 @@ def write_files(job: DecidedJob, interpreter: Path, headers: Path) -> None:
     if (native := headers.parent / own / headers.name / "pyconfig.h").is_file():
         (include / "pyconfig.h").write_bytes(native.read_bytes())
     compiler = {name: job.environ[name] for name in ("CC", "CXX", "AR", "RANLIB", "STRIP")}
+    # CMake asks no interpreter how modules end while it compiles for another processor, but such a program.
+    asked = place / f"{row.triplet}-{headers.name}-config"
+    words = {"python": shlex.quote(str(interpreter)), "headers": shlex.quote(str(headers)), "triplet": row.triplet}
+    asked.write_text(_PYTHON_CONFIG.format(**words), encoding="utf-8")
+    asked.chmod(0o755)
     lines = _TOOLCHAIN_FILE.format(
         target=target,
         triplet=row.triplet,
         nvcc=nvcc_of(toolchain.toolkit),
         root=toolchain.root,
         headers=headers,
+        asked=asked,
         **compiler,
     )
     (place / _CMAKE).write_text(lines, encoding="utf-8")
@@ -132,7 +139,20 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 foreach(python IN ITEMS PYTHON Python Python3)
   set(${{python}}_INCLUDE_DIR "{headers}" CACHE PATH "" FORCE)
+  set(_${{python}}_CONFIG "{asked}")  # found too late by itself: how modules end is asked with the interpreter
 endforeach()
+"""
+
+_PYTHON_CONFIG = """\
+#!/bin/sh
+case "$1" in
+--extension-suffix) exec {python} -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))' ;;
+--abiflags) exec {python} -c 'import sys; print(sys.abiflags)' ;;
+--includes) echo -I{headers} ;;
+--configdir) echo /usr/lib/{triplet} ;;
+--help) ;;
+*) exit 1 ;;
+esac
 """
 
 # Python's own account of how it was built, for the other processor: its names, its compilers, none of its own flags.

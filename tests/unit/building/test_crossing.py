@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,16 @@ def test_cmake_is_led_to_the_toolkit_and_to_no_library_of_this_machine(tmp_path:
     assert "set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)" in text
     headers = folder / "cross" / "include" / "aarch64-linux-gnu" / "python3.11" / "pyconfig.h"
     assert headers.read_text() == "#define HERE 1\n"
+
+
+def test_cmake_is_told_how_modules_end(tmp_path: Path) -> None:
+    """By the program that it asks, and asks in time."""
+    program = write(tmp_path) / "cross" / "aarch64-linux-gnu-python3.11-config"
+    assert os.access(program, os.X_OK)
+    assert f'_CONFIG "{program}")' in (program.parent / "toolchain.cmake").read_text()
+    text = program.read_text()
+    assert f"--includes) echo -I{tmp_path}/usr/include/python3.11 ;;" in text
+    assert "--configdir) echo /usr/lib/aarch64-linux-gnu ;;" in text
 
 
 def test_one_build_is_not_for_servers_and_jetson_while_cuda_is_two() -> None:

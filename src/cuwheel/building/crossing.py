@@ -145,12 +145,12 @@ endforeach()
 
 _PYTHON_CONFIG = """\
 #!/bin/sh
-case "$1" in
---extension-suffix) exec {python} -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))' ;;
---abiflags) exec {python} -c 'import sys; print(sys.abiflags)' ;;
---includes) echo -I{headers} ;;
---configdir) echo /usr/lib/{triplet} ;;
---help) ;;
+case "${{1#--}}" in
+extension-suffix) exec {python} -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))' ;;
+abiflags) exec {python} -c 'import sys; print(sys.abiflags)' ;;
+includes) echo -I{headers} ;;
+configdir) echo /usr/lib/{triplet} ;;
+help) ;;
 *) exit 1 ;;
 esac
 """

@@ -87,8 +87,8 @@ def test_cmake_is_told_how_modules_end(tmp_path: Path) -> None:
     assert os.access(program, os.X_OK)
     assert f'_CONFIG "{program}")' in (program.parent / "toolchain.cmake").read_text()
     text = program.read_text()
-    assert f"--includes) echo -I{tmp_path}/usr/include/python3.11 ;;" in text
-    assert "--configdir) echo /usr/lib/aarch64-linux-gnu ;;" in text
+    assert f"includes) echo -I{tmp_path}/usr/include/python3.11 ;;" in text
+    assert "configdir) echo /usr/lib/aarch64-linux-gnu ;;" in text
 
 
 def test_one_build_is_not_for_servers_and_jetson_while_cuda_is_two() -> None:

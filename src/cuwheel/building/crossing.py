@@ -13,6 +13,7 @@ from cuwheel.building.tables import BACKENDS
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
+from cuwheel.support import log
 from cuwheel.toolchains.toolchain import nvcc_of
 from cuwheel.verdicts.wheel_tags import platform_of
 
@@ -45,6 +46,17 @@ def glibc_wanted(table: Table, machines: Iterable[Machine]) -> str | None:
     if table.repair.policy:
         asked.append(platform_of(f"{table.repair.policy}_any").glibc)
     return min((each for each in asked if each), key=versions.key, default=None)
+
+
+def tell_glibc(toolchain: Toolchain, asked: str | None) -> None:
+    """Before an hour of compiling: older ones than there are compilers for are decided by what the result needs."""
+    compiler = toolchain.host_compiler
+    if asked and compiler and compiler.glibc and versions.key(compiler.glibc) > versions.key(asked):
+        log.info(
+            "glibc %s is asked for, and the oldest to link with here is %s: the gate looks at what the result needs",
+            asked,
+            compiler.glibc,
+        )
 
 
 def l4t_wanted(cuda: str, machines: Iterable[Machine]) -> bool | None:

@@ -168,6 +168,7 @@ def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Tool
         try:
             # As requested: a patch release is kept.
             found[cuda] = provided(toolkit_from(sources_of, named[0] if named else cuda, components, glibc, l4t))
+            crossing.tell_glibc(found[cuda], glibc)
         except CuwheelError as error:
             errors.append(error)
             problem = Problem(phase="toolchain", what=error.message, hint=error.hint)

@@ -104,6 +104,17 @@ def test_one_build_is_not_for_servers_and_jetson_while_cuda_is_two() -> None:
     assert "13.2" in (raised.value.hint or "")
 
 
+def test_an_older_glibc_than_there_is_a_compiler_for_is_told_before_it_compiles(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO"):
+        crossing.tell_glibc(toolchain(), "2.36")
+        crossing.tell_glibc(toolchain(), None)
+        assert not caplog.messages
+        crossing.tell_glibc(toolchain(), "2.27")
+    assert "glibc 2.27 is asked for, and the oldest to link with here is 2.36" in caplog.text
+
+
 def test_python_says_the_other_processors_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path)
     (lead,) = (folder / "venv" / "lib" / "python3.11" / "site-packages").glob("*.pth")

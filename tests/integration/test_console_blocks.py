@@ -68,7 +68,7 @@ NEEDS: dict[str, Callable[[Path], object]] = {
     "cuwheel inspect bitsandbytes==": lambda _folder: None,
     "cuwheel slim bitsandbytes==": lambda _folder: None,
     "cuwheel check bitsandbytes-": lambda folder: _wheel(folder, "aarch64"),
-    "cuwheel compare libbitsandbytes": _libraries,
+    "cuwheel inspect libbitsandbytes": _libraries,
 }
 
 

@@ -47,7 +47,7 @@ _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)
 # what cargo, pip, a mail that is answered and pytest put before what others said.
 _PREFIX = re.compile(
     r"(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
-    rf"(?:\[?{_STAMP}\]?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
+    rf"(?:\[?{_STAMP}\]?:?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
     r"(?:##\[(?:error|warning|debug|group|section)\]|#\d{1,4} (?:\d{1,6}\.\d{1,4} )?|[\w.-]{1,40}[ \t]{1,8}\| )?"
     r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] |> |E   ))?"
 )

@@ -68,7 +68,7 @@ def _parts(parts: Iterable[PartChange]) -> Table:
 
 
 def _by_arch(part: PartChange) -> tuple[object, ...]:
-    return part.name, *(machine_code_first(part.arch) if part.arch else ())
+    return (False, *machine_code_first(part.arch)) if part.arch else (True, part.name)
 
 
 def _differs(library: LibraryComparison) -> bool:

@@ -104,7 +104,7 @@ def _chosen(chosen: FoundFile, command: str, *, verbose: bool) -> Iterator[Block
     needs = [each.partition(" (tag ")[0] for each in chosen.conditions[:_CONDITIONS]]
     rows = [] if chosen.needs_a_gpu_to_tell else [Row("by", by)]
     rows += [Row("needs", "\n".join(needs))] if needs else []
-    rows += [Row("better with", chosen.advice)] if chosen.advice else []
+    rows += [Row("hint", f"better with {chosen.advice}")] if chosen.advice else []
     rows += [Row("torch", _torch(chosen.torch))] if chosen.torch is not None else []
     rows += [Row("size", size(chosen.size))] if chosen.size else []
     if rows:

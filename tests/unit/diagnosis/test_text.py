@@ -263,3 +263,9 @@ def test_a_sentence_that_ended_is_not_glued_to_what_follows() -> None:
         "device: cuda:0 NVIDIA GeForce RTX 2080 Ti\n"
     )
     assert explain(text.parse(log)).causes == ()
+
+
+def test_the_time_before_a_line_is_no_part_of_it() -> None:
+    log = f"2026-05-02 11:02:11.114223: {ERROR}\n"  # as TensorFlow and XLA write it, with a colon
+    (evidence, *_) = explain(text.read_log(io.BytesIO(log.encode()))).causes[0].evidence
+    assert evidence.text == ERROR

@@ -73,12 +73,14 @@ _TELLS = re.compile(
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
 _FAILS = re.compile(r"(?i)\b(?:fail|error|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)")
+_QUOTABLE = 4000  # letters of a line in which that is looked for
 _QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
 _ASKS = re.compile(
     r"[?\uff1f]\s*$|(?i:^\W*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)", re.MULTILINE
 )
 _REPEATED = re.compile(
-    r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]|((?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception): [^\n]{8,400})"
+    r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
+    r"|(\b(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
 )
 _GUESSES = re.compile(
     r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be|could be)\b"
@@ -165,7 +167,7 @@ def said_by_programs(line: str, *, reported: bool) -> tuple[str, ...]:
 
     `reported`: somebody says that it failed so. Else it takes a whole message.
     """
-    found = [next(filter(None, match.groups())) for match in _REPEATED.finditer(line)]
+    found = [next(filter(None, match.groups())) for match in _REPEATED.finditer(line, 0, _QUOTABLE)]
     if reported:
         return tuple(each for each in found if len(_WORD.findall(each)) > _TITLE)
     return tuple(each for each in found if len(_WORD.findall(each)) >= _QUOTED and _FAILS.search(each))

@@ -88,6 +88,13 @@ def test_what_people_tell_is_held_against_the_tables(cause: str, account: str, f
 
 
 SATISFIED = (
+    "I want to force the model onto the CPU because my GPU is busy with another training. torch 2.3.1+cu121, RTX 3060.",
+    "We see a difference between A100 and H100 with the same seed (torch 2.6.0+cu124). Is there a way to avoid it?",
+    "Is there a GUI for this on Windows 11? I have tensorflow 2.16 and an RTX 3070 and would like to try it.",
+    "In WSL2 my files under /mnt/c are slow to read. Training on the GPU works, but the loader takes most of the time.",
+    "How do I mount a folder of the host inside the docker container? I pass --gpus all and -v, and the folder is empty.",
+    "Which power mode should I use on an Orin Nano? With 15 W I get 20 fps and would like more.",
+    "It would be nice to explain how GPU acceleration works, with an example. Enable GPU support for more models.",
     "I run torch 2.8.0+cu128 on an RTX 5090 and am happy with it.",
     "Thanks! With tensorflow 2.13 and CUDA 11.8 it finds my GPU now.",
     "Our RTX 4090 has driver 550.54.14 and torch 2.5.1+cu124, and there is a problem with my learning rate.",
@@ -136,6 +143,8 @@ MORE = {
     "driver-state-broken": "After the laptop wakes up from sleep mode my program only uses the CPU until I reboot it.",
     "driver-module-not-loaded": "Since the last kernel the nvidia driver does not load, and my screen stays at a low resolution.",
     "package-built-for-other-cuda": "I installed CUDA 12 and still it is looking for libcublas.so.11, why?",
+    "no-kernel-image": "Since the new torch my card of the 10 series is no longer supported, which release was the last?",
+    "cudnn-version-mismatch": "It crashes without a word; the notebook has another cuDNN version (8.9.6 instead of 9).",
     "no-nvidia-driver-or-gpu": "Can I run it on a MacBook with an M2? It cannot find a GPU.",
 }
 

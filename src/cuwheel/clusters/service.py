@@ -320,7 +320,7 @@ def _local(workers: int, cores_a_task: int) -> Any:  # noqa: ANN401
     cores, memory = system.available_resources()
     count = workers or max(1, cores // LOCAL_CORES)
     each = max(1, min(LOCAL_CORES, cores // count))
-    log.info("starting %d workers of %d cores on this machine", count, each)
+    log.info("starting %d worker%s of %d cores each on this machine", count, "" if count == 1 else "s", each)
     return LocalCluster(
         n_workers=count,
         threads_per_worker=max(1, each // cores_a_task),

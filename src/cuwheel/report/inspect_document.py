@@ -92,10 +92,13 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
     """Libraries of which the same is true are named together, those with the most code first."""
     words = {each.path: each.words for each in answer.coverage}
     alike: dict[str, list[str]] = {}
+    of_name = Counter(file_name(each.name) for each in groups)
     for group in sorted(groups, key=lambda each: -each.stored):
         sentences = Counter(words[each.path] for each in group.libraries if each.path in words)
         for sentence, count in sentences.items():
             name = f"{count:,} loose cubins" if len(group.libraries) > 1 else file_name(group.name)
+            if of_name[name] > 1:  # as with CUDA 12 and 13 side by side: with its folder
+                name = "/".join(group.name.replace("\\", "/").split("/")[-2:])
             alike.setdefault(sentence, []).append(name)
     if len(groups) == len(alike) == 1:
         return Facts((Row("reach", next(iter(alike))),))

@@ -220,6 +220,17 @@ def test_compare_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "libfoo.so  sm_80 sm_90 compute_90  0  1" in several, "a row for what is alike"
 
 
+def test_libraries_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = _package(archs=("sm_90",), count=2)
+    libraries = tuple(
+        replace(each, path=f"pkg/cu{cuda}/libpkg.so") for each, cuda in zip(answer.libraries, (12, 13), strict=True)
+    )
+    coverage = tuple(replace(each, path=one.path) for each, one in zip(answer.coverage, libraries, strict=True))
+    text = shown(document_of(replace(answer, libraries=libraries, coverage=coverage), verbose=False), monkeypatch)
+    assert "cu12/libpkg.so  runs natively on kind 0" in text
+    assert "cu13/libpkg.so  runs natively on kind 1" in text
+
+
 def test_the_one_library_with_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = replace(inspected(library([code("sm_90")], path="pkg/lib/libpkg.so")), kind="wheel")
     assert "pkg/lib/libpkg.so: ELF shared library" in shown(document_of(answer, verbose=False), monkeypatch)

@@ -19,6 +19,7 @@ from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
 from cuwheel.delivery.request import FindRequest
 from cuwheel.device_code import wheel_facts
+from cuwheel.errors import UnknownNameError
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json
@@ -161,7 +162,8 @@ def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) ->
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "cuwheel.find/1"
     assert [each["chosen"] for each in told["candidates"]] == [False, False]
-    assert main(["find", "demo<1", "--find-links", str(wheels[0].parent), "--no-index", "--on", "h100"]) == 1
+    unknown = ["find", "demo<1", "--find-links", str(wheels[0].parent), "--no-index", "--on", "h100"]
+    assert main(unknown) == UnknownNameError.exit_code
 
 
 def test_ptx_can_be_compiled_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

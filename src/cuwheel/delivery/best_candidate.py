@@ -222,7 +222,7 @@ class Search(Struct, frozen=True, kw_only=True):
     """For what, where and with what means something is looked for: resolved once, for any number of packages.
 
     `env`: the environment that it is for; None where nobody sees it. `budget`: for all of them together. `has_facts`:
-    whether an index has facts files, as far as that was found out. `read`: wheels that were looked into, by address:
+    whether an index has facts files, as far as that was found out. `read`: what is known of wheels, by address:
     one that brings torch along asks for it again, with other limits.
     """
 
@@ -355,7 +355,7 @@ class _Look:
         rest = undecided[:_MOST_FACTS]
         with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)) as shown:
             for batch in _by_release(rest):
-                ruled = [*self._ruled(batch, (_known(each, self._catalogues) for each in batch))]
+                ruled = [*self._ruled(batch, map(self._without_asking, batch))]
                 yield from ruled
                 running = () if self._everything else (each.release for each in ruled if each.rank == 0)
                 best = max(running, default=None)
@@ -371,6 +371,13 @@ class _Look:
                 shown.advance(len(batch))
                 if not self._everything and (best or any(each.rank == 0 for each in ruled)):
                     return
+
+    def _without_asking(self, ruling: Ruling) -> Contents | None:
+        """What is known of a candidate already: read for another question, kept, or in a catalogue."""
+        place = ruling.candidate.listing.url
+        if place not in self._known and (found := _known(ruling, self._catalogues)):
+            self._known[place] = found
+        return self._known.get(place)
 
     def _ruled(self, asked: Sequence[Ruling], contents: Iterable[Contents | None]) -> Iterator[Ruling]:
         """Those of which something is known."""

@@ -76,8 +76,11 @@ class _JsonPage(msgspec.Struct):
     files: tuple[msgspec.Raw, ...] = ()
 
 
+@functools.lru_cache(8)
 def listed_files(body: bytes, kind: str, url: str) -> tuple[IndexFile, ...]:
-    """`kind`: the media type. `url`: of the page, which its links are relative to."""
+    """`kind`: the media type. `url`: of the page, which its links are relative to. Several questions of one command
+    may be about one page, and to read a thousand links takes as long as to fetch them.
+    """
     is_json = kind in _JSON or (not kind and body.lstrip()[:1] == b"{")
     return tuple(_from_json(body, url) if is_json else _from_html(body, url))
 

@@ -14,12 +14,10 @@ import json
 import lzma
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ _FAR_BACK = 1 << 28  # two builds of a library repeat each other's host code, hu
 class Package:
     """`cuda`: of the libraries in it, the one for this. `whole`: whether the publisher's machine code is timed, too.
 
-    `there`: compiled where the GPU is, since all that code would not travel; by the toolkit that is there.
+    `cuda_12`: linked with libraries of CUDA 12, which the machine need not have.
     """
 
     wheel: str
@@ -48,7 +46,7 @@ class Package:
     needs: Sequence[str]
     cuda: str | None = None
     whole: bool = False
-    there: bool = False
+    cuda_12: bool = False
 
 
 PACKAGES = {
@@ -58,15 +56,14 @@ PACKAGES = {
         needs=("numpy", "scipy", "pandas", "six"),
         whole=True,
     ),
-    "xgboost": Package(
-        wheel="xgboost==2.0.3", platform="manylinux2014_x86_64", needs=("numpy", "scipy", "nvcc"), there=True
-    ),
+    "xformers": Package(wheel="xformers==0.0.35", platform="manylinux_2_28_x86_64", needs=("torch",), cuda_12=True),
     "ctranslate2": Package(wheel="ctranslate2==4.8.5", platform="manylinux_2_28_x86_64", needs=("numpy", "torch")),
     "bitsandbytes": Package(
         wheel="bitsandbytes==0.50.2",
         platform="manylinux_2_24_x86_64",
         cuda="12.6",
         needs=("torch",),
+        cuda_12=True,
     ),
 }
 
@@ -84,16 +81,14 @@ def make(name: str, folder: Path) -> None:
         place = Path(scratch)
         cuwheel.slim(wheel, machines=["b200"], cuda=package.cuda, output=place / "cut")  # takes the PTX for older ones
         (cut,) = (place / "cut").glob("*.whl")
-        wheels = {"cut": cut}
-        if not package.there:
-            cuwheel.graft(cut, compile=["sm_90"], output=place / "made")
-            wheels["compiled"] = next((place / "made").glob("*.whl"))
+        cuwheel.graft(cut, compile=["sm_90"], output=place / "made")
+        wheels = {"cut": cut, "compiled": next((place / "made").glob("*.whl"))}
         if package.whole:
             cuwheel.slim(wheel, machines=["h100"], output=place / "whole")
             wheels["whole"] = next((place / "whole").glob("*.whl"))
         for which, each in wheels.items():
             zipfile.ZipFile(each).extractall(place / "packed" / which)  # noqa: S202 - made here
-            if name == "bitsandbytes":
+            if package.cuda_12:
                 _stand_ins(place / "packed" / which)
         filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": _FAR_BACK}]
         with (
@@ -109,7 +104,7 @@ def _stand_ins(package: Path) -> None:
 
     folder = package / "stand-ins"
     folder.mkdir()
-    (library,) = package.glob("bitsandbytes/libbitsandbytes_cuda*.so")
+    (library,) = (each for each in package.glob("*/*.so") if "cuda" in each.name or each.name == "_C.so")
     told = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
     for name in _CUBLAS:
         soname = f"lib{name}.so.12"
@@ -127,10 +122,8 @@ def _stand_ins(package: Path) -> None:
 def rows(name: str, folder: Path) -> list[dict[str, object]]:
     """By the driver's compiler, then without that compiler, by turns with what the publisher compiled."""
     with tempfile.TemporaryDirectory() as scratch:
-        seen: dict[str, Any] = {}
+        seen: dict[str, list[Any]] = {}
         runner.unpack(folder / "wheels.tar.xz", Path(scratch))
-        if PACKAGES[name].there:
-            seen["compiled in seconds"] = _compile(Path(scratch))
         for round_ in range(_ROUNDS):
             for way in _WAYS:
                 if Path(scratch, way).is_dir() and not (way == "cut" and round_):
@@ -138,15 +131,6 @@ def rows(name: str, folder: Path) -> list[dict[str, object]]:
     digests = [each[0] for way in ("cut", "compiled") for each in seen[way]]
     good = None not in digests and len(set(digests)) == 1
     return [{"what": PACKAGES[name].wheel, "good": good, "seen": seen}]
-
-
-def _compile(scratch: Path) -> float:
-    """A copy, in place: as somebody does it whose environment is there already."""
-    shutil.copytree(scratch / "cut", scratch / "compiled")
-    began = time.monotonic()
-    words = [sys.executable, "-m", "cuwheel", "graft", str(scratch / "compiled"), "--compile", "this"]
-    subprocess.run(words, check=True)
-    return round(time.monotonic() - began, 1)
 
 
 def _ran(name: str, package: Path) -> list[Any]:

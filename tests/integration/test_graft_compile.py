@@ -166,6 +166,22 @@ def test_relocatable_ptx_is_linked_as_nvlink_does(tmp_path: Path) -> None:
     load(out)
 
 
+def test_a_slot_for_a_long_function_before_the_new_code(tmp_path: Path) -> None:
+    """Which eu-elflint takes for a relocation of what lies behind it; xformers has such functions."""
+    source, base, out = tmp_path / "long.cu", tmp_path / "long.so", tmp_path / "made.so"
+    source.write_text(
+        "__global__ void work(int* x) { *x = 1; }\n"
+        'asm(".text\\n.globl far\\n.type far,@function\\nfar: ret\\n.size far, 0x100000\\n");\n'
+        'extern "C" void far();\n'
+        'extern "C" void start(int* x) { far(); work<<<1, 1>>>(x); }\n'
+    )
+    nvcc = Path(assembler.assembler_of("13.4").program).with_name("nvcc")
+    words = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_80,code=compute_80"]
+    subprocess.run([*words, source, "-o", base], check=True)
+    assert cuwheel.graft(base, compile=["sm_90"], output=out).succeeded
+    load(out)
+
+
 @pytest.mark.parametrize(
     ("name", "arch", "before"),
     [

@@ -214,7 +214,13 @@ def _status(loader: str, path: Path) -> int:
 
 
 def _complaints(lint: str, path: Path) -> list[str]:
-    """All but those of parts of a segment that was executable and stays so."""
+    """Without two that are none here: parts of a segment that was executable and stays so; and relocations in read-only
+    memory, since eu-elflint takes a slot for a function to be as long as that function, and ours stay where they were.
+    """
     done = process.run([lint, "--gnu-ld", str(path)], timeout=_SECONDS, check=False)
     lines = [line for line in done.stdout.splitlines() if line.strip() and line.strip() != "No errors"]
-    return [line for line in lines if "is executable but contains no executable sections" not in line]
+    passed_over = (
+        "is executable but contains no executable sections",
+        "read-only section modified but text relocation",
+    )
+    return [line for line in lines if not any(each in line for each in passed_over)]

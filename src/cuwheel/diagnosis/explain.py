@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.diagnosis.causes import Knowledge
-    from cuwheel.diagnosis.known import Known
+    from cuwheel.diagnosis.known import Known, Version
     from cuwheel.diagnosis.rows import Fix, Relation, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
@@ -81,12 +81,21 @@ def explain(
     return Diagnosis(
         causes=causes,
         ways_out=rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
-        versions=tuple(each for each in known.versions if each.name not in inner),
+        versions=tuple(_shown(known.versions, inner)),
         situations=tuple(sorted(known.situations)),
         tried=commands_in(log),
         command=failing(log, causes[0].evidence[0].line) if causes else None,
         understood=() if causes else tuple(islice(_understood(log), _HEARD))[::-1],
     )
+
+
+def _shown(versions: Sequence[Version], inner: set[str]) -> Iterator[Version]:
+    seen = set[tuple[str, str]]()
+    for each in versions:
+        name = "gpu" if each.name == known_.GPU_NAMED else each.name
+        if name not in inner and (name, each.value) not in seen:
+            seen.add((name, each.value))
+            yield replace(each, name=name)
 
 
 def _understood(log: Log) -> Iterator[Heard]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _ODD_PATH = re.compile(r"(?:[a-z]:/|/)[^\s'<>|]{0,200}?(?:[^\x00-\x7f]|[a-z]~\d)[^\s'<>|]{0,200}")  # folded
 
 
+GPU_NAMED = "gpu_named"  # by a person, who may speak of several
 _DRIVE, _TRIES = re.compile(r"[^a-z0-9_]?[a-z]"), 2000  # what stands before `:/`, and how many of those are looked at
 
 
@@ -86,7 +87,7 @@ class Known(Struct, frozen=True, kw_only=True):
                 return gpus.find_gpu(name)
         except UnknownNameError:
             return None
-        named = [gpus.find_gpu(name) for name in self.values("gpu_named")]
+        named = [gpus.find_gpu(name) for name in self.values(GPU_NAMED)]
         return max(named, key=lambda gpu: gpu.capability, default=None)
 
     @property
@@ -130,11 +131,10 @@ def gather(
                 situations.add(reading.means)
             if value := hit.held.get("value", "").strip(" .,"):
                 found.setdefault((reading.name, value), _read(reading.name, value, search.log, hit.line))
-    for package, release, place in told.releases_named(search.log.folded):
-        name = told.RELEASE + package
+    for name, release, place in told.releases_named(search.log.folded):
         found.setdefault((name, release), _read(name, release, search.log, search.log.index_at(place)))
     for gpu, index in told.gpus_named(search.log.lines):
-        found.setdefault(("gpu_named", gpu.name), _read("gpu_named", gpu.name, search.log, index))
+        found.setdefault((GPU_NAMED, gpu.name), _read(GPU_NAMED, gpu.name, search.log, index))
     folded = search.log.folded
     if _has_drive(folded):
         situations.add("windows")

@@ -36,7 +36,6 @@ class Facts(Protocol):
     def values(self, name: str) -> tuple[str, ...]: ...
 
 
-RELEASE = "release of "  # before a package's name: the name of that fact
 _SHORT = 120  # lines: of longer logs only what programs say in forms of their own names a GPU
 _LINE = 400  # letters of a line
 _READ, _MOST = 1 << 17, 20  # letters in which releases are looked for, and how many of them are kept
@@ -96,7 +95,7 @@ def releases_named(folded: str) -> Iterator[tuple[str, str, int]]:
 def releases(known: Facts) -> Iterator[tuple[str, str, PackageNeeds]]:
     """Package, release and what it needs."""
     for name in packages.packages_with_needs():
-        for release in known.values(RELEASE + name):
+        for release in known.values(name):
             if (needs := packages.needs_of(name, release)) is not None:
                 yield name, release, needs
 

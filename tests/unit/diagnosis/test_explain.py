@@ -9,7 +9,6 @@ import pytest
 from cuwheel.diagnosis import known
 from cuwheel.diagnosis.explain import commands_in, explain
 from cuwheel.diagnosis.text import parse
-from cuwheel.diagnosis.told import RELEASE
 from cuwheel.verdicts.choice import NO_KERNEL_IMAGE
 from cuwheel.verdicts.verdict import Verdict
 from tests.unit.verdicts.machines import MACHINES
@@ -200,11 +199,11 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
         {"missing_module": "x", "own_modules": "w x"},
         {"library": "libcufft.so.10.0"},
         {"gpu_named": "Tesla P40"},
-        {"gpu": "RTX 5090", "driver": "550.54.14", f"{RELEASE}vllm": "0.9.1"},
+        {"gpu": "RTX 5090", "driver": "550.54.14", "vllm": "0.9.1"},
         {
             "gpu": "GTX 1080",
-            f"{RELEASE}vllm": "0.9.1",
-            f"{RELEASE}tensorflow": "2.13",
+            "vllm": "0.9.1",
+            "tensorflow": "2.13",
             "cudnn": "91002",
         },
     ):

@@ -171,3 +171,10 @@ def test_what_a_fix_states_of_a_driver_is_so() -> None:
     for machine in MACHINES:
         if "is below" in " ".join(explain(said, machine.profile).causes[0].fix):
             assert known.driver_below_floor(known.gather(Search(said), knowledge().readings, machine.profile))
+
+
+def test_what_was_read_is_shown_under_the_names_that_people_use() -> None:
+    found = explain(parse("vllm 0.9.1 does not start on my GTX 1080 Ti, only on the A100."))
+    assert {(each.name, each.value) for each in found.versions} >= {
+        ("vllm", "0.9.1"), ("gpu", "GeForce GTX 1080 Ti"), ("gpu", "A100"),
+    }  # fmt: skip

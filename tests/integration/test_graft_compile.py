@@ -176,7 +176,7 @@ def test_a_slot_for_a_long_function_before_the_new_code(tmp_path: Path) -> None:
         'extern "C" void start(int* x) { far(); work<<<1, 1>>>(x); }\n'
     )
     nvcc = Path(assembler.assembler_of("13.4").program).with_name("nvcc")
-    words = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_80,code=compute_80"]
+    words = [str(nvcc), "-shared", "-Xcompiler", "-fPIC", "-gencode", "arch=compute_80,code=compute_80"]
     subprocess.run([*words, source, "-o", base], check=True)
     assert cuwheel.graft(base, compile=["sm_90"], output=out).succeeded
     load(out)

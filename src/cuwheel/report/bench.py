@@ -23,10 +23,12 @@ def document(answer: Bench, *, verbose: bool) -> Document:
 
 
 def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"{answer.what}: by {answer.by}, {answer.label}")
+    yield Heading(answer.line if answer.against else f"{answer.what}: {answer.line}")
+    if answer.against:
+        yield Heading(f"{answer.label}, by {answer.by}")
     yield _table(answer.levels)
     if answer.against:
-        yield Heading(f"Against: {answer.against.label}")
+        yield Heading(answer.against.label)
         yield _table(answer.against.levels)
         yield Heading("Difference in throughput, both run by turns")
         yield _ratios(answer.differences, lambda each: "differs" if each.differs else "chance alone may do that")
@@ -53,8 +55,6 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
     yield from _charts(answer)
     if verbose:
         yield Facts((Row("took", duration(answer.seconds)), Row("by", answer.tool)))
-    yield Paragraph("")
-    yield Paragraph(answer.line)
 
 
 def _table(levels: Sequence[Level]) -> Table:
@@ -115,7 +115,7 @@ def _ratios(rows: Sequence[Difference] | Sequence[Change], verdict: Callable[...
 
 
 def _first(answer: Bench) -> Facts:
-    sides = [(answer.label, answer.first_call)]
+    sides = [(answer.label if answer.against else answer.what, answer.first_call)]
     sides += [(answer.against.label, answer.against.first_call)] if answer.against else []
     return Facts(
         tuple(

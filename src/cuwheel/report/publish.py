@@ -45,10 +45,14 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
     if answer.findings:
         yield Heading("Findings")
         yield Findings(answer.findings)
-    if answer.changes and (verbose or answer.dry_run):
+    if answer.changes and verbose:
         yield Heading("Files that would change" if answer.dry_run else "Files that changed")
         rows = ((each.path, each.action, size(each.size) if each.size is not None else "") for each in answer.changes)
         yield Table((Column("file"), Column("", wrap=False), Column("size", numeric=True)), tuple(rows))
+    elif answer.changes and answer.dry_run:
+        yield Paragraph(
+            f"{counted(len(answer.changes), 'file')} of the index would be written or removed (--verbose lists them)"
+        )
 
 
 def _use(answer: Publish) -> Iterator[Block]:

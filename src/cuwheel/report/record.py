@@ -145,7 +145,8 @@ def _facts(answer: Recorded) -> Iterator[Row]:
     found = answer.summary
     failed = f", {found.failed} failed" if found.failed else ""
     open_ = f", {found.unfinished} that never ended" if found.unfinished else ""
-    yield Row("calls", f"{found.calls}, of nvcc {found.nvcc}{failed}{open_}")
+    nvcc = f", {found.nvcc} of nvcc" if found.nvcc else ""
+    yield Row("calls", f"{found.calls}{nvcc}{failed}{open_}")
     if found.seconds:
         at_once = f", {found.busy / found.seconds:.1f} at once" if found.busy > found.seconds else ""
         yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{at_once}")

@@ -58,10 +58,14 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
         yield Facts(tuple(_blamed(blame, found)))
     if found is None:
         return
-    yield Heading(f"What differs: {found.left}, {found.right}")
     blamed = {each.name for each in blame.culprits} if blame else set()
     rows = tuple(_variable_rows(found, blamed, verbose=verbose))
-    yield Facts(rows) if rows else Paragraph("  nothing: program, folder, arguments and environment are the same")
+    if rows:
+        yield Heading(f"What differs: {found.left}, {found.right}")
+        yield Facts(rows)
+    else:
+        yield Heading(f"Nothing differs between {found.left} and {found.right}")
+        yield Paragraph("  program, folder, arguments and environment are the same")
     hidden = [each.name for each in found.variables if each.weight != "steers" and each.name not in blamed]
     if hidden and not verbose:
         names = ", ".join(hidden[:_NAMED]) + (", …" if len(hidden) > _NAMED else "")

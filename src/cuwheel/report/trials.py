@@ -39,7 +39,10 @@ def document(answer: Trials, *, verbose: bool) -> Document:
 
 def _planned(answer: Trials) -> Iterator[Block]:
     count = len(answer.planned)
-    yield Heading(f"{count} conditions, {answer.repeats} times each: {count * answer.repeats} trials")
+    yield Heading(
+        f"{wording.counted(count, 'condition')}, {wording.counted(answer.repeats, 'time')} each: "
+        f"{wording.counted(count * answer.repeats, 'trial')}"
+    )
     for each in answer.planned:
         yield Verbatim((f"  {', '.join(each.axes.values()) or 'the command'}:", f"    {quoting.here(each.command)}"))
     yield Paragraph(f"In shuffled order. The journal goes to {answer.folder}.")
@@ -67,11 +70,6 @@ def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
             f"p is corrected for {axes}look {answer.look}: a difference is claimed by chance in at most 5 of 100 "
             "campaigns, however often somebody goes on."
         )
-    # Which axes alone were enough.
-    found = [each for each in answer.effects if each.prevented_by]
-    if found:
-        listed = "; ".join(f"{each.axis} = {' or '.join(each.prevented_by)}" for each in found)
-        yield Paragraph(f"Each of these alone went without a failure: {listed}.")
     if answer.unknown:
         yield Heading("Not known yet")
         yield Facts(tuple(Row("-", each) for each in answer.unknown))
@@ -93,7 +91,9 @@ def _headline(answer: Trials) -> str:
     failed = (
         f"{answer.failures} of {answer.runs} runs failed" if answer.failures else f"no failure in {answer.runs} runs"
     )
-    return f"{failed}{state}"
+    # Values that alone were enough.
+    cures = [f"{each.axis} {' or '.join(each.prevented_by)}" for each in answer.effects if each.prevented_by]
+    return f"{failed}{', none of those with ' if cures else ''}{' or with '.join(cures)}{state}"
 
 
 def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
@@ -174,12 +174,15 @@ def _circumstances(answer: Trials, *, verbose: bool) -> Iterator[Row]:
     yield Row("order", f"shuffled in rounds by the seed {answer.seed}; {answer.repeats} repeats")
     for state, count in answer.cold.items():
         if not state.startswith("as it is"):
-            yield Row("start", f"{state} ({count} trials)")
+            yield Row("start", f"{state} ({wording.counted(count, 'trial')})")
     if answer.warm_ups and answer.warm_ups.runs:
-        yield Row("warm-up", f"{answer.warm_ups.runs} runs not counted, {answer.warm_ups.failures} of them failed")
+        yield Row(
+            "warm-up",
+            f"{wording.counted(answer.warm_ups.runs, 'run')} not counted, {answer.warm_ups.failures} of them failed",
+        )
     if answer.without_result:
-        yield Row("repeated", f"{answer.without_result} trials were killed or interrupted: no result")
-    yield Row("machine", f"{answer.boots} boot{'s' if answer.boots != 1 else ''}; {_gpus(answer)}")
+        yield Row("repeated", f"{wording.counted(answer.without_result, 'trial')} killed or interrupted: no result")
+    yield Row("machine", f"{wording.counted(answer.boots, 'boot')}; {_gpus(answer)}")
     for each in answer.gpu_use:
         if words := _use(each):
             yield Row(each.name, words)

@@ -22,7 +22,7 @@ from cuwheel.machine.compilers import nvcc_in
 from cuwheel.machine.system import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.support import log, masking, process, quoting
-from cuwheel.support.wording import file_name, uncoloured
+from cuwheel.support.wording import elided, file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
 _ERROR = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|not found|denied|killed)\b", re.IGNORECASE)
 _PLACES = re.compile(r"\S*[/\\]\S*|\d+|0x[0-9a-f]+")
 _LONGEST_ERROR = 300
+_SHOWN = 200  # letters of a command that is run again
 _LONGEST_LINE = 100_000  # well below what Linux takes
 _SHORTEST_S = 60.0  # a run's time, whatever the recorded one took
 _LONGER = 10  # times as long as the recorded one
@@ -268,7 +269,8 @@ def _log_notes(chosen: Chosen, made: Ready) -> None:
         log.info("note: %s", note)
     if made.restored:
         log.info("note: taken from the record, as they have changed: %s", ", ".join(made.restored))
-    log.debug("call %d, in %s", chosen.call.number, chosen.prepared.situation.cwd)
+    command = elided(quoting.here(made.command), _SHOWN)
+    log.info("call %d, in %s: %s", chosen.call.number, chosen.prepared.situation.cwd, command)
 
 
 def list_calls(record: Record) -> Replay:

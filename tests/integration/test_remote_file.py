@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import random
 import re
@@ -16,7 +17,7 @@ import pytest
 
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import CuwheelError, NetworkError
-from cuwheel.network import client
+from cuwheel.network import client, transfer
 from cuwheel.network.remote import RemoteFile
 from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.wheel.file import WheelFile
@@ -166,3 +167,34 @@ def test_reads_in_any_order_give_the_same_bytes_and_nothing_comes_twice(server: 
     with pytest.raises(CuwheelError, match="cut short"):
         remote.read(len(BODY) - 1, 2)
     remote.close()
+
+
+class _Packing(BaseHTTPRequestHandler):
+    """An index whose pages come packed to those who take that."""
+
+    def do_GET(self) -> None:
+        takes = self.headers.get("Accept-Encoding") == "gzip"
+        body = gzip.compress(PAGE) if takes else PAGE
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        if takes:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(body)
+        self.server.sent = len(body)  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+PAGE = b'<a href="demo-1.0-py3-none-any.whl">demo</a>\n' * 500
+
+
+def test_a_page_comes_packed() -> None:
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), _Packing)
+    with servers.answering(httpd), client.Session() as session:
+        url = f"http://127.0.0.1:{httpd.server_port}/simple/demo/"
+        found = transfer.read_page(url, accept="text/html", limit=len(PAGE), session=session)
+    assert found.body == PAGE
+    assert httpd.sent < len(PAGE) / 20  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from packaging.tags import compatible_tags, cpython_tags
 
 from cuwheel.delivery import candidates, catalogue, judging
 from cuwheel.delivery.candidates import Places
-from cuwheel.delivery.judging import Contents, Judge, Ruling
+from cuwheel.delivery.judging import CandidateJudge, Contents, Ruling
 from cuwheel.delivery.request import FindRequest
 from cuwheel.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, CuwheelError
 from cuwheel.facts import versions
@@ -272,7 +272,7 @@ def find(search: Search, wanted: Requirement, *, shallow: bool = False) -> Found
     with log.progress(f"asking your indexes for {wanted.name}"):
         listed = candidates.list_candidates(wanted, search.places, session)
     machines = search.machines
-    judge = Judge(machines, search.env, installed=bool(search.env or not request.on), shallow=shallow)
+    judge = CandidateJudge(machines, search.env, installed=bool(search.env or not request.on), shallow=shallow)
     order = tag_order_of(machines[0])
     complete = tuple(map(with_platform, machines))  # by_name alone: what nobody said stays a condition
     rulings = _once_a_build(_preferred([judging.judge_by_name(each, complete) for each in listed], order))
@@ -333,7 +333,7 @@ class _Look:
     `stopped`: why that was not possible.
     """
 
-    def __init__(self, judge: Judge, search: Search) -> None:
+    def __init__(self, judge: CandidateJudge, search: Search) -> None:
         self.stopped: Stopped | None = None
         self._judge, self._session, self._budget = judge, search.session, search.budget
         self._has_facts, self._known = search.has_facts, search.read
@@ -525,7 +525,7 @@ def _by_release(rulings: Sequence[Ruling]) -> Iterator[list[Ruling]]:
         yield batch
 
 
-def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: Judge) -> bool:
+def _is_enough(best: Ruling, other: Ruling, read: set[Version], judge: CandidateJudge) -> bool:
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
     older = best.release > other.release
     if best.rank == 0:

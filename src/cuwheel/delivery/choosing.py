@@ -25,7 +25,7 @@ from cuwheel.delivery import best_candidate, candidates, judging
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate, IndexFile
 from cuwheel.delivery.install_answer import Fallback, Package, Passed, PlannedBuild, Way, initial_answer
-from cuwheel.delivery.judging import Judge, Ruling
+from cuwheel.delivery.judging import CandidateJudge, Ruling
 from cuwheel.delivery.request import FindRequest, InstallRequest
 from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, UnknownNameError
@@ -199,7 +199,7 @@ def _judged_file(wheel: Path, found: Found, search: Search) -> Ruling:
     listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
     version = Version(name.version.replace("_", "-")) if name else Version("0")
     candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
-    ruler = Judge(found.machines, search.request.env, installed=True)
+    ruler = CandidateJudge(found.machines, search.request.env, installed=True)
     return ruler.rule(Ruling(candidate=candidate), judging.read_wheel(candidate, search.session, search.budget, ruler))
 
 
@@ -215,7 +215,7 @@ def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
     with WheelFile(wheel) as opened:
         facts = wheel_facts.of_wheel(opened, sha256=by_facts.candidate.listing.sha256)
     judging.keep_facts(by_facts.candidate, facts)  # in place of what may be wrong there
-    ruler = Judge(choice.found.machines, prefix, installed=True)
+    ruler = CandidateJudge(choice.found.machines, prefix, installed=True)
     read = ruler.rule(Ruling(candidate=by_facts.candidate), judging.Contents(wheel_facts.survey(facts), "wheel"))
     compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
     if all(getattr(read, name) == getattr(by_facts, name) for name in compared):

@@ -114,7 +114,7 @@ def _checked_facts(data: bytes, candidate: Candidate) -> WheelFacts | None:
     return None
 
 
-def read_wheel(candidate: Candidate, session: client.Session, budget: Budget, judge: Judge) -> Contents:
+def read_wheel(candidate: Candidate, session: client.Session, budget: Budget, judge: CandidateJudge) -> Contents:
     """From the wheel: of one on a server only as much as decides; nothing is kept but facts."""
     skipped: list[str] = []  # because of what these machines are
 
@@ -300,7 +300,7 @@ def _judged(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:
     return f"{machine.name}: {reason}" if len(machines) > 1 else reason
 
 
-class Judge:
+class CandidateJudge:
     """Judges what is in candidates. `env`: the environment whose torch they would use; None where it is not known."""
 
     def __init__(

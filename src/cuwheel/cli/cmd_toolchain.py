@@ -57,7 +57,7 @@ def compiler(text: str) -> str:
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
     if args.action == "fetch" and not args.to:
-        yield UsageError("fetch needs --to FOLDER")
+        yield UsageError("fetch needs --to FOLDER", hint="cuwheel toolchain fetch 13.0 --to kit")
     if args.action == "fetch" and args.lock_place and is_filled(args.lock_place):
         yield UsageError("fetch takes a lock file, not a folder", hint="cuwheel toolchain fetch 13.0 --locked --to kit")
 

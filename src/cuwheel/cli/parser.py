@@ -265,6 +265,7 @@ class Parser(argparse.ArgumentParser):
 
     shown: Callable[[], argparse.ArgumentParser] | None = None
     command: Command | None = None
+    words: Sequence[str] = ()
 
     def print_help(self, file: Any = None) -> None:  # noqa: ANN401 - argparse's own signature
         argparse.ArgumentParser.print_help(self.shown() if self.shown else self, file)
@@ -272,6 +273,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own signature
         """Options may stand before, between and behind the words, but for a command's own."""
         self.problems: list[UsageError] = []
+        self.words = [word.partition("=")[0] for word in args]
         whole_command = any(action.nargs == argparse.REMAINDER for action in self._actions)
         parse = self.parse_known_args if whole_command else self.parse_known_intermixed_args
         found, strange = parse(args, namespace)
@@ -317,7 +319,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """A problem of the whole command line: an unknown option, a missing word."""
-        self.problems.append(UsageError(message))
+        gone = {**self.command.gone, **self.command.dropped} if self.command else {}
+        replaced = [self._unknown(word) for word in dict.fromkeys(self.words) if word in gone]
+        self.problems += replaced or [UsageError(message)]  # a word may be missing only because its option is gone
         raise self.refused()
 
     def refused(self) -> UsageError:

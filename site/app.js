@@ -210,7 +210,7 @@ async function plan() {
   for (const [option, id] of [["--for", "plan-for"], ["--cuda", "plan-cuda"], ["--driver", "plan-driver"]]) {
     if (value(id)) words.push(option, value(id));
   }
-  if (byId("plan-future").checked) words.push("--future");
+  if (byId("plan-future").checked) words.push("--want", "future");
   const { replies: [reply] } = await ask([words], { onProgress: busy(place) });
   place.replaceChildren();
   shown(place, reply);

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.diagnosis import known as known_
+from cuwheel.diagnosis import register
 from cuwheel.diagnosis.case import Diagnosis, Heard, WayOut
 from cuwheel.diagnosis.causes import ANY_CAUSE, knowledge, placeholders
 from cuwheel.diagnosis.confidence import CERTAIN, SHOWN, said, together
@@ -72,7 +73,8 @@ def explain(
     search = Search(log)
     inner = {reading.name for reading in using.readings.reading if reading.inner}
     known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(facts or {})}, building=building)
-    found = [_weighed(each, known.with_versions(_held(each))) for each in _found(search, using, known)]
+    stated = _found(search, using, known) or _found(search, using, known, alone=True)
+    found = [_weighed(each, known.with_versions(_held(each))) for each in stated]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
     ranked += [each for each in _others(log, ranked) if not _ruled_out(each, known)]
@@ -124,7 +126,9 @@ def _held(found: _Found) -> dict[str, str]:
     return {name: value for hit in reversed(found.hits) for name, value in hit.held.items()}
 
 
-def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
+def _found(search: Search, using: Knowledge, known: Known, *, alone: bool = False) -> list[_Found]:
+    """`alone`: in what somebody writes a program's message counts that stands on a line of its own."""
+    found: list[_Found] = []
     quoted, fails = search.log.quoted, tells_of_failure(search.log)
     for id_, file in using.causes.items():
         hits: list[Hit] = []
@@ -135,8 +139,15 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
             if signature.seen and not any(each.rule in file.rules for each in known.findings):
                 continue
             own = [hit for text in signature.texts for hit in search.said(text)]
-            if quoted and not signature.told and not (search.log.reported and signature.weight >= _KNOWN_MESSAGE):
-                own = [hit for hit in own if not search.log.is_told(hit.line)]
+            is_message = signature.weight >= _KNOWN_MESSAGE
+            if quoted and not signature.told and not (search.log.reported and is_message):
+                known_alone = alone and is_message
+                own = [
+                    hit
+                    for hit in own
+                    if not search.log.is_told(hit.line)
+                    or (known_alone and register.stands_alone(search.log.lines[hit.line]))
+                ]
             if signature.facts and fails and not hits:  # what was said goes before what follows
                 own += [hit for name in signature.facts for hit in known.told(name)]
             if signature.says:
@@ -150,7 +161,8 @@ def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
             hits += own
             weights.append(signature.weight)
         if hits:
-            yield _Found(id=id_, file=file, hits=tuple(hits), confidence=together(weights))
+            found.append(_Found(id=id_, file=file, hits=tuple(hits), confidence=together(weights)))
+    return found
 
 
 def _is_so(says: Relation, held: Mapping[str, str]) -> bool:

@@ -87,6 +87,18 @@ _GUESSES = re.compile(
 )
 
 
+_ALONE = re.compile(
+    r"(?:#{1,6} |\[?(?:[Cc]ompile )?(?i:bug|error|issue)\]?:? )*"
+    r"(?:`[^`]+`\s*$|(?:[\w./+-]+ ){0,3}[\w./+-]*\w: \S|(?<=# )\S)"
+)
+
+
+def stands_alone(line: str) -> bool:
+    """Whether it is a program's message as that prints it (who, a colon, what), marked as code, or a title."""
+    is_row = line.rstrip().endswith("|")  # of a table, whose first bar is gone as the prefix of a builder
+    return not is_row and not _ITEM.match(line) and bool(_ALONE.match(line))
+
+
 def is_guess(line: str) -> bool:
     return bool(_GUESSES.search(line))
 

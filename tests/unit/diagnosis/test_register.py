@@ -163,6 +163,23 @@ def test_notes_are_no_logs(note: str) -> None:
     assert explain(text.parse(note)).causes == ()
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        (("I tried to install it with:\n\n`pip install flash-attn`\n\nresulted in:\n\n`OSError: CUDA_HOME environment variable"
+         " is not set. Please set it to your CUDA install root.`\n"), "cuda-home-unset"),
+        ("I try to build the bindings, but\n`ld: cannot find -lcuda `\ncuda is in `/usr/local/cuda-11.3`.\n",
+         "linker-cannot-find-cuda-lib"),
+        (("after installation, I ran:\n`python app/circle.py`\nand got:\n\nCUDA Runtime Error: the provided PTX was compiled "
+         "with an unsupported toolchain. at scene.cpp:35\n\nMy torch version is 1.8.1.\n"), "ptx-newer-than-driver"),
+        ("# Not compiled with GPU support\n\nin a docker image of somebody's\n", "cpu-only-extension"),
+    ],
+)  # fmt: skip
+def test_a_message_on_a_line_of_its_own_is_heard(told: str, cause: str) -> None:
+    """Though only somebody's words stand round it, and none of them says that it failed."""
+    assert explain(text.parse(told)).causes[0].id == cause
+
+
 LOGS = {
     "no-kernel-image": """\
 RuntimeError: CUDA error: no kernel image is available for execution on the device

@@ -56,6 +56,7 @@ _WORDS: dict[Outcome, str] = {
     "fails": "fails",
 }
 _NO_CODE = ("no-code-for-gpu", "device-link-without-code")
+_REASONS = 8  # in the line of one machine
 _JIT = "the driver compiles or links it at the first start"
 _MEANINGS = (
     ("native", "machine code made for exactly this GPU"),
@@ -239,6 +240,8 @@ def _why(verdict: Verdict, machine: Machine) -> str:
             if each.severity in worth
         ]
         without_names = [re.sub(r" \(cudaError\w+\)", "", each) for each in dict.fromkeys(told)]
+        if len(without_names) > _REASONS:
+            without_names[_REASONS:] = [f"and {len(without_names) - _REASONS:,} more findings: --verbose"]
         return "\n".join(without_names) or dict(_MEANINGS)[verdict.outcome]
     meanings = {"compatible": "compatible (code for an earlier GPU of its major)", "jit": f"jit ({_JIT})"}
     return " ".join(filter(None, (meanings.get(verdict.outcome, verdict.outcome), _condition_in_short(verdict))))

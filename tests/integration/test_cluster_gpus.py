@@ -8,6 +8,8 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +21,6 @@ from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
@@ -108,8 +109,9 @@ def test_workers_of_dask_cuda_offer_each_its_own_gpu(tmp_path: Path) -> None:
     """Real `dask scheduler` and `dask cuda worker`, which cuwheel did not start, with a driver that is none."""
     ran = functools.partial(subprocess.run, check=True, capture_output=True, text=True)
     python = tmp_path / "venv" / "bin" / "python"
-    ran(["uv", "venv", "--quiet", tmp_path / "venv"])
-    ran(["uv", "pip", "install", "--quiet", "--python", python, "dask-cuda", "cuda-bindings", "-e", f"{ROOT}[cluster]"])
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+    ran([uv, "venv", "--quiet", tmp_path / "venv"])
+    ran([uv, "pip", "install", "--quiet", "--python", python, "dask-cuda", "cuda-bindings", "-e", f"{ROOT}[cluster]"])
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"insecure+tcp://127.0.0.1:{free.getsockname()[1]}"
     dask = python.parent / "dask"

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("docs/*/*.md"), ROOT / "README.md", *ROOT.glob("src/cuwheel/**/*.toml")]
+# What others run without reading it: written workflows, the action, the demo, the examples' own workflows.
+SCRIPTS = [
+    *ROOT.glob("src/cuwheel/**/*.j2"),
+    *(ROOT / each for each in ("action.yml", "demo/demo.sh", ".pre-commit-hooks.yaml")),
+    *(each for each in sorted(ROOT.glob("examples/**/*")) if each.suffix in (".yml", ".yaml", ".md", ".toml", ".py")),
+]
 MODULES = sorted(ROOT.glob("src/cuwheel/**/*.py"))
 # `cuwheel VERB …` up to where a sentence, a quotation or a command ends.
 COMMAND = re.compile(r"(?<![\w/.-])cuwheel ([a-z]+)((?: (?!cuwheel )[^\s`;|&()#]+)*)")
@@ -62,7 +68,7 @@ def strangers(text: str) -> Iterator[str]:
 
 
 def test_commands_name_options_of_their_verb() -> None:
-    named = ((path, each) for path in (*PAGES, *MODULES) for text in texts(path) for each in strangers(text))
+    named = ((path, each) for path in (*PAGES, *SCRIPTS, *MODULES) for text in texts(path) for each in strangers(text))
     wrong = [f"{path.relative_to(ROOT)}: {each}" for path, each in named]
     assert not wrong, "\n".join(wrong)
 

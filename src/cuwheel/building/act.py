@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import gate, job_run, jobs, shares
-from cuwheel.building.answer import Merged, wheel_of
+from cuwheel.building.answer import Build, Job, Merged, wheel_of
 from cuwheel.building.decide import refuse_unwritable
 from cuwheel.building.environment import PackageSource
 from cuwheel.building.jobs import job_answer
-from cuwheel.building.values import JobResult
+from cuwheel.building.values import BuildContext, BuildPlan, DecidedJob, JobResult
 from cuwheel.changes.stamp import stamp, variants
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, UnreadableError
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.building.answer import Build, Job
     from cuwheel.building.job_run import PlacedWheels
-    from cuwheel.building.values import BuildContext, BuildPlan, DecidedJob
 
 
 def make_output(folder: Path) -> None:

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from cuwheel.building.recording.calls import CallState, ToolKind, parse_call, source_of
+from cuwheel.building.recording.calls import Call, CallState, Record, ToolKind, parse_call, source_of
 from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support.finding import Cause, Finding
-from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting, Toolchain
+from cuwheel.verdicts.planning.plan import Job as PlanJob
 from cuwheel.verdicts.planning.plan import NotServed, Served
 from cuwheel.wheel.variant import VariantSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from cuwheel.building.recording.calls import Call, Record
     from cuwheel.device_code.libraries import Survey
-    from cuwheel.toolchains.toolchain import Toolchain
-    from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
 # why. `planned`: a dry run.

@@ -9,22 +9,20 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cuwheel.building.tables import BACKENDS
+from cuwheel.building.tables import BACKENDS, Table
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
 from cuwheel.support import log
-from cuwheel.toolchains.toolchain import nvcc_of
+from cuwheel.toolchains.toolchain import Toolchain, nvcc_of
 from cuwheel.verdicts.wheel_tags import platform_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cuwheel.building.tables import Table
     from cuwheel.building.values import DecidedJob
     from cuwheel.machine.fleet import Machine
-    from cuwheel.toolchains.toolchain import Toolchain
 
 LEAST_CMAKE = "3.21"  # the first that reads the variable CMAKE_TOOLCHAIN_FILE
 _FOLDER = "cross"

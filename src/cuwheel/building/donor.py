@@ -16,7 +16,7 @@ from cuwheel.changes.graft import subject as subjects
 from cuwheel.changes.graft.act import not_for_jetson
 from cuwheel.changes.graft.subject import Subject
 from cuwheel.device_code import target
-from cuwheel.device_code.description import Tools
+from cuwheel.device_code.description import Description, Tools
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.changes.graft.request import GraftRequest
-    from cuwheel.device_code.description import Description
     from cuwheel.device_code.libraries import Library
 
 

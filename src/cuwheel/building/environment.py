@@ -24,7 +24,7 @@ from cuwheel.network import client, venvs
 from cuwheel.support import files, masking, process
 from cuwheel.toolchains import archives, toolchain
 from cuwheel.toolchains.archives import Supply
-from cuwheel.toolchains.toolchain import Archive
+from cuwheel.toolchains.toolchain import Archive, Installed
 from cuwheel.wheel.metadata import distributions, site_packages
 from cuwheel.wheel.requirements import checked, parse
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from build import ProjectBuilder
-
-    from cuwheel.toolchains.toolchain import Installed
 
 
 # The commands of one job: with its variables, into its log, within its time, inside its container where it has one.

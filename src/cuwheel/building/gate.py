@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from cuwheel.building.tables import GateTable
     from cuwheel.device_code.libraries import Library, Platform, Survey
-    from cuwheel.facts.arch import Arch
     from cuwheel.machine.fleet import Machine
     from cuwheel.support.finding import Finding, RuleFunction
     from cuwheel.verdicts.verdict import Verdict

@@ -7,21 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.building import gate_units
-from cuwheel.building.gate_units import DEBUG, count_of_total, joined
-from cuwheel.building.recording.calls import is_trial, parse_call, summarize_call
+from cuwheel.building.gate_units import DEBUG, Case, Unit, count_of_total, joined
+from cuwheel.building.recording.calls import Call, is_trial, parse_call, summarize_call
 from cuwheel.facts import packages, toolkits, versions
 from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from cuwheel.building.gate_units import Case, Unit
-    from cuwheel.building.recording.calls import Call
     from cuwheel.building.values import GateRequest
     from cuwheel.facts.rows.toolkits import Toolkit
-    from cuwheel.support.finding import Finding
 
 
 # Why a wheel is not as planned: what the compiler calls of its build say.

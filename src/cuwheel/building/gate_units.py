@@ -17,13 +17,13 @@ from cuwheel.building.recording import options, words
 from cuwheel.building.values import GateRequest
 from cuwheel.device_code import cubin, elf, fatbin, limits, registration, source
 from cuwheel.device_code.demangle import demangled
-from cuwheel.device_code.libraries import Library, Survey
+from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey, Symbols
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support import log, quoting
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from cuwheel.building.recording.calls import Call, Record
     from cuwheel.building.recording.options import Option
     from cuwheel.device_code.fatbin import RawEntry
-    from cuwheel.device_code.libraries import Container, DeviceCode, Symbols
-    from cuwheel.support.buffer import Buffer
 
 
 # Device code that came out of a static archive: told by its bytes, never by its looks.

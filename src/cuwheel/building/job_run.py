@@ -13,23 +13,23 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.building import crossing, environment, gate, jobs, sources, workspace
-from cuwheel.building.answer import Phase, calls_of, tools_of, wheel_of
-from cuwheel.building.environment import Installer, Shell
+from cuwheel.building.answer import Outcome, Phase, calls_of, tools_of, wheel_of
+from cuwheel.building.environment import Installer, PackageSource, Shell
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.recording import reader, sccache, session
 from cuwheel.building.recording.shims import RecordOptions
-from cuwheel.building.values import Built, Cached, GateRequest, JobResult, Problem
+from cuwheel.building.values import BuildContext, Built, Cached, DecidedJob, GateRequest, GateResult, JobResult, Problem
 from cuwheel.changes.repair.act import execute
 from cuwheel.changes.repair.decide import decide
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.changes.stamp import guard, stamp
-from cuwheel.device_code.libraries import Platform
+from cuwheel.device_code.libraries import Platform, Survey
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import fleet
@@ -44,14 +44,9 @@ from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeAlias
 
-    from cuwheel.building.answer import Outcome
-    from cuwheel.building.environment import PackageSource
     from cuwheel.building.recording.calls import Record
     from cuwheel.building.recording.session import Session
-    from cuwheel.building.values import BuildContext, DecidedJob, GateResult
-    from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
     BuildFunction: TypeAlias = Callable[[DecidedJob, BuildContext, PackageSource], Built]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel.building import crossing, tables, workspace
 from cuwheel.building.answer import Job, Outcome, tools_of
-from cuwheel.building.values import DecidedJob
+from cuwheel.building.values import BuildContext, DecidedJob, Project, Tree
 from cuwheel.device_code.description import BuildRecord
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import spellings, toolkits, versions
@@ -26,16 +25,14 @@ from cuwheel.machine import system
 from cuwheel.network import venvs
 from cuwheel.support import codec, files, masking, process
 from cuwheel.support.finding import Finding, finding
-from cuwheel.toolchains.toolchain import command_where_toolkit_is
+from cuwheel.toolchains.toolchain import Toolchain, command_where_toolkit_is
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.building.tables import Naming, Table
-    from cuwheel.building.values import BuildContext, Project, Tree
     from cuwheel.network.venvs import Python
-    from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 # How fast it is built, and how the network is reached: no part of what comes out.

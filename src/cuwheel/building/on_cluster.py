@@ -14,14 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building import act, jobs, shares, sources, workspace
-from cuwheel.building.answer import WorkerSpan, bare_answer
+from cuwheel.building.answer import Outcome, WorkerSpan, bare_answer
 from cuwheel.building.decide import decide_jobs
 from cuwheel.building.job_run import PlacedWheels, record_of
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.shares import KeptShare
 from cuwheel.building.sources import pack_folder, unpack_packed
 from cuwheel.building.tables import Table
-from cuwheel.building.values import BuildContext, BuildPlan, Built, JobResult, Problem, Project, Tree
+from cuwheel.building.values import BuildContext, BuildPlan, Built, DecidedJob, JobResult, Problem, Project, Tree
 from cuwheel.clusters import engine
 from cuwheel.clusters.task import Answer, Done, Task
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
@@ -36,8 +36,6 @@ from cuwheel.verdicts.planning import plan as plan_values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.building.answer import Outcome
-    from cuwheel.building.values import DecidedJob
     from cuwheel.clusters.engine import Engine
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Job as PlanJob

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.building import jobs, recipes
-from cuwheel.building.answer import Build, Recipe, Source
+from cuwheel.building.answer import Build, Recipe, Source, WorkerSpan
 from cuwheel.building.decide import decide_jobs, plan_build, read_context, refuse_unwritable
 from cuwheel.building.jobs import job_answer
 from cuwheel.building.values import BuildResult, JobResult
@@ -18,7 +18,6 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.building.answer import WorkerSpan
     from cuwheel.building.request import BuildRequest
 
 

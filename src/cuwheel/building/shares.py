@@ -19,7 +19,7 @@ from cuwheel.building import jobs
 from cuwheel.building.answer import Phase
 from cuwheel.building.recording import reader
 from cuwheel.building.recording.words import without_archs
-from cuwheel.building.values import Built, Problem
+from cuwheel.building.values import BuildContext, Built, DecidedJob, Problem
 from cuwheel.device_code.description import Description
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.facts import spellings, toolkits
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from cuwheel.building.environment import PackageSource
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import BuildContext, DecidedJob
     from cuwheel.facts.arch import Arch
     from cuwheel.verdicts.planning.plan import Job as PlanJob
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,15 +26,12 @@ from cuwheel.support import codec, files, log, system_calls
 from cuwheel.support.patterns import matches_any
 from cuwheel.toolchains import store as store_
 from cuwheel.toolchains import toolchain as toolchain_settings
-from cuwheel.toolchains.toolchain import Setting, Toolchain
+from cuwheel.toolchains.toolchain import HostCompiler, Setting, Toolchain
 from cuwheel.verdicts.planning.plan import Job as PlanJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.facts.spellings.row import Spelling
     from cuwheel.toolchains.store import Store
-    from cuwheel.toolchains.toolchain import HostCompiler
 
 
 # The variables of a build: everything that matters is set, and nothing else leaks in from the caller.

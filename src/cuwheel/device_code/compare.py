@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import PartName
+from cuwheel.device_code.libraries import Library, PartName, Survey
 from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.device_code.kernels import Kernels
-    from cuwheel.device_code.libraries import Library, Survey
 
 
 class PartChange(Struct, frozen=True, kw_only=True):

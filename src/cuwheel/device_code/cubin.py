@@ -14,13 +14,12 @@ from cuwheel.device_code.elf import Elf
 from cuwheel.device_code.libraries import Symbols
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support.buffer import MemoryBuffer
+from cuwheel.support.buffer import Buffer, MemoryBuffer
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.support.buffer import Buffer
 
 ABI_7, ABI_8 = 7, 8
 _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2

@@ -14,18 +14,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.device_code import limits
-from cuwheel.device_code.libraries import DeviceCode, Entry
+from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind
 from cuwheel.errors import MalformedError
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts.arch import Arch, ArchKind, Capability, Suffix
 from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find, zstd_compressed, zstd_first_bytes
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from cuwheel.device_code.libraries import Compression, Kind
-    from cuwheel.facts.arch import ArchKind, Suffix
 
 
 # The payload of an entry, decompressed under a hard ceiling.

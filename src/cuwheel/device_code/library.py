@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import cubin, dynamic, elf, fatbin, limits, loose, torch_symbols
 from cuwheel.device_code.dynamic import ArchivePointers, ElfPointers
-from cuwheel.device_code.elf import SHT_NOBITS
-from cuwheel.device_code.fatbin import Walk
+from cuwheel.device_code.elf import SHT_NOBITS, Elf
+from cuwheel.device_code.fatbin import RawEntry, Walk
 from cuwheel.device_code.libraries import (
     UNREAD,
     Container,
@@ -42,8 +42,6 @@ from cuwheel.support.patterns import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.fatbin import RawEntry
     from cuwheel.device_code.libraries import Detail, Search
 
 

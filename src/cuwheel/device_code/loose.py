@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from cuwheel.device_code import cubin, elf, fatbin, limits
 from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, ENTRY, MAGIC, ZSTD_MAGIC
-from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind
-from cuwheel.device_code.sections import AMD_SECTIONS
+from cuwheel.device_code.libraries import Compression, DeviceCode, Entry, Kind, Search
+from cuwheel.device_code.sections import AMD_SECTIONS, Section
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch
-from cuwheel.support.buffer import SCAN_CHUNK, SliceBuffer, occurrences
+from cuwheel.support.buffer import SCAN_CHUNK, Buffer, SliceBuffer, occurrences
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.elf import Segment
-    from cuwheel.device_code.libraries import Search
-    from cuwheel.device_code.sections import Section
-    from cuwheel.support.buffer import Buffer
 
 
 # What a cubin begins with, bare or packed, and which byte of that to search for.

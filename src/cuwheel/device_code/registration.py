@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from cuwheel.device_code import cubin, fatbin, limits
-from cuwheel.device_code.libraries import VERSION_LINKED, Absent, Registration, Wrapper
-from cuwheel.device_code.sections import FATBIN_SECTIONS, MODULE_ID_SECTIONS, WRAPPER_SECTIONS
+from cuwheel.device_code.libraries import VERSION_LINKED, Absent, DeviceCode, Registration, Symbols, Wrapper
+from cuwheel.device_code.sections import FATBIN_SECTIONS, MODULE_ID_SECTIONS, WRAPPER_SECTIONS, Section
 from cuwheel.errors import MalformedError
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from cuwheel.device_code.fatbin import RawContainer, RawEntry, Walk
-    from cuwheel.device_code.libraries import DeviceCode, Symbols
-    from cuwheel.device_code.sections import Section
     from cuwheel.support.buffer import Buffer
 
 

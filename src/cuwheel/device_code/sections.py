@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Part
+from cuwheel.device_code.libraries import DeviceCode, Part, PartName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.device_code.libraries import DeviceCode, PartName
     from cuwheel.facts.arch import Arch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -16,7 +16,7 @@ from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.loose import HeaderCapture
 from cuwheel.errors import CuwheelError, NetworkError, NotInstalledError, UnreadableError
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.files import head, read_if_present
 from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel import metadata, variant
@@ -24,9 +24,6 @@ from cuwheel.wheel.metadata import Distribution, distributions, site_packages
 from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from cuwheel.support.buffer import Buffer
     from cuwheel.wheel.file import WheelFile
     from cuwheel.wheel.zip_reader import Member, ZipReader
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import elf, library, pe
 from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
-from cuwheel.device_code.libraries import UNREAD, Container, Library, Registration, Wrapper
+from cuwheel.device_code.libraries import UNREAD, Container, Format, Library, Registration, Wrapper
 from cuwheel.device_code.registration import HostStrings, containers_without_kernels
 from cuwheel.support.buffer import OutOfBoundsError, SliceBuffer
 from cuwheel.support.finding import Finding, finding
@@ -24,7 +24,6 @@ from cuwheel.support.wording import file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.device_code.libraries import Format
     from cuwheel.device_code.source import Item
 
 LARGE = 24 << 20  # as it lies in the wheel: a smaller one is read whole

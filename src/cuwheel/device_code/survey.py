@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from cuwheel.device_code import elf, library, source, torch_symbols
-from cuwheel.device_code.description import NAME
-from cuwheel.device_code.libraries import Platform, Survey
+from cuwheel.device_code.description import NAME, Description
+from cuwheel.device_code.libraries import Detail, Library, Platform, PythonLoad, Search, Survey
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
 from cuwheel.facts import packages
 from cuwheel.support import log
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.device_code.description import Description
-    from cuwheel.device_code.libraries import Detail, Library, PythonLoad, Search
     from cuwheel.device_code.source import Item, Source
     from cuwheel.device_code.starts import Start
     from cuwheel.support.finding import Finding

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.device_code import dynamic, elf, limits
-from cuwheel.device_code.libraries import TorchExports
+from cuwheel.device_code.libraries import Library, TorchExports
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import packages
 from cuwheel.support import log
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.libraries import Library
 
 # Names in its namespaces, also of their vtables and type information; its Python objects; its stable C interface.
 _OF_TORCH = lazy_pattern(

@@ -11,15 +11,13 @@ from msgspec import Struct
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Capability, looks_like_arch
-from cuwheel.facts.rows.gpus import squashed
+from cuwheel.facts.rows.gpus import Architecture, DriverSupport, Host, squashed
 from cuwheel.facts.tables import tables
 from cuwheel.support import wording
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from cuwheel.facts.rows.gpus import Architecture, DriverSupport, Host
 
 
 _KIND = "GPU"

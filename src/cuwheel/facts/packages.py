@@ -14,15 +14,13 @@ from msgspec import Struct
 
 from cuwheel.errors import ConfigurationError, FactsError, UnknownNameError, UnreadableError
 from cuwheel.facts import versions
-from cuwheel.facts.rows.packages import Package
+from cuwheel.facts.rows.packages import Package, PackageNeeds, PackageProfile, SomeBring
 from cuwheel.facts.tables import DATA, tables
 from cuwheel.support import codec, wording
 from cuwheel.support.patterns import lazy_pattern, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from cuwheel.facts.rows.packages import PackageNeeds, PackageProfile, SomeBring
 
 
 # Which CUDA library a file name is, and which package brings it.

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel.facts import versions
-from cuwheel.machine.profile import Compiler, Tool, Toolkit, VisualStudio
+from cuwheel.machine.profile import Compiler, CompilerKind, Tool, Toolkit, VisualStudio
 from cuwheel.support import codec, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.machine.profile import CompilerKind
     from cuwheel.machine.world import World
 
 

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from cuwheel.errors import CuwheelError
 from cuwheel.machine.profile import Attempt
 from cuwheel.support import process, quoting, system_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # A probe reads headers and one-line files; nothing it wants is larger.
 _MAX_TEXT = 4 * 1024 * 1024

@@ -19,7 +19,7 @@ from msgspec import Struct
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.network import addresses, settings
 from cuwheel.network.addresses import Login
-from cuwheel.network.settings import home_folder
+from cuwheel.network.settings import Index, Settings, home_folder
 from cuwheel.support import log, process
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     import httpx
     from typing_extensions import Self
-
-    from cuwheel.network.settings import Index, Settings
 
 
 # Which login a server gets: from the address, the index's settings, netrc, the keyring, uv's own store.

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,8 +26,6 @@ from cuwheel.network import addresses, client, settings, venvs
 from cuwheel.support import codec, files, log, process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from packaging.tags import Tag
 
     from cuwheel.network.settings import Settings, ToolSettings

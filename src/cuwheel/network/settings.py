@@ -8,20 +8,16 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login, parted
 from cuwheel.support import codec, log, system_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 # What pip or uv is configured with, as far as it says where packages are and how to get at them.
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from cuwheel.device_code import limits
 from cuwheel.device_code.libraries import Survey
 from cuwheel.errors import UsageError
-from cuwheel.facts.rows.services import CheckTerms
+from cuwheel.facts.rows.services import CheckTerms, KnownCheck
 from cuwheel.facts.tables import tables
-from cuwheel.proving.outcomes import Check
+from cuwheel.proving.outcomes import Check, CheckKind
 from cuwheel.support import masking, wording
 from cuwheel.support.patterns import matches_any
 from cuwheel.wheel.file import WheelFile, installed_names
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.building.tables import CheckTable, VerifyTable  # noqa: TC004 - never decoded
-    from cuwheel.facts.rows.services import KnownCheck
-    from cuwheel.proving.outcomes import CheckKind
     from cuwheel.proving.request import VerifyRequest  # noqa: TC004 - never decoded
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,8 +18,6 @@ from cuwheel.verdicts.loading import loading
 from cuwheel.wheel.file import installed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
 

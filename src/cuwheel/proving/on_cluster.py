@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.clusters import engine
-from cuwheel.clusters.task import Task
+from cuwheel.clusters.task import Done, Task
 from cuwheel.device_code.libraries import Survey
 from cuwheel.device_code.target import downloaded_if_pinned, is_pinned, survey_target
 from cuwheel.errors import MalformedError, UnavailableError, UnreadableError
@@ -23,14 +23,12 @@ from cuwheel.machine import fleet
 from cuwheel.network import cluster_access
 from cuwheel.proving import wheels
 from cuwheel.proving.proof import Proof, read_proof
-from cuwheel.proving.request import PackRequest
+from cuwheel.proving.request import FleetRequest, PackRequest
 from cuwheel.support import codec, files, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.clusters.task import Done
-    from cuwheel.proving.request import FleetRequest
 
 _KIT, _PROOF = "kit.pyz", "proof.json"
 _MEMORY = 2 * 10**9

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cuwheel.facts import gpus, packages, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import Finding, examine, finding
+from cuwheel.support.finding import Finding, Severity, examine, finding
 from cuwheel.verdicts import check_rules, choice, driver_steps
 from cuwheel.verdicts.check_rules.case import LibraryCase
 from cuwheel.verdicts.choice import CudaError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Survey
     from cuwheel.proving.libraries import LoadAttempt
     from cuwheel.proving.outcomes import Check, Result
-    from cuwheel.support.finding import Severity
     from cuwheel.verdicts.verdict import Verdict
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.building.answer import GOOD, Build
+from cuwheel.building.answer import GOOD, Build, Job, Merged, Outcome, Piece, Span, Tools, Wheel, WorkerSpan
 from cuwheel.errors import UnreadableError
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
@@ -38,7 +38,6 @@ from cuwheel.support.wording import a_few, duration, file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.building.answer import Job, Merged, Outcome, Piece, Span, Tools, Wheel, WorkerSpan
     from cuwheel.report.document import Block, Look
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Served

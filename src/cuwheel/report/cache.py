@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support.wording import size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.report.document import Block
 
 _DAY_S = 24 * 3600
 _SHOWN = 10

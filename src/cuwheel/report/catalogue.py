@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
+from cuwheel.report.document import Block, Cell, Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.cataloguing import Catalogue, Newest, ProjectReach
-    from cuwheel.report.document import Block, Cell
 
 _LEGEND = "'jit': compiled by the driver; 'partly': not all of it runs; 'no code': it has none that a GPU loads"
 _EACH = f"The newest release that runs on each. {_LEGEND}"

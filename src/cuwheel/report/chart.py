@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.report.document import Chart, Point
+from cuwheel.report.document import Chart, Point, Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.report.document import Series
 
 WIDTH, HEIGHT = 720, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 44

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import Block, Column, Document, Findings, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.delivery.workflows.writing import Ci
-    from cuwheel.report.document import Block
 
 _STATES = {
     "same": "as it should be",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
+from cuwheel.report.document import Block, Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.clusters.roster import Cluster
-    from cuwheel.report.document import Block
 
 
 def document(answer: Cluster, *, verbose: bool) -> Document:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.arch import machine_code_first
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
+from cuwheel.facts.arch import Arch, machine_code_first
+from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.device_code.compare import Compare, KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
-    from cuwheel.facts.arch import Arch
-    from cuwheel.report.document import Block
 
 _SHOWN = 8
 

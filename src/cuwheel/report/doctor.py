@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Document, Facts, Findings, Heading, Row
+from cuwheel.report.document import Block, Document, Facts, Findings, Heading, Row
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.machine.profile import Fact, MachineProfile, VisualStudio
-    from cuwheel.report.document import Block
     from cuwheel.verdicts.examination import Doctor
 
 

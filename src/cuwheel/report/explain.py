@@ -11,7 +11,7 @@ from cuwheel.diagnosis.case import Heard, RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting, wording
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.diagnosis.inquiry import Inquiry
-    from cuwheel.report.document import Block
 
 _CAUSES = 3
 _EVIDENCE = 1  # lines of the log that prove a cause; --verbose shows all

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cuwheel.facts.arch import Arch
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
 from cuwheel.support.wording import rough_seconds, size
 from cuwheel.verdicts import torch_releases
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.best_candidate import Find, FoundFile
     from cuwheel.machine.fleet import Machine
-    from cuwheel.report.document import Block
 
 _GROUPS = 12  # reasons
 _LISTED = 3  # versions of a group

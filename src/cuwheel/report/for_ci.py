@@ -13,13 +13,12 @@ from cuwheel.report import markdown
 from cuwheel.report.answer import document_of, shown
 from cuwheel.report.document import Column, Document, Table
 from cuwheel.support import codec, files, wording
-from cuwheel.support.finding import SEVERITIES, find_rule
+from cuwheel.support.finding import SEVERITIES, Finding, find_rule
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.verdict import Check, Target, Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"

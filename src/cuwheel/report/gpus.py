@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.gpus import driver_support, find_architecture
+from cuwheel.facts.gpus import Gpu, driver_support, find_architecture
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
@@ -15,8 +15,6 @@ from cuwheel.verdicts.choice import releases_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from cuwheel.facts.gpus import Gpu
 
 
 class GpuRow(Struct, frozen=True, kw_only=True):

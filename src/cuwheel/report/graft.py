@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cuwheel.changes.graft.answer import Graft
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.changes.graft.answer import Graft, Proof
+from cuwheel.report.document import Amount, Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support.wording import file_name, rough_seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.changes.graft.answer import Proof
     from cuwheel.changes.slim.answer import Slim
-    from cuwheel.report.document import Block
 
 __all__ = ["Graft", "document"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from cuwheel.report import chart
-from cuwheel.report.answer import document_of
+from cuwheel.report.answer import Answer, document_of
 from cuwheel.report.document import (
     Chart,
     Facts,
@@ -28,7 +28,6 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     import jinja2
 
-    from cuwheel.report.answer import Answer
     from cuwheel.report.document import Block, Document
 
 _TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))

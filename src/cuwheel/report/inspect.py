@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.description import Coverage, Description
-from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import library_rules, predict
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
-
-if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Survey
 
 
 class LibraryCoverage(Struct, frozen=True, kw_only=True):

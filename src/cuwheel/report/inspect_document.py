@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import description
-from cuwheel.device_code.libraries import Library
-from cuwheel.facts.arch import machine_code_first
+from cuwheel.device_code.libraries import DeviceCode, Library
+from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.report.document import (
     Amount,
     Column,
@@ -23,18 +23,15 @@ from cuwheel.report.document import (
     Table,
     map_of_code,
 )
-from cuwheel.support.finding import SEVERITIES, gravest_first
+from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import a_few, file_name, first_few, size
 from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.device_code.libraries import DeviceCode
-    from cuwheel.facts.arch import Arch
     from cuwheel.report.document import Block, Cell, HeatMap
     from cuwheel.report.inspect import Inspect
-    from cuwheel.support.finding import Finding
 
 
 # What `inspect` says first: where it runs, one table of libraries against architectures, the findings that matter.

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.delivery.best_candidate import Find
-from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.delivery.best_candidate import Find, FoundFile
+from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support import quoting
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cuwheel.delivery.best_candidate import FoundFile
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
-    from cuwheel.report.document import Block
     from cuwheel.support.finding import Cause
 
 _CAUSES = 3

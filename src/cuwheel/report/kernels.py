@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import machine_code_first
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
+from cuwheel.report.document import Amount, Block, Cell, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.support.wording import elided, file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.device_code.kernels import CodeKernels, Kernels, Presence
-    from cuwheel.report.document import Block, Cell
 
 _SHOWN = 12
 _NAME_WIDTH = 22  # what the other columns leave of a line

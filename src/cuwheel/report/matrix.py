@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.building.recording.matrix import STATE_FILE, Cell, Matrix
 from cuwheel.machine import profile
 from cuwheel.report.answer import to_json
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import files, quoting, wording
 from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
@@ -16,7 +16,6 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.report.document import Block
 
 _MINUTE = 60.0
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
+from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.facts.spellings.row import Spelling
-    from cuwheel.report.document import Block
     from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Plan, Reading, Served
 
 _NAMED = 4

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.runner import loaded
-from cuwheel.report.document import (
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    last_lines,
-)
+from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, last_lines
 from cuwheel.support import codec
 from cuwheel.support.wording import size
 
@@ -24,7 +14,6 @@ if TYPE_CHECKING:
 
     from cuwheel.proving.outcomes import CheckResult
     from cuwheel.proving.proof import Proof, ProofMachine, ProofWheel
-    from cuwheel.report.document import Block
 
 _LINES = 12
 _AGREEMENTS = {

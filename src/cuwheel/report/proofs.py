@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.report import proof
-from cuwheel.report.document import Document, Heading, Paragraph
+from cuwheel.report.document import Block, Document, Heading, Paragraph
 
 if TYPE_CHECKING:
     from cuwheel.proving.on_cluster import Proofs
-    from cuwheel.report.document import Block
 
 
 def document(answer: Proofs, *, verbose: bool) -> Document:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.building.recording.calls import REPORT_FILE, status_words
-from cuwheel.building.recording.command import Recorded
+from cuwheel.building.recording.calls import REPORT_FILE, CallSummary, FileTime, Share, Summary, status_words
+from cuwheel.building.recording.command import Failure, LastWords, Reason, Recorded
 from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
 from cuwheel.report.answer import to_json
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import files, log, wording
 from cuwheel.support.wording import a_few, size
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cuwheel.building.recording.calls import CallSummary, FileTime, Share, Summary
-    from cuwheel.building.recording.command import Failure, LastWords, Reason
-    from cuwheel.report.document import Block
 
 __all__ = ["Recorded", "document"]
 

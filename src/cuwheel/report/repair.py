@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.changes.repair.answer import Repair, RepairedWheel
+from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPath
 from cuwheel.report.document import (
     Amount,
     Column,
@@ -23,7 +23,6 @@ from cuwheel.support.wording import file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.changes.repair.answer import Fact, SearchPath
     from cuwheel.report.document import Block
 
 __all__ = ["Repair", "RepairedWheel", "document"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.building.recording.calls import status_words
-from cuwheel.building.recording.replays import Replay
-from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.building.recording.replays import CallLine, Replay
+from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.building.recording.culprits import Explanation
     from cuwheel.building.recording.differences import Differences, VariableDifference
-    from cuwheel.building.recording.replays import CallLine
-    from cuwheel.report.document import Block
 
 __all__ = ["Replay", "document"]
 

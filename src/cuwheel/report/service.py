@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Document, Heading, Paragraph, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.proving.measuring.service import ServiceChange
-    from cuwheel.report.document import Block
 
 
 def document(answer: ServiceChange, *, verbose: bool) -> Document:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.changes.slim.answer import Slim
+from cuwheel.changes.slim.answer import Size, Slim
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import (
     Amount,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.changes.binaries.plan import FileChange
-    from cuwheel.changes.slim.answer import Size
     from cuwheel.report.document import Block
     from cuwheel.support.finding import Finding
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -13,16 +13,14 @@ from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
 from cuwheel.toolchains import lock, toolchain
-from cuwheel.toolchains.provide import Verification
+from cuwheel.toolchains import toolchain as toolchains
+from cuwheel.toolchains.provide import Decision, Verification
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from cuwheel.report.document import Block
-    from cuwheel.toolchains import toolchain as toolchains
-    from cuwheel.toolchains.provide import Decision
     from cuwheel.toolchains.store import Store
 
 Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import confined, log, system_calls
@@ -18,7 +18,6 @@ from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import IO
 
 
 CACHE = "CUWHEEL_CACHE"

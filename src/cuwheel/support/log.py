@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeAlias
 
     ProgressListener: TypeAlias = Callable[[str, "int | None"], contextlib.AbstractContextManager["Progress"]]
 

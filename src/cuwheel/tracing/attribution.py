@@ -12,16 +12,14 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.support import masking
 from cuwheel.tracing import reasons
-from cuwheel.tracing.events import DriverLog, Event, text
+from cuwheel.tracing.events import DriverLog, Event, ProcessEvents, text
 from cuwheel.tracing.reasons import Files, Image, choice_of_driver, image_of
-from cuwheel.tracing.traced import Failure, Gpu, KernelTime, KernelUse, LibraryUse, Load, Process, Traced
+from cuwheel.tracing.traced import Failure, Gpu, How, KernelTime, KernelUse, LibraryUse, Load, Process, Traced
 from cuwheel.verdicts.choice import CudaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.tracing.events import ProcessEvents
-    from cuwheel.tracing.traced import How
 
 _NS = 1e9
 _MS = 1e6

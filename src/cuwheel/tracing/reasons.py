@@ -16,7 +16,7 @@ from cuwheel.device_code import cubin
 from cuwheel.device_code.demangle import demangled
 from cuwheel.device_code.kernels import kernels as all_kernels
 from cuwheel.device_code.kernels import of_container
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.libraries import Container, Library, Survey
 from cuwheel.device_code.survey import survey
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolkits
@@ -24,10 +24,10 @@ from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import log
 from cuwheel.support.wording import size
-from cuwheel.tracing.events import text
+from cuwheel.tracing.events import Event, text
 from cuwheel.verdicts import choice as choosing
 from cuwheel.verdicts import drivers
-from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Code, device_of_machine, loadable_code
+from cuwheel.verdicts.choice import SYMBOL_NOT_FOUND, Choice, Code, device_of_machine, loadable_code
 from cuwheel.verdicts.judge import judge
 from cuwheel.wheel import metadata
 
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.device_code.kernels import CodeKernels
-    from cuwheel.device_code.libraries import Container, Library
-    from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu
-    from cuwheel.verdicts.choice import Choice
 
 
 # The code that traced programs loaded, found again in their files: which container it is, and what is in it.

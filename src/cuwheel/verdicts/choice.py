@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, looks_like_arch
-from cuwheel.machine.fleet import Jit
+from cuwheel.machine.fleet import Jit, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.device_code.libraries import Kind
     from cuwheel.facts.rows.toolkits import Release, Toolkit
-    from cuwheel.machine.fleet import Machine
 
 
 @lru_cache(maxsize=4096)

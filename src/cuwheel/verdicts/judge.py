@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.libraries import Library, PythonLoad, Survey, TorchExports
 from cuwheel.support.finding import Finding, examine, gravest_first
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import check_rules, drivers, predict, wheel_tags
@@ -17,17 +17,15 @@ from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadab
 from cuwheel.verdicts.library_sources import Needed, Surroundings, resolve_needed, surroundings
 from cuwheel.verdicts.loading import Loading, loading, with_optional
 from cuwheel.verdicts.modules import is_driver_copy
-from cuwheel.verdicts.predict import GOOD, NOTHING, Outcome, Prediction, served_together, with_machine_limits
+from cuwheel.verdicts.predict import GOOD, NOTHING, Outcome, Prediction, Reach, served_together, with_machine_limits
 from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, worst_outcome
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import PythonLoad, Survey, TorchExports
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.choice import CudaError
-    from cuwheel.verdicts.predict import Reach
 
 _IN_PART_RULE = "code-for-gpu-in-part"
 _NAMED = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -15,8 +15,6 @@ from cuwheel.support.wording import file_name
 from cuwheel.verdicts import drivers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.packages import Library as CudaLibrary
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
@@ -16,8 +16,6 @@ from cuwheel.support.patterns import lazy_pattern, matches_any
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.device_code.libraries import Library, PythonLoad, Survey
     from cuwheel.machine.fleet import Machine
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.device_code.libraries import Absent, Symbols
+from cuwheel.device_code.libraries import Absent, Container, DeviceCode, Library, Symbols
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages
 from cuwheel.support.wording import file_name
@@ -33,7 +33,6 @@ from cuwheel.verdicts.choice import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from cuwheel.device_code.libraries import Container, DeviceCode, Library
     from cuwheel.facts.arch import Arch
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.description import Coverage
-from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.facts import gpus, packages, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.support.patterns import lazy_pattern
@@ -51,7 +51,6 @@ from cuwheel.verdicts.modules import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.device_code.libraries import TorchExports
+from cuwheel.device_code.libraries import Survey, TorchExports
 from cuwheel.facts import torch, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.patterns import lazy_pattern
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-    from cuwheel.device_code.libraries import Survey
 
 _ANYWHERE = Machine(name="", capability=None)
 _OF_CUDA = lazy_pattern(r"cu\d+", re.ASCII)

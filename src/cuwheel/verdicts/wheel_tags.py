@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Survey
+from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, Severity, finding
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
 from cuwheel.verdicts.loading import is_loadable, loading
@@ -22,9 +22,7 @@ from cuwheel.wheel.metadata import fields, plain_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.device_code.libraries import Library
     from cuwheel.facts.rows.packages import ManylinuxPolicy
-    from cuwheel.support.finding import Finding, Severity
     from cuwheel.wheel.file import WheelFile  # noqa: TC004 - never decoded, and it takes long to import
 
 

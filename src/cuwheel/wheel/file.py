@@ -7,26 +7,23 @@ import binascii
 import hashlib
 import shutil
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import log
 from cuwheel.wheel import metadata, record
-from cuwheel.wheel.metadata import WheelName, plain_name, record_rows
-from cuwheel.wheel.zip_reader import ZipReader
+from cuwheel.wheel.metadata import Distribution, WheelName, plain_name, record_rows
+from cuwheel.wheel.zip_reader import Member, ZipReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-    from typing import BinaryIO
 
     from typing_extensions import Self
 
     from cuwheel.support.buffer import Buffer
     from cuwheel.support.finding import Finding
-    from cuwheel.wheel.metadata import Distribution
     from cuwheel.wheel.record import Digest
-    from cuwheel.wheel.zip_reader import Member
 
 
 # The files of a wheel against the hashes that its RECORD has of them. Nothing is unpacked to disk.

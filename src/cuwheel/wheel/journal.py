@@ -44,13 +44,12 @@ from cuwheel.wheel.journal_file import (
     read_journal,
     within,
 )
-from cuwheel.wheel.record import digest_of
+from cuwheel.wheel.record import Digest, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.wheel.record import Digest
 
 _LIBRARY = (b"\x7fELF", b"MZ")
 _SMALL = 1 << 20

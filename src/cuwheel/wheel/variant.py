@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,8 +19,6 @@ from cuwheel.support import codec
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.wheel.file import WheelFile
     from cuwheel.wheel.metadata import WheelName
 

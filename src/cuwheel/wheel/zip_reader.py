@@ -12,15 +12,13 @@ import zlib
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
-from cuwheel.support.buffer import BufferFile, FileBuffer, MemoryBuffer, SliceBuffer, check
+from cuwheel.support.buffer import Buffer, BufferFile, FileBuffer, MemoryBuffer, SliceBuffer, check
 from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
-
-    from cuwheel.support.buffer import Buffer
 
 
 # Deflated zip members as buffers: small ones in memory, large ones inflated once and then read in place.

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.building.recording import calls, reader, recorder, replays, session, words
-from cuwheel.building.recording.calls import CallState, Record, Summary, duration, is_trial, parse_call
+from cuwheel.building.recording.calls import Call, CallState, Record, Summary, duration, is_trial, parse_call
 from cuwheel.building.recording.replays import Replay
 from cuwheel.errors import CuwheelError, NotStartedError, UnreadableError, UsageError
 from cuwheel.support import files, log, process
@@ -21,7 +21,6 @@ from cuwheel.support import files, log, process
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.building.recording.calls import Call
     from cuwheel.building.recording.shims import RecordOptions
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from cuwheel.building.recording import options, reader
-from cuwheel.building.recording.calls import ToolKind
+from cuwheel.building.recording.calls import Call, Record, ToolKind
 from cuwheel.building.recording.options import WRITTEN
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import compilers as host_compilers
@@ -24,8 +24,6 @@ from cuwheel.support import masking, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from cuwheel.building.recording.calls import Call, Record
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -19,8 +19,6 @@ from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageEr
 from cuwheel.support import files, log, own_c, process, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cuwheel.building.recording.shims import RecordOptions, WindowsPrograms
 
 # `preload`: Linux. `watch`: Windows. `path`: stand-ins before PATH and in shadows of toolkits.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel.building.recording.calls import append_event, parse_call
+from cuwheel.building.recording.calls import Call, Record, append_event, parse_call
 from cuwheel.device_code import limits
 from cuwheel.errors import CuwheelError, UnavailableError, UnreadableError
 from cuwheel.facts import versions
@@ -25,8 +25,6 @@ from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from cuwheel.building.recording.calls import Call, Record
 
 
 NEEDED = "0.10"  # the first that listens on a socket of its own; the extra `cache` asks for the same

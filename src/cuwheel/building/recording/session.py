@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cuwheel.building.recording import calls, reader, sccache, shims, words
-from cuwheel.building.recording.recorder import choose_recorder
+from cuwheel.building.recording.recorder import Recorder, choose_recorder
 from cuwheel.building.recording.shims import RecordOptions, ShimOrders
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.support import files, log, masking, scratch, system_calls
@@ -25,8 +25,6 @@ from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from cuwheel.building.recording.recorder import Recorder
 
     _Hide = Callable[[str], str]
 

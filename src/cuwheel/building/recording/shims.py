@@ -10,19 +10,14 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.support import masking, own_c, process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 # Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names.
 

@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cuwheel.changes.binaries.payloads import compressed
 from cuwheel.changes.binaries.plan import registered_containers
 from cuwheel.device_code import cubin, fatbin
-from cuwheel.device_code.libraries import Entry
+from cuwheel.device_code.libraries import Entry, Library
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, ToolTimeoutError, UnavailableError, UsageError
 from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability, Suffix, looks_like_arch
@@ -41,9 +41,7 @@ from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from cuwheel.device_code.libraries import Library
     from cuwheel.machine.fleet import Machine
     from cuwheel.toolchains.assembler import Assembler
 

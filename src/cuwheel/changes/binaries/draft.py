@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.device_code import elf, fatbin, limits, pe
 from cuwheel.device_code.dynamic import ElfPointers
-from cuwheel.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawEntry
+from cuwheel.device_code.fatbin import CONTAINER, MAGIC, ZSTD_MAGIC, RawContainer, RawEntry
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.registration import read_registration
 from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.fatbin import RawContainer
     from cuwheel.device_code.libraries import Registration
     from cuwheel.support.buffer import Buffer
 

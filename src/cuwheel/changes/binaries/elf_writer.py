@@ -22,12 +22,12 @@ from cuwheel.changes.binaries.draft import (
     round_up,
     uncut_parts,
 )
-from cuwheel.changes.binaries.elf_layout import Table, page_of
-from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS
+from cuwheel.changes.binaries.elf_layout import Annex, Layout, Table, page_of
+from cuwheel.changes.binaries.elf_references import MOVABLE_TAGS, Reference, SymbolAt
 from cuwheel.changes.binaries.plan import PAGES
 from cuwheel.device_code import elf
 from cuwheel.device_code.dynamic import SYMBOL
-from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
+from cuwheel.device_code.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS, Elf
 from cuwheel.device_code.sections import FATBIN_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch
-    from cuwheel.changes.binaries.elf_layout import Annex, Layout
-    from cuwheel.changes.binaries.elf_references import Reference, SymbolAt
-    from cuwheel.device_code.elf import Elf
     from cuwheel.device_code.libraries import Registration
 
 

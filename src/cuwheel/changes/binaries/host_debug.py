@@ -11,7 +11,7 @@ import struct
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cuwheel.changes.binaries import payloads
 from cuwheel.changes.binaries.draft import round_up
@@ -19,10 +19,7 @@ from cuwheel.device_code import elf as elf_file
 from cuwheel.device_code.elf import SHT_NOBITS
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
-from cuwheel.support.buffer import FileBuffer
-
-if TYPE_CHECKING:
-    from cuwheel.support.buffer import Buffer
+from cuwheel.support.buffer import Buffer, FileBuffer
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

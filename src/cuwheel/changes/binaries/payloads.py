@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel.changes.binaries.draft import Replacement, round_up
+from cuwheel.changes.binaries.draft import Patch, Piece, Replacement, round_up
 from cuwheel.device_code import fatbin
 from cuwheel.device_code.fatbin import FLAG_LZ4, FLAG_ZSTD
 from cuwheel.errors import MalformedError, UnreadableError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from cuwheel.changes.binaries.draft import Patch, Piece
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.libraries import Compression
 

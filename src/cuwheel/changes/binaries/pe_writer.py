@@ -21,9 +21,9 @@ from cuwheel.changes.binaries.draft import (
     round_up,
     uncut_parts,
 )
-from cuwheel.changes.binaries.pe_references import MOST_SECTIONS
+from cuwheel.changes.binaries.pe_references import MOST_SECTIONS, Fields, Pointer
 from cuwheel.changes.binaries.plan import WINDOWS_MACHINES
-from cuwheel.device_code.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, EXECUTABLE, RELOCATIONS, SECTION
+from cuwheel.device_code.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, EXECUTABLE, RELOCATIONS, SECTION, Pe, Row
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import MalformedError
 
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch, Piece
-    from cuwheel.changes.binaries.pe_references import Fields, Pointer
     from cuwheel.device_code.libraries import Registration
-    from cuwheel.device_code.pe import Pe, Row
 
 
 _FORCE_INTEGRITY = 0x80

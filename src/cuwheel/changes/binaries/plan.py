@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel.device_code.libraries import Compression, Entry, Kind
+from cuwheel.device_code.libraries import Compression, Entry, Kind, Library
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
@@ -15,7 +15,6 @@ from cuwheel.support.finding import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.device_code.libraries import Library
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 # ELF files of these processors are rewritten; the largest page that a kernel of that machine uses.

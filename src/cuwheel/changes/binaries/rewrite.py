@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from cuwheel.changes.binaries import draft, elf_writer, host_debug, payloads, pe_references, pe_writer
 from cuwheel.changes.binaries.draft import Addition, open_library, rebuild_container, walk_containers
-from cuwheel.device_code.fatbin import RawEntry
+from cuwheel.device_code.fatbin import RawContainer, RawEntry, Walk
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.support import log, system_calls
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.finding import Finding, finding
-from cuwheel.verdicts.choice import chosen_entry, device_of_machine
+from cuwheel.verdicts.choice import Device, HasCode, chosen_entry, device_of_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.draft import Draft, Emptied, NewContainer, Replacement
     from cuwheel.changes.binaries.plan import EntryDecision, FileChange, LibraryPlan
     from cuwheel.device_code.elf import Elf
-    from cuwheel.device_code.fatbin import RawContainer, Walk
     from cuwheel.device_code.libraries import Entry, Registration
-    from cuwheel.support.buffer import Buffer
-    from cuwheel.verdicts.choice import Device, HasCode
 
 
 class Rewritten(NamedTuple):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.repair import objections, policies
-from cuwheel.changes.repair.answer import Repair, RepairedWheel
-from cuwheel.changes.repair.contents import contents_of, read_contents
-from cuwheel.changes.repair.decide import add_folders, decide
+from cuwheel.changes.repair.answer import Repair, RepairedWheel, SearchPath
+from cuwheel.changes.repair.contents import Binary, Contents, contents_of, read_contents
+from cuwheel.changes.repair.decide import Decision, add_folders, decide
 from cuwheel.changes.repair.needs import asked_for, inside_of, leads_to, search_path_of
 from cuwheel.device_code.target import downloaded_if_pinned
 from cuwheel.errors import MalformedError, ToolError, UsageError
@@ -33,9 +33,6 @@ from cuwheel.wheel.file import WheelFile, installed_path, unlabelled
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.changes.repair.answer import SearchPath
-    from cuwheel.changes.repair.contents import Binary, Contents
-    from cuwheel.changes.repair.decide import Decision
     from cuwheel.changes.repair.policies import Policy
     from cuwheel.changes.repair.request import RepairRequest
 

@@ -6,9 +6,8 @@ import glob
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,19 +21,13 @@ from cuwheel.facts import packages, versions
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.support import system_calls
-from cuwheel.support.buffer import FileBuffer
+from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.toolchains import store
 from cuwheel.verdicts import drivers
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import Distribution, WheelName, distributions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from cuwheel.support.buffer import Buffer
-
 
 _LOADED = ("shared", "executable")
 CALL_MODULE = "_cuwheel_dlls.py"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cuwheel.changes.repair import contents, objections, policies
 from cuwheel.changes.repair.answer import Fact, Fate, RepairedWheel, SearchPath
-from cuwheel.changes.repair.contents import CALL_MODULE, Contents, read_contents
+from cuwheel.changes.repair.contents import CALL_MODULE, Binary, Contents, Searcher, read_contents
 from cuwheel.changes.repair.needs import (
     Sorted,
     cuda_major,
@@ -28,16 +28,14 @@ from cuwheel.changes.stamp.guard import Call, with_call
 from cuwheel.facts import packages, versions
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.wheel_tags import platform_of
-from cuwheel.wheel.file import installed_path, package_folder
+from cuwheel.wheel.file import WheelFile, installed_path, package_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.changes.repair.contents import Binary, Searcher
     from cuwheel.changes.repair.request import RepairRequest
     from cuwheel.facts.rows.packages import Package
     from cuwheel.wheel.edit import WheelEdit
-    from cuwheel.wheel.file import WheelFile
 
 
 class Decision(RepairedWheel, frozen=True, kw_only=True):

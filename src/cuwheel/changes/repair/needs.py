@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cuwheel.changes.repair import policies
 from cuwheel.changes.repair.answer import Fact, SearchPath
-from cuwheel.changes.repair.contents import Binary, Contents, Folder, Searcher
+from cuwheel.changes.repair.contents import Binary, Contents, Folder, Found, Searcher
 from cuwheel.changes.repair.policies import Policy
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.facts import packages, versions
@@ -23,9 +23,6 @@ from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from cuwheel.changes.repair.contents import Found
     from cuwheel.facts.packages import Library
 
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?\.so(?:\.\d)*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,6 @@ from cuwheel.facts import versions
 from cuwheel.support import codec, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.wheel.metadata import WheelName
 
 _FILE = "policy/manylinux-policy.json"

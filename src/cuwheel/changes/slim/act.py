@@ -18,8 +18,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.changes.binaries.plan import FileChange
-from cuwheel.changes.graft.answer import GRAFT_NOTE
+from cuwheel.changes.binaries.plan import FileChange, LibraryPlan
+from cuwheel.changes.graft.answer import GRAFT_NOTE, CompiledCode
 from cuwheel.changes.in_place import (
     TOOL,
     Layout,
@@ -39,14 +39,14 @@ from cuwheel.changes.in_place import (
     stage_bytes,
     stage_record,
 )
-from cuwheel.changes.slim.answer import Size, Slim, answer_of, note_of, total_of
+from cuwheel.changes.slim.answer import Size, Slim, SlimPlan, answer_of, note_of, total_of
 from cuwheel.changes.slim.decide import (
     PackageRelease,
     findings_of_writing,
     make_plan,
     release_in_folder,
 )
-from cuwheel.changes.slim.request import resolve
+from cuwheel.changes.slim.request import SlimRequest, SlimTask, resolve
 from cuwheel.device_code.survey import survey, survey_wheel
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.support import files, quoting, system_calls
@@ -63,12 +63,8 @@ from cuwheel.wheel.record import Digest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
-    from cuwheel.changes.graft.answer import CompiledCode
     from cuwheel.changes.slim.ahead import Ahead
-    from cuwheel.changes.slim.answer import SlimPlan
-    from cuwheel.changes.slim.request import SlimRequest, SlimTask
     from cuwheel.wheel.journal import Changes
 
 _LABEL = "slim"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries import rewrite
-from cuwheel.changes.graft.answer import GRAFT_NOTE, Giver, decode_note, note_of
+from cuwheel.changes.graft.answer import GRAFT_NOTE, CompiledCode, Giver, GraftedLibrary, decode_note, note_of
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.support import system_calls
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft import compiled
-    from cuwheel.changes.graft.answer import CompiledCode, GraftedLibrary
     from cuwheel.changes.slim.answer import SlimPlan
     from cuwheel.changes.slim.request import SlimTask
     from cuwheel.support.finding import Finding

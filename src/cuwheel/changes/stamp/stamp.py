@@ -24,7 +24,7 @@ from cuwheel.device_code.description import BuildRecord, Coverage, Description, 
 from cuwheel.device_code.survey import survey_wheel
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.facts import gpus, versions
-from cuwheel.facts.arch import Capability
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.support import files, system_calls
 from cuwheel.support.files import errors_of, sync_folder
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.device_code.libraries import Platform, Survey
-    from cuwheel.facts.arch import Arch
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job
     from cuwheel.wheel.metadata import WheelName

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows.common import Source
-
-if TYPE_CHECKING:
-    from cuwheel.facts.rows.common import OperatingSystem
+from cuwheel.facts.rows.common import OperatingSystem, Source
 
 
 class Drivers(Struct, frozen=True, kw_only=True):

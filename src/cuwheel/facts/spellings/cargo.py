@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.arch import known_arch
+from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -18,8 +18,6 @@ from cuwheel.facts.spellings.row import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cuwheel.facts.arch import Arch
 
 
 def write(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.arch import known_arch
+from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
     NOTHING,
     ArchList,
@@ -21,7 +21,6 @@ from cuwheel.facts.spellings.row import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.facts.arch import Arch
 
 # nvcc's options, with `=` or a space before the value, and names of code on their own.
 _NVCC = re.compile(

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,8 +23,6 @@ from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
 from cuwheel.support import log, quoting, system_calls, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuwheel.proving.measuring.execution import MeasuredEnvironment
     from cuwheel.proving.measuring.trials_file import Condition, Plan
 

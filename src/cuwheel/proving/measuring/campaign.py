@@ -17,7 +17,7 @@ from cuwheel.errors import UsageError
 from cuwheel.machine import gpu
 from cuwheel.machine.world import World
 from cuwheel.proving.measuring import execution, gpu_samples, journal
-from cuwheel.proving.measuring.journal import End, Header, Line, Reboot, Start, State
+from cuwheel.proving.measuring.journal import End, Header, Line, Reboot, Start, State, Writer
 from cuwheel.proving.runner import child
 from cuwheel.support import files, log, masking
 from cuwheel.version import __version__
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from cuwheel.proving.measuring.execution import MeasuredEnvironment
     from cuwheel.proving.measuring.gpu_samples import Sampler
-    from cuwheel.proving.measuring.journal import Writer
     from cuwheel.proving.measuring.trials_file import Condition, Plan
 
 _SAMPLE_S = 0.5

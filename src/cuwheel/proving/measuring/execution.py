@@ -19,7 +19,7 @@ from cuwheel.network import venvs
 from cuwheel.proving.measuring import journal
 from cuwheel.proving.measuring.journal import End, FailedCall, Host, Package, PageCache
 from cuwheel.proving.measuring.programs import caller
-from cuwheel.proving.measuring.trials_file import Failing, FailureKind, Function
+from cuwheel.proving.measuring.trials_file import ColdSettings, Failing, FailureKind, Function
 from cuwheel.proving.runner import checks, child
 from cuwheel.proving.runner.output import Capture
 from cuwheel.support import codec, files, log, masking, process, quoting, system_calls
@@ -29,8 +29,6 @@ from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from cuwheel.proving.measuring.trials_file import ColdSettings
 
 
 # Cold and warm starts: what is emptied before a trial, and what could not be.

@@ -13,20 +13,18 @@ from msgspec.structs import replace
 from cuwheel.building import sources
 from cuwheel.building.values import Tree
 from cuwheel.clusters import engine
-from cuwheel.clusters.task import Task
+from cuwheel.clusters.task import Done, Task
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.proving.measuring import campaign, journal, trials_file
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
-from cuwheel.proving.measuring.journal import Line, Start
+from cuwheel.proving.measuring.journal import Line, Start, Writer
 from cuwheel.support import codec, files, log
 from cuwheel.toolchains.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.clusters.task import Done
-    from cuwheel.proving.measuring.journal import Writer
     from cuwheel.proving.measuring.trials_file import Plan
 
 _FILES = "trials.tar"

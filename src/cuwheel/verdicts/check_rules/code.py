@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, packages, versions
 from cuwheel.facts.arch import Arch
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name, rough_seconds, size
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
@@ -24,7 +24,6 @@ from cuwheel.verdicts.choice import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.support.finding import Finding
     from cuwheel.verdicts.choice import CudaError
 
 

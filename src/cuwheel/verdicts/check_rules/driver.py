@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
@@ -15,7 +15,6 @@ from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_F
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.support.finding import Finding
 
 DRIVER_ALONE = "a newer driver alone does not help"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, versions
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import wheel_tags
-from cuwheel.verdicts.check_rules.case import unreadable
+from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
 from cuwheel.verdicts.loading import is_loadable
 from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import only_for_tools
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.device_code.libraries import Library, Survey
-    from cuwheel.support.finding import Finding
-    from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase
     from cuwheel.verdicts.library_sources import Needed
 
 

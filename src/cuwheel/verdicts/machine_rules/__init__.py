@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.support.finding import Finding, RuleFunction
 from cuwheel.support.finding import examine as examine_checks
 from cuwheel.verdicts.machine_rules import compilers, driver, packages
 
 if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.support.finding import Finding, RuleFunction
 
 RULES: tuple[RuleFunction[MachineProfile], ...] = (
     *driver.RULES,

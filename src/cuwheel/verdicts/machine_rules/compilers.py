@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits, versions
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.quoting import join_foreign_paths
 from cuwheel.verdicts import choice
 from cuwheel.verdicts import machine_view as view
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.profile import Compiler, MachineProfile
-    from cuwheel.support.finding import Finding
 
 
 _NAMES = {"msvc": "MSVC"}

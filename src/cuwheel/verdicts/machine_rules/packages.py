@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import packages, spellings, toolkits, versions
 from cuwheel.machine.fleet import Machine
-from cuwheel.support.finding import finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import choice, loading
 from cuwheel.verdicts import machine_view as view
 from cuwheel.verdicts.choice import serves
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.spellings.row import ArchList
     from cuwheel.machine.profile import MachineProfile, Variable
-    from cuwheel.support.finding import Finding
 
 
 def cpu_only_torch(machine: MachineProfile) -> Iterator[Finding]:

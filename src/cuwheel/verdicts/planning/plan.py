@@ -13,13 +13,12 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.machine import fleet
-from cuwheel.machine.fleet import Machine
+from cuwheel.machine.fleet import Machine, Refinement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cuwheel.facts.rows.toolkits import Toolkit
-    from cuwheel.machine.fleet import Refinement
 
 
 # What the list has to have, and which options cannot be used together.

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from cuwheel.facts import gpus, spellings, toolkits, versions
 from cuwheel.facts.spellings.row import Releases
-from cuwheel.machine.fleet import from_gpu
+from cuwheel.machine.fleet import Machine, from_gpu
 from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
 from cuwheel.verdicts.planning import serving
-from cuwheel.verdicts.planning.plan import Flags, Job, NotServed, Plan, Served, Spellings
+from cuwheel.verdicts.planning.plan import Flags, How, Job, NotServed, Plan, PlanOptions, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
-    from cuwheel.machine.fleet import Machine
-    from cuwheel.verdicts.planning.plan import How, PlanOptions
 
 
 # The two questions of smallness: the fewest architectures for a toolkit, the fewest toolkits for a fleet.

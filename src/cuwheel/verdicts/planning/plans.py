@@ -18,9 +18,9 @@ from cuwheel.facts.tables import tables
 from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import Code, Device, choose, serves
+from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
 from cuwheel.verdicts.planning import plan, planner, serving
-from cuwheel.verdicts.planning.plan import ArchSize, NotServed, OnMachine, Reading, Size, Word
+from cuwheel.verdicts.planning.plan import ArchSize, NotServed, OnMachine, Plan, PlanOptions, Reading, Size, Word
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
     from cuwheel.machine.fleet import Machine, Refinement
-    from cuwheel.verdicts.choice import Choice
-    from cuwheel.verdicts.planning.plan import Plan, PlanOptions
     from cuwheel.verdicts.planning.serving import Kind
 
 

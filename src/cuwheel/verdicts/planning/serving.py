@@ -16,7 +16,7 @@ from cuwheel.facts import gpus, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.tables import tables
-from cuwheel.machine.fleet import Jit
+from cuwheel.machine.fleet import Jit, Machine
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import serves
 from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cuwheel.facts.rows.toolkits import Toolkit
-    from cuwheel.machine.fleet import Machine
 
 
 _KINDS = 1 << 16

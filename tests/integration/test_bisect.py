@@ -85,6 +85,7 @@ def git(folder: Path, *words: str) -> str:
 ONLY = ("--only", "shapes=mixed", "--only", "kind=nf4")
 
 
+@pytest.mark.slow
 def test_the_axes_of_a_planted_fault_then_its_commit(tmp_path: Path, repository: Path) -> None:
     """Ended in the middle it goes on with the runs that it has."""
     environ = {**os.environ, "COUNT": str(tmp_path / "axes-")}

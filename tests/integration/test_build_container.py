@@ -83,6 +83,7 @@ def build(here: World, source: Path, *words: str) -> Any:
     return here.build(source, *words, provider="container=registry.example/manylinux_2_28_x86_64")
 
 
+@pytest.mark.slow
 def test_everything_of_the_build_runs_inside(here: World) -> None:
     leak = "assert not {'HTTP_TEST', 'SSH_AUTH_SOCK', 'LD_PRELOAD'} & set(os.environ), os.environ"
     source = projects.bare(here.folder / "one", before=leak, settings='before = ["echo {cuda} >told.txt"]')

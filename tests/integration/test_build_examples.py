@@ -66,6 +66,7 @@ def assert_nothing_of_this_machine(document: Any) -> None:
         assert "/usr/local/bin/nvcc" not in told
 
 
+@pytest.mark.slow
 def test_setuptools_nvcc_for_two_versions(here: World) -> None:
     """Two CUDA versions and two GPUs: one wheel each for all Pythons, named by their CUDA."""
     here.with_toolkits("13.0", "13.4")

@@ -85,7 +85,7 @@ def test_cmake_makes_what_was_planned(tmp_path: Path) -> None:
     assert compiled(build / "libone.so") == planned(job)
 
 
-@pytest.mark.parametrize("cudart", ["shared", "static"])
+@pytest.mark.parametrize("cudart", ["shared", pytest.param("static", marks=pytest.mark.slow)])
 def test_a_relocatable_build_of_the_planned_list_has_the_size_that_is_predicted_from_it(
     nvcc: Path, cuda: str, cudart: str, tmp_path: Path
 ) -> None:

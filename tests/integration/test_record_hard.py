@@ -133,6 +133,7 @@ def test_what_a_tool_leaves_behind_can_go_on_writing(at: Bench) -> None:
     assert mark.exists()
 
 
+@pytest.mark.slow
 def test_threads_with_small_stacks_and_many_variables(tmp_path: Path) -> None:
     made = bench(tmp_path, "preload")
     tool = made.tool("gcc", "#!/bin/sh\nexit 7\n")

@@ -53,6 +53,7 @@ def test_what_is_good_is_published_and_what_is_too_big_is_not(here: World) -> No
     assert world.architectures(here.folder / "index" / "files" / wheel.file) == {"sm_90"}
 
 
+@pytest.mark.slow
 def test_a_gpu_that_nothing_was_compiled_for_stops_it(here: World) -> None:
     source = world.tiny(
         here.folder,

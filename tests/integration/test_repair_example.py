@@ -110,6 +110,7 @@ def check_example(made: Path, folder: Path) -> dict[str, str]:
     return dict(line.split() for line in told.splitlines())
 
 
+@pytest.mark.slow
 def test_the_example_with_the_runtime_alone(tmp_path: Path) -> None:
     versions = check_example(built(tmp_path, []), tmp_path / "env")
     assert versions.keys() == {"cudart"}

@@ -130,6 +130,7 @@ def test_github_from_the_plan_up_to_an_index_and_its_page(
     assert {each.name for each in (tmp_path / "artefacts").glob("proof-*/*")} == {"proof.json"}
 
 
+@pytest.mark.slow
 def test_gitlab_up_to_an_index_and_its_page(tmp_path: Path, services: Services) -> None:
     repository = _project(tmp_path, "13.0")
     world = build_world.World(folder=tmp_path).with_toolkits("13.0")
@@ -253,6 +254,7 @@ def watched(tmp_path: Path, services: Services) -> dict[str, str]:
     return {**_GIT, "GIT_CONFIG_KEY_0": f"url.{address.removesuffix('foo.git')}.insteadOf"}
 
 
+@pytest.mark.slow
 def test_a_new_release_upstream_opens_an_issue_once(
     tmp_path: Path, services: Services, watched: dict[str, str]
 ) -> None:

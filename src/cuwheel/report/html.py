@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from cuwheel.report import chart
 from cuwheel.report.answer import Answer, document_of
-from cuwheel.report.document import (
-    Chart,
-    Facts,
-    Findings,
-    Heading,
-    HeatMap,
-    Matrix,
-    Paragraph,
-    Table,
-    Timeline,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Chart, Document, Heading
 from cuwheel.support import files, wording
 from cuwheel.version import __version__
-
-if TYPE_CHECKING:
-    import jinja2
-
-    from cuwheel.report.document import Block, Document
 
 _TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))
 
@@ -42,10 +25,7 @@ def save(answer: Answer, path: Path) -> None:
 
 def blocks(document: Document) -> list[Markup]:
     """Its blocks, for a page that is there already."""
-    return [
-        Markup(_template(block).render(block=_drawn(block), number=number))  # noqa: S704 - escaped within
-        for number, block in enumerate(document.blocks)
-    ]
+    return [Markup(_drawn(block, number)) for number, block in enumerate(document.blocks)]  # noqa: S704 - escaped within
 
 
 def page(document: Document) -> str:
@@ -57,29 +37,8 @@ def page(document: Document) -> str:
     )
 
 
-def _drawn(block: Block) -> object:
-    return chart.drawn(block) if isinstance(block, Chart) else block
-
-
-def _template(block: Block) -> jinja2.Template:
-    return _TEMPLATES.get_template(f"{_name(block)}.html.j2")
-
-
-@singledispatch
-def _name(block: Block) -> str:
-    raise NotImplementedError(type(block).__name__)
-
-
-for _type, _file in (
-    (Heading, "heading"),
-    (Paragraph, "paragraph"),
-    (Verbatim, "verbatim"),
-    (Facts, "facts"),
-    (Table, "table"),
-    (HeatMap, "heat_map"),
-    (Matrix, "matrix"),
-    (Timeline, "timeline"),
-    (Chart, "chart"),
-    (Findings, "findings"),
-):
-    _name.register(_type)(lambda _block, name=_file: name)
+def _drawn(block: Block, number: int) -> str:
+    """`HeatMap` is drawn by `heat_map.html.j2`."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower()
+    shown = chart.drawn(block) if isinstance(block, Chart) else block
+    return _TEMPLATES.get_template(f"{name}.html.j2").render(block=shown, number=number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import (
@@ -37,57 +36,43 @@ def text(document: Document) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-@singledispatch
 def render(block: Block) -> str:
     """Empty where there is nothing that Markdown could show."""
-    raise NotImplementedError(type(block).__name__)
+    match block:
+        case Heading():
+            return f"### {_line(block.text)}"
+        case Paragraph():
+            return _line(block.text)
+        case Verbatim():  # indented and not fenced: no line of it can end it
+            return "\n".join(f"    {wording.printable_line(each)}" for each in block.lines)
+        case Facts():
+            return _facts(block.rows)
+        case Table():
+            return _table(block)
+        case Matrix():
+            return _matrix(block)
+        case Findings():
+            return _findings(block)
+        case HeatMap():
+            return _table(block.brief) if block.brief else ""
+        case Timeline() | Chart():
+            return ""
 
 
-@render.register
-def _heading(block: Heading) -> str:
-    return f"### {_line(block.text)}"
+def _facts(rows: Sequence[Row]) -> str:
+    return "\n".join(f"- **{_line(row.name)}** {_line(row.value)}" for row in rows)
 
 
-@render.register
-def _paragraph(block: Paragraph) -> str:
-    return _line(block.text)
-
-
-@render.register
-def _verbatim(block: Verbatim) -> str:
-    # Indented and not fenced: no line of it can end it.
-    return "\n".join(f"    {wording.printable_line(each)}" for each in block.lines)
-
-
-@render.register
-def _facts(block: Facts) -> str:
-    return "\n".join(f"- **{_line(row.name)}** {_line(row.value)}" for row in block.rows)
-
-
-@render.register
 def _table(block: Table) -> str:
     return _drawn(block.columns, ([_cell(cell) for cell in row] for row in block.rows))
 
 
-@render.register
-def _heat_map(block: HeatMap) -> str:
-    return _table(block.brief) if block.brief else ""
-
-
-@render.register
 def _matrix(block: Matrix) -> str:
     columns = (Column(""), *map(Column, block.columns))
     rows = ([_named(row), *map(_mark, marks)] for row, marks in zip(block.rows, block.cells, strict=True))
-    return "\n\n".join(filter(None, (_drawn(columns, rows), _facts(Facts(block.meanings)))))
+    return "\n\n".join(filter(None, (_drawn(columns, rows), _facts(block.meanings))))
 
 
-@render.register(Timeline)
-@render.register(Chart)
-def _picture(_block: Timeline | Chart) -> str:
-    return ""
-
-
-@render.register
 def _findings(block: Findings) -> str:
     lines: list[str] = []
     for each in block.items:

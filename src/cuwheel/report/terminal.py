@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import singledispatch
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TextIO
 
@@ -58,20 +57,27 @@ def write(document: Document, stream: TextIO) -> None:
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
 
-@singledispatch
 def render(block: Block) -> RenderableType:
-    raise NotImplementedError(type(block).__name__)
-
-
-@render.register
-def _heading(block: Heading) -> RenderableType:
-    return _Words(wording.printable_line(block.text), style="bold")
-
-
-@render.register
-def _paragraph(block: Paragraph) -> RenderableType:
-    text = wording.printable_text(block.text)
-    return _Words(text)
+    match block:
+        case Heading():
+            return _Words(wording.printable_line(block.text), style="bold")
+        case Paragraph():
+            return _Words(wording.printable_text(block.text))
+        case Verbatim():
+            return Text(wording.printable_text("\n".join(block.lines)))
+        case Facts():
+            return _Facts(block)
+        case Table():
+            return _FittedTable(block)
+        case Matrix():
+            return _MarkedLines(block.brief) if block.brief else _matrix(block)
+        case Findings():
+            return _findings(block)
+        case HeatMap() if block.brief:
+            legend = Text(f"  {wording.printable_line(block.legend)}", style="dim")
+            return Group(_FittedTable(block.brief), legend)
+        case HeatMap() | Timeline() | Chart():  # a page has room for them
+            return Group()
 
 
 class _Words:
@@ -89,16 +95,6 @@ class _Words:
                     text.stylize("bold green", self._inside, self._inside + len(mark))
                     mark = ""
                 yield text
-
-
-@render.register
-def _verbatim(block: Verbatim) -> RenderableType:
-    return Text(wording.printable_text("\n".join(block.lines)))
-
-
-@render.register
-def _facts(block: Facts) -> RenderableType:
-    return _Facts(block)
 
 
 class _Facts:
@@ -126,11 +122,6 @@ def _lines_of_words(line: str, width: int) -> list[str]:
     wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip(" ")))
     wrapper.drop_whitespace = wrapper.replace_whitespace = True
     return wrapper.wrap(line) or [""]
-
-
-@render.register
-def _table(block: Table) -> RenderableType:
-    return _FittedTable(block)
 
 
 class _FittedTable:
@@ -249,25 +240,6 @@ def _cell(cell: Cell) -> Text:
     return Text.assemble(cell.text.rjust(_FIGURE_WIDTH), " ", (bar, "green"))
 
 
-@render.register
-def _heat_map(block: HeatMap) -> RenderableType:
-    return (
-        Group(_table(block.brief), Text(f"  {wording.printable_line(block.legend)}", style="dim"))
-        if block.brief
-        else Group()
-    )
-
-
-@render.register
-def _timeline(block: Timeline) -> RenderableType:  # noqa: ARG001 - the same
-    return Group()
-
-
-@render.register
-def _chart(block: Chart) -> RenderableType:  # noqa: ARG001 - the same
-    return Group()
-
-
 class _MarkedLines:
     """Mark, name and machine in columns; why goes on between words alone."""
 
@@ -297,10 +269,7 @@ def _padded(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-@render.register
 def _matrix(block: Matrix) -> RenderableType:
-    if block.brief:
-        return _MarkedLines(block.brief)
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
@@ -318,10 +287,9 @@ def _matrix(block: Matrix) -> RenderableType:
                 for mark in marks
             ),
         )
-    return Group(Padding(table, (0, 0, 0, 2)), _facts(Facts(block.meanings)))
+    return Group(Padding(table, (0, 0, 0, 2)), _Facts(Facts(block.meanings)))
 
 
-@render.register
 def _findings(block: Findings) -> RenderableType:
     shown: list[RenderableType] = []
     seen: Counter[str] = Counter()

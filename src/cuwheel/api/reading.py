@@ -155,7 +155,7 @@ def check(
         wanted = [Arch.parse(each) for each in archs]
         about_files = [gate.examine_finished(each, most=max_size, archs=wanted) for each in surveys]
     return Check(
-        targets=targets_of(surveys, about_files),
+        targets=targets_of(surveys, list(map(str, targets)), about_files),
         machines=machines,
         verdicts=tuple(verdict for each in surveys for verdict in judge_all(each, machines, torch)),
     )

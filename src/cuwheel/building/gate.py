@@ -212,16 +212,14 @@ def wheel_could_be_smaller(case: Case) -> Iterator[Finding]:
 def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform | None = None) -> tuple[Verdict, ...]:
     """As `check` has them, of the machines themselves: another Python is another job's, and pip brings libraries.
 
-    What the wheel's tags say is no condition of a machine.
+    What the wheel's tags say is no condition of a machine. `built_for`: of the two distributions of CUDA for arm64 the
+    one that built it, of a wheel in which that is not written down yet.
     """
     bare = [replace(each, python=None, free_threaded=False, libraries=None, loads=()) for each in machines]
     if built_for:
         known = (replace(each, platform=each.platform or built_for) for each in found.libraries)
         found = replace(found, libraries=tuple(known))
-    return tuple(
-        replace(each, conditions=tuple(text for text in each.conditions if not wheel_tags.is_by_tag(text)))
-        for each in judge_all(found, bare)
-    )
+    return tuple(replace(each, conditions=each.conditions_beyond_tag, by_tag="") for each in judge_all(found, bare))
 
 
 def wrong_processor(case: Case) -> Iterator[Finding]:
@@ -240,7 +238,7 @@ def wrong_processor(case: Case) -> Iterator[Finding]:
 def fails_on_planned_machine(case: Case) -> Iterator[Finding]:
     on_condition: dict[tuple[str, ...], list[str]] = {}
     failing: dict[Finding | None, list[str]] = {}
-    for verdict in verdicts_on(case.survey, case.wanted.machines, case.wanted.built_for):
+    for verdict in verdicts_on(case.survey, case.wanted.machines):
         if verdict.outcome == "fails":
             reason = next((each for each in verdict.findings if each.severity == "error"), None)
             failing.setdefault(reason, []).append(verdict.machine)

@@ -453,6 +453,10 @@ class _Finishing:
         new_version = None
         if table.naming == "local" or table.label:
             new_version = stamp.local_version(version, job.cuda if table.naming == "local" else "", table.label)
+        toolkit, root = job.toolchain.toolkit, Path(job.toolchain.toolkit.root)
+        built_for = None
+        if not toolkit.prefix:
+            built_for = arm64_distribution(toolkit.provider, root, toolkit.target, l4t=toolkit.l4t)
         guarding = self._guard(found, f"{new_name or name} {new_version or version}")
         about = stamp.describe(
             found,
@@ -462,10 +466,8 @@ class _Finishing:
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
             build=jobs.build_record(job, self.built.others),
-            conditions={
-                each.machine: each.conditions for each in gate.verdicts_on(found, self._machines(), self._built_for())
-            },
-            built_for=self._built_for(),
+            conditions={each.machine: each.conditions for each in gate.verdicts_on(found, self._machines(), built_for)},
+            built_for=built_for,
         )
         options = stamp.StampOptions(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
@@ -534,7 +536,6 @@ class _Finishing:
             toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
             record=self.result.record,
             machines=self._machines(),
-            built_for=self._built_for(),
             cpu=job.toolchain.toolkit.target or "",
         )
         return found, gate.examine(found, wanted)
@@ -543,11 +544,6 @@ class _Finishing:
         """Those that the plan says this job serves."""
         served = {each.machine for each in self.job.plan.coverage}
         return tuple(each for each in self.context.machines if each.name in served)
-
-    def _built_for(self) -> Platform | None:
-        toolkit = self.job.toolchain.toolkit
-        root = Path(toolkit.root)
-        return None if toolkit.prefix else arm64_distribution(toolkit.provider, root, toolkit.target, l4t=toolkit.l4t)
 
     def _placed(self, wheel: Path, folder: Path, placed: PlacedWheels) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""

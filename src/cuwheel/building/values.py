@@ -13,7 +13,6 @@ from cuwheel.building.recipes import Recipe
 from cuwheel.building.recording.calls import Record
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import GateTable, Table
-from cuwheel.device_code.libraries import Platform
 from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.venvs import Python
@@ -145,8 +144,7 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `cuda`: empty for any. `places`: folders of this
     machine that no library may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static
     archives are looked into for unplanned device code; empty if there is none. `record`: shows which archives were
-    linked. `machines`: those that it must run on. `built_for`: of the two distributions of CUDA for arm64 the one that
-    built it, where that is known. `cpu`: the processor that it is for, where that is not this machine's.
+    linked. `machines`: those that it must run on. `cpu`: that it is for, where this machine has another.
     """
 
     archs: tuple[Arch, ...]
@@ -157,7 +155,6 @@ class GateRequest(Struct, frozen=True, kw_only=True):
     toolkit_root: str = ""
     record: Record | None = None
     machines: tuple[Machine, ...] = ()
-    built_for: Platform | None = None
     cpu: str = ""
 
 

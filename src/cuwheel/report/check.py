@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,11 +21,10 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.support import files, quoting
+from cuwheel.support import quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
-from cuwheel.verdicts.wheel_tags import is_by_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,7 +84,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
             replace(each, message=each.message if single else f"{target.name}: {each.message}") for target, each in own
         )
         blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
-    by_tag = {each for verdict in answer.verdicts for each in verdict.conditions if is_by_tag(each)}
+    by_tag = {verdict.by_tag for verdict in answer.verdicts} - {""}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
         needs = sorted({each.rpartition(" (tag")[0] for each in by_tag})
         # Of a machine that is known in part less is asked than of one by its GPU alone: the most says it for all.
@@ -95,7 +93,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
     in_line: set[str] = set()
     in_table: set[str] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
-        found = _conditions_beyond_tag(verdict)
+        found = verdict.conditions_beyond_tag
         (in_line if [f"if {each}" for each in found] == [_condition_in_short(verdict)] else in_table).update(found)
     without = by_tag | (in_line - in_table if single and not verbose else set())
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
@@ -143,10 +141,7 @@ def _nothing_to_say_of_machines(answer: Check, name: str) -> tuple[Block, ...]:
     if answer.succeeded and all(
         any(each.rule == "gpu-not-known" for each in verdict.findings) for verdict in answer.verdicts
     ):
-        target = answer.targets[0].target
-        if Path(target).is_relative_to(files.cache_folder()):  # as it was asked for, not where it was put
-            target = name.replace(" ", "==")
-        command = quoting.here(["cuwheel", "check", target, "--on", "h100"])
+        command = quoting.here(["cuwheel", "check", answer.targets[0].asked, "--on", "h100"])
         lines = (
             f"  Name one: {command}",
             "  or a capability, a fleet file, or what `cuwheel doctor --save` wrote there.",
@@ -255,14 +250,9 @@ def _mark(verdict: Verdict) -> Mark:
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
 
 
-def _conditions_beyond_tag(verdict: Verdict) -> list[str]:
-    """The conditions that the wheel's tag does not state."""
-    return [each for each in verdict.conditions if not is_by_tag(each)]
-
-
 def _condition_in_short(verdict: Verdict) -> str:
     """What it rests on, in the few words that a cell has room for; all of it stands under Conditions."""
-    conditions = _conditions_beyond_tag(verdict)
+    conditions = verdict.conditions_beyond_tag
     if not conditions:
         return ""
     if len(conditions) > 1:

@@ -129,6 +129,10 @@ class Judge:
             from cuwheel.verdicts import variant_values  # noqa: PLC0415 - few wheels are variants
 
             untrue = tuple(variant_values.untrue_on(survey, machine, outcome))
+        by_tag = ""
+        if survey.distribution and not stopped and chosen[0].outcome != "fails":
+            by_tag = wheel_tags.tag_condition(survey.distribution.tags, machine)
+        conditions = [] if stopped else [*([by_tag] if by_tag else []), *_conditions(load, groups, chosen)]
         everything = dict.fromkeys([*of_package, *survey.findings, *_cut_on_purpose(survey, findings), *untrue])
         at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
         return Verdict(
@@ -140,7 +144,8 @@ class Judge:
             if stopped or outcome != "partial"
             else _partial_summary(with_outcome, load, survey.python_loads, meant),
             predicted_error=None if at_import else _first_error(loaded),
-            conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
+            conditions=tuple(dict.fromkeys(conditions)),
+            by_tag=by_tag,
             libraries=tuple(
                 each.verdict
                 for each in judged.values()
@@ -295,14 +300,9 @@ def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loadi
         yield replace(finding, severity=severity, message=only + finding.message)
 
 
-def _conditions(
-    survey: Survey, machine: Machine, load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]
-) -> Iterator[str]:
+def _conditions(load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]) -> Iterator[str]:
     if chosen[0].outcome == "fails":
         return
-    found = wheel_tags.fits_on_machine(survey.distribution.tags, machine) if survey.distribution else ()
-    if found:
-        yield from wheel_tags.conditions_in_words(found[0])
     if load.candidates and len(chosen) < len(groups):
         yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
     by_condition: dict[str, list[_Group]] = {}

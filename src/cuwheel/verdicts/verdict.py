@@ -42,7 +42,8 @@ class LibraryVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """`machine` is its name. `conditions`: what was not known and must hold.
+    """`machine` is its name. `conditions`: what was not known and must hold; `by_tag`: the first of them, where the
+    wheel's tag states it, so that whoever has the wheel knows.
 
     `main`: what the libraries come to that the package is for. `summary`: of `partial`, what works and what does not.
     """
@@ -54,8 +55,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
     summary: str = ""
     predicted_error: CudaError | None
     conditions: tuple[str, ...]
+    by_tag: str = ""
     libraries: tuple[LibraryVerdict, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def conditions_beyond_tag(self) -> tuple[str, ...]:
+        return self.conditions[1:] if self.by_tag else self.conditions
 
     @property
     def has_no_code(self) -> bool:
@@ -63,30 +69,37 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """`target` is what was asked for, `name` what it says it is, `archs` what its device code is for.
+    """`asked`: in the words of who asked, such as `torch==2.11.0`; `target`: what was read. `name`: what it says it is,
+    `archs`: what its device code is for.
 
     `findings`: about the file itself, on any machine: larger than it may be, for other architectures than it should.
     """
 
     target: str
+    asked: str = ""
     name: str
     size: int = 0
     archs: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
-def targets_of(surveys: Sequence[Survey], findings: Sequence[tuple[Finding, ...]] = ()) -> tuple[Target, ...]:
+def targets_of(
+    surveys: Sequence[Survey], asked: Sequence[str] = (), findings: Sequence[tuple[Finding, ...]] = ()
+) -> tuple[Target, ...]:
     """Each by what it says it is; where several say the same, with the platform. `findings`: about each of them."""
     names = [_name(each) for each in surveys]
     return tuple(
         Target(
             target=each.target,
+            asked=words,
             name=f"{name} {_platform(each)}" if names.count(name) > 1 else name,
             size=each.size,
             archs=tuple(sorted({row.arch for library in each.libraries for row in library.device_code})),
             findings=own,
         )
-        for each, name, own in zip(surveys, names, findings or [()] * len(names), strict=True)
+        for each, words, name, own in zip(
+            surveys, asked or [each.target for each in surveys], names, findings or [()] * len(names), strict=True
+        )
     )
 
 

@@ -177,15 +177,10 @@ def _python_words(python: str, abi: str) -> str | None:
     return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
 
 
-def conditions_in_words(fit: Fit) -> Iterator[str]:
-    """The conditions of a tag as one sentence."""
-    if fit.conditions:
-        yield f"{', '.join(fit.conditions)} (tag {fit.tag})"
-
-
-def is_by_tag(condition: str) -> bool:
-    """Whether whoever has the wheel knows of a condition: its tag states it."""
-    return " (tag " in condition
+def tag_condition(tags: Iterable[str], machine: Machine) -> str:
+    """What the best of the tags asks of what is not known of the machine, as one sentence; empty: nothing."""
+    best = next(iter(fits_on_machine(tags, machine)), None)
+    return f"{', '.join(best.conditions)} (tag {best.tag})" if best and best.conditions else ""
 
 
 # What the rules look at, and words that they share.

@@ -32,7 +32,8 @@ def absolute(path: str | Path) -> Path:
     """From the root and without `..`, unless behind a link that would be another place."""
     plain = Path(path).absolute()
     tidy = Path(os.path.normpath(plain))
-    return tidy if tidy.resolve() == plain.resolve() else plain
+    # Not Path.resolve, which raises where links lead in a circle: whoever opens the file says that.
+    return tidy if tidy == plain or os.path.realpath(tidy) == os.path.realpath(plain) else plain
 
 
 @contextlib.contextmanager

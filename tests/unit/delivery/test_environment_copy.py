@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SITE = "lib/python3.12/site-packages"
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.chmod", "os.utime")
+# A name that is no text; Windows has none.
+ODD = "café" if sys.platform == "win32" else os.fsdecode(b"caf\xe9")
 _left: list[int] = []  # calls until the end; empty where nobody is to die
 
 
@@ -65,7 +67,7 @@ def state(env: Path) -> dict[str, tuple[Any, ...]]:
 
 def environment(folder: Path) -> Path:
     site = folder / SITE
-    for name in ("kept", "gone", "turned", os.fsdecode(b"caf\xe9")):
+    for name in ("kept", "gone", "turned", ODD):
         (site / name).mkdir(parents=True)
         (site / name / "file.py").write_text(name, encoding="utf-8", errors="surrogateescape")
     (site / "link").symlink_to("kept")
@@ -82,8 +84,8 @@ def install(env: Path) -> None:
     with (site / "kept" / "file.py").open("r+") as file:
         file.write("changed in place")
     (site / "kept" / "file.py").chmod(0o600)
-    (site / os.fsdecode(b"caf\xe9") / "file.py").unlink()
-    (site / os.fsdecode(b"caf\xe9") / "file.py").write_text("new")
+    (site / ODD / "file.py").unlink()
+    (site / ODD / "file.py").write_text("new")
     shutil.rmtree(site / "gone")
     shutil.rmtree(site / "turned")
     (site / "turned").symlink_to("/")

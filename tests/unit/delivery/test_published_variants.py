@@ -78,6 +78,8 @@ def test_find_prefers_a_plain_wheel_to_a_variant_that_is_no_better(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cuwheel.network.resolver.public_index", lambda: "https://public.test/simple")
+    monkeypatch.setattr("cuwheel.machine.fleet.system_here", lambda: "linux")  # where neither fits, names decide
+    monkeypatch.setattr("cuwheel.machine.fleet.cpu_here", lambda: "x86_64")
     found = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["7.5"])
     assert found.candidates[0].file == f"pkg-1.0-{TAG}.whl"
     better = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["10.0"])  # only CUDA 13.0 has it

@@ -140,3 +140,13 @@ def test_an_absolute_path_has_no_dots_unless_it_goes_through_a_link(
     (tmp_path / "far" / "away").mkdir(parents=True)
     (tmp_path / "work" / "link").symlink_to(tmp_path / "far" / "away")
     assert files.absolute("link/../dist").resolve() == tmp_path / "far" / "dist"
+
+
+def test_links_in_a_circle_have_an_absolute_path_too(tmp_path: Path) -> None:
+    """Whoever opens the file says what is wrong with it, in a sentence."""
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    for path in ("one", "one/x"):
+        assert files.absolute(tmp_path / path) == tmp_path / path
+    assert files.absolute(tmp_path / "dist" / ".." / "one") == tmp_path / "one"

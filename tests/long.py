@@ -38,7 +38,8 @@ UNDER_WINE = "under-wine"  # what `./run wine` runs
 _NO_TEST_LEFT = 5  # pytest's status where all passed before
 _TEST_S = 3600  # a test that takes longer is ended, and says where it was: a slow machine is no failure, a hang is
 _SHOWN = 200  # characters of why a test failed
-_NOT_OURS = ("build", "dist", "__pycache__", "node_modules")
+# What is made of the rest: `prebuilt` is, by the tests of Windows, where there is none.
+_NOT_OURS = ("build", "dist", "__pycache__", "node_modules", "prebuilt")
 _TEST = re.compile(r"tests/.*/test_\w+\.py")
 _IMPORTED = re.compile(r"^from tests\.([\w.]*test_\w+) import", re.MULTILINE)
 

@@ -81,11 +81,12 @@ def test_a_second_run_goes_on(tmp_path: Path) -> None:
         ("tests/unit/test_b.py", {"tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole"}),
         ("src/x.py", {"tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole"}),
         ("build/x.py", set()),
+        ("src/prebuilt/x.exe", set()),
     ],
 )
 def test_a_result_holds_for_what_it_depends_on(tmp_path: Path, changed: str, stale: set[str]) -> None:
     """A test file is its own tests' matter, unless another imports it."""
-    for name in ("tests/unit/test_a.py", "tests/unit/test_b.py", "src/x.py", "build/x.py"):
+    for name in ("tests/unit/test_a.py", "tests/unit/test_b.py", "src/x.py", "build/x.py", "src/prebuilt/x.exe"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("from tests.unit.test_b import x\n" if name.endswith("_a.py") else "")
     names = ("tests/unit/test_a.py::test", "tests/unit/test_b.py::test", "the whole")

@@ -36,8 +36,9 @@ add_custom_target(kernels ALL DEPENDS ${objects})
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """With our programs where cuwheel looks for them, and a toolkit whose path has blanks."""
-    if not shims.shipped_windows_programs():
-        shims.make_windows_programs(shims.WINDOWS_SOURCES / own_c.PREBUILT)
+    with cache.locked("windows-programs"):
+        if not shims.shipped_windows_programs():
+            shims.make_windows_programs(shims.WINDOWS_SOURCES / own_c.PREBUILT)
     binaries = tmp_path / "Program Files" / "CUDA" / "bin"
     binaries.mkdir(parents=True)
     shutil.copyfile(tool("tool"), binaries / "nvcc.exe")

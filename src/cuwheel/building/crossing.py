@@ -71,14 +71,9 @@ def l4t_wanted(cuda: str, machines: Iterable[Machine]) -> bool | None:
             f"CUDA {cuda} for arm64 is two distributions, and one build serves either Jetson (L4T: {jetsons}) or "
             f"servers ({servers})",
             hint=f"build once for each, or for both with CUDA {versions.major(since)} (an Orin shares it from "
-            f"{_joined_last()} on)",
+            f"{toolkits.last_joined()} on)",
         )
     return next(iter(names), None)
-
-
-def _joined_last() -> str:
-    """The CUDA from which on every Jetson that is known to share one distribution does."""
-    return max((row.cuda for row in tables().toolkits.arm64.joined), key=versions.key)
 
 
 def variables(toolchain: Toolchain, folder: Path) -> Iterator[tuple[str, str]]:

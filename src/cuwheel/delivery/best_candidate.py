@@ -192,7 +192,9 @@ class Found(Struct, frozen=True, kw_only=True):
             return
         from cuwheel.diagnosis import causes  # noqa: PLC0415 - most machines are no Jetson
 
-        for way in causes.ways_out("newer-jetpack", "jetpack-wheels", "jetson-index", "build-on-device"):
+        for way in causes.ways_out(
+            "newer-jetpack", "jetpack-wheels", "jetson-index", "build-on-device", "build-for-jetson"
+        ):
             yield f"{way.title}: {way.general or way.text}"
 
 

@@ -171,6 +171,11 @@ def joined_arm64(capability: Capability | None) -> Joined | None:
     return next((row for row in tables().toolkits.arm64.joined if row.capability == capability), None)
 
 
+def last_joined() -> str:
+    """The CUDA from which on every Jetson that is known to share one distribution does."""
+    return max((row.cuda for row in tables().toolkits.arm64.joined), key=versions.key)
+
+
 def jetson_release(l4t: str) -> JetsonRelease | None:
     """The JetPack and the CUDA of a release of L4T; None where it is not known."""
     same = [

@@ -200,9 +200,10 @@ def serves(toolkit: Installed, wanted: Wanted) -> bool:
     return toolkit.cuda == wanted.cuda and patch and parts <= set(toolkit.components) and fits
 
 
-def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...]]:
-    """What brings the least that was not asked for, and of those the newest."""
-    return -len(toolkit.components), versions.key(toolkit.release)
+def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """What brings the least that was not asked for, and of those the newest; so of two compilers for another glibc."""
+    compiler = toolkit.host_compiler
+    return -len(toolkit.components), versions.key(toolkit.release), versions.key(compiler.version if compiler else "0")
 
 
 def platform_here(around: Surroundings) -> tuple[OperatingSystem, str]:

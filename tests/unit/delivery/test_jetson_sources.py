@@ -12,7 +12,7 @@ from cuwheel.machine.fleet import machines_named
 from cuwheel.report import find
 
 
-@pytest.mark.parametrize(("machine", "count"), [("orin", 4), ("thor", 4), ("h100", 0), ("gh200", 0)])
+@pytest.mark.parametrize(("machine", "count"), [("orin", 5), ("thor", 5), ("h100", 0), ("gh200", 0)])
 def test_a_jetson_has_sources_of_its_own(machine: str, count: int) -> None:
     found = Found(name="foo", machines=machines_named([machine]), rulings=(), chosen=None, downloaded=0)
     answer = found.answer

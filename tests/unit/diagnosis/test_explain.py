@@ -151,6 +151,9 @@ def test_ways_out_are_those_that_exist() -> None:
         "jetson-index",
         "build-on-device",
     ]
+    unfit = of("Jetson AGX Orin\nERROR: No matching distribution found for torch==2.1.0+cu121\n").causes[0]
+    assert unfit.id == "no-compatible-wheel"
+    assert any("the wheels for your JetPack" in each for each in unfit.fix)
     elsewhere = of("RuntimeError: CUDA error: no kernel image is available for execution on the device\n")
     assert not {"jetpack-wheels", "jetson-index", "wsl2"} & {way.id for way in elsewhere.ways_out}
     assert of("fine\n").ways_out == ()

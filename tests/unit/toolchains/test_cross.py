@@ -15,10 +15,11 @@ from cuwheel.facts.tables import tables
 from cuwheel.machine.world import World
 from cuwheel.support import process
 from cuwheel.support.process import Completed
-from cuwheel.toolchains import archives, cross, providers, workplace
+from cuwheel.toolchains import archives, cross, provide, providers, workplace
 from cuwheel.toolchains.providers import debian, index
+from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.toolchain import Archive, Recipe, Wanted
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Wanted
 from cuwheel.toolchains.workplace import Surroundings
 from tests.fixtures import systems
 
@@ -164,6 +165,39 @@ def test_providers_that_have_one_processor_say_so(tmp_path: Path) -> None:
         UnavailableError, match=r"for aarch64:\n  - system: no toolkit was found.*\n  - conda: is not for"
     ):
         providers.decide(wanted, around, lambda _: None)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("asked", "taken"), [(None, "12.2.0"), ("2.36", "12.2.0"), ("2.35", "10.2.1")])
+def test_which_compiler_is_taken_does_not_depend_on_what_was_built_before(
+    asked: str | None, taken: str, order: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that are installed and serve, the newer."""
+
+    def installed(version: str, glibc: str) -> Installed:
+        return Installed(
+            identity=version,
+            provider="index",
+            cuda="13.2",
+            release="13.2.2",
+            version="13.2.86",
+            platform="linux-x86_64-aarch64",
+            components=tuple(row.name for row in WANTED.components),
+            folder=str(tmp_path),
+            root=str(tmp_path),
+            size=0,
+            host_compiler=HostCompiler(kind="gcc", version=version, path=NAME, found_via="", glibc=glibc),
+        )
+
+    both = (installed("12.2.0", "2.36"), installed("10.2.1", "2.31"))
+    around = Surroundings(machine=machine(tmp_path, {}), store=Store(tmp_path))
+    around.machine.cpu = "x86_64"
+    monkeypatch.setattr(Surroundings, "here", lambda _store: around)
+    monkeypatch.setattr(Store, "all", lambda _self: both[::order])
+    request = ToolchainRequest("13.2", cpu="aarch64", glibc=asked, cache=tmp_path, providers=("index",))
+    chosen = provide.decide(request).chosen
+    assert isinstance(chosen, Installed)
+    assert chosen.identity == taken
 
 
 class TestPython:

@@ -398,6 +398,11 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
     with pytest.raises(UnavailableError) as caught:
         providers.decide(replace(request, offline=True), around, lambda _name: None)
     assert "--offline uses only earlier downloads" in caught.value.hint
+    for_jetson = replace(request, target="aarch64", l4t=True)
+    with pytest.raises(UnavailableError) as caught:
+        providers.decide(for_jetson, around, lambda _name: None)
+    assert "a board's /usr/local/cuda-12.4: --provider system=FOLDER" in caught.value.hint
+    assert "CUDA 13.2" in caught.value.hint
 
 
 def test_every_mistake_of_a_wish_at_once(around: Surroundings) -> None:

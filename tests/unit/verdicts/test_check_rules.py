@@ -213,6 +213,12 @@ def test_an_error_means_that_it_fails_and_nothing_else_does(rule: str) -> None:
         assert bool(errors) == (verdict.outcome in ("fails", "partial"))
 
 
+def test_a_server_is_not_sent_to_an_index_for_jetson() -> None:
+    judged = _judge(library("sm_90", platform="l4t", machine="aarch64"), on={"cpu": "aarch64"})
+    finding = next(each for each in judged.findings if each.rule == "sbsa-on-l4t")
+    assert finding.fix == "take it built for arm64 servers; by CUDA 13.0 or later one build is for both"
+
+
 def _message(rule: str) -> str:
     finding = next(each for each in CASES[rule][0].findings if each.rule == rule)
     return f"{finding.message} {' '.join(finding.evidence)} {finding.fix}"
@@ -230,6 +236,7 @@ def test_what_they_say() -> None:
     assert "the architecture list is not the problem" in _message("sbsa-on-l4t")
     assert "sm_80 fits the Jetson AGX Orin (8.7)" in _message("sbsa-on-l4t")
     assert "one package" in _message("sbsa-on-l4t")
+    assert "JetPack 7.2 (L4T 39.2) or later, or the package cuda-compat" in _message("sbsa-on-l4t")
     assert "pip install nvidia-cusolver-cu12" in _message("needed-library-missing")
     assert "libcublas.so.13" in _message("cuda-major-differs")
     assert "Python is 3.12, not 3.11" in _message("wheel-tag-mismatch")

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Protocol, cast, get_args
 
 from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.facts import toolkits
 from cuwheel.machine.profile import Attempt
 from cuwheel.toolchains.toolchain import ProviderName
 
@@ -79,6 +80,11 @@ def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
     tried = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
     hint = "cuwheel lookup cuda lists the versions; docs/howto/toolchains.md lists what each provider needs"
+    if wanted.l4t:
+        hint = (
+            f"bring JetPack's toolkit, a board's /usr/local/cuda-{wanted.cuda}: --provider system=FOLDER; or build "
+            f"with CUDA {toolkits.last_joined()} or later, which servers and newer JetPacks share"
+        )
     if wanted.offline:
         hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
     return UnavailableError(

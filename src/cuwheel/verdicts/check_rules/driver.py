@@ -101,11 +101,18 @@ def sbsa_on_l4t(case: LibraryCase) -> Iterator[Finding]:
     although = f", although {fitting} fits the {case.gpu}: the architecture list is not the problem" if fitting else ""
     since = tables().toolkits.arm64.one_distribution_since
     built, runs = ("servers (SBSA)", "L4T") if platform.name == "sbsa" else ("Jetson (L4T)", "a server's Linux")
+    if platform.name == "sbsa":
+        wanted, joined = drivers.jetpack_needed(case.machine), toolkits.joined_arm64(case.machine.capability)
+        both = f"; with {wanted}, also one by CUDA {joined.cuda} or later" if wanted and joined else ""
+        fix = f"take it built with JetPack's toolkit, here or from an index for Jetson{both}"
+    else:
+        fix = f"take it built for arm64 servers; by CUDA {since} or later one build is for both"
     yield finding(
         "sbsa-on-l4t",
         f"it is built for {built} by a CUDA before {since}, and this machine runs {runs}: "
         f"{error_words(SYMBOL_NOT_FOUND)}{although} (known from one package)",
         evidence=(f"CUDA {drivers.cuda_major(case.library)}, {platform.evidence}",),
+        fix=fix,
     )
 
 

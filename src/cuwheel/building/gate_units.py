@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import closing
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -106,13 +107,10 @@ class Archives:
         index = self._index(origin.path)
         if not all(piece.key in index for piece in pieces):
             return False
-        with_bytes = FileBuffer(Path(origin.path), origin.path)
-        try:
+        with closing(FileBuffer(Path(origin.path))) as with_bytes:
             return all(
                 any(_digest(with_bytes, entry) == piece.digest for entry in index[piece.key]) for piece in pieces
             )
-        finally:
-            with_bytes.close()
 
     def _index(self, path: str) -> dict[Key, list[RawEntry]]:
         if path not in self._entries:
@@ -128,8 +126,7 @@ class Archives:
 
 
 def _entries(path: str) -> Iterator[RawEntry]:
-    buffer = FileBuffer(Path(path), path)
-    try:
+    with closing(FileBuffer(Path(path))) as buffer:
         if buffer.read(0, min(len(elf.ARCHIVE_MAGIC), buffer.size)) != elf.ARCHIVE_MAGIC:
             return  # a linker script may bear such a name
         walk = fatbin.Walk(buffer)
@@ -143,8 +140,6 @@ def _entries(path: str) -> Iterator[RawEntry]:
                     walk.section(section.name, section.offset, section.offset + section.size, linked=True)
         for container in walk.containers:
             yield from container.entries
-    finally:
-        buffer.close()
 
 
 def _of_toolkit(root: str) -> Iterator[str]:
@@ -296,23 +291,17 @@ def missing_ptx(unit: Unit, wanted: GateRequest) -> tuple[Arch, ...]:
 
 def read_units(found: Survey, libraries: Sequence[Library], wanted: GateRequest) -> tuple[Unit, ...]:
     """The containers of these libraries; those that are not as planned are looked for in archives."""
-    opened = source.find_source(found.target)
-    try:
+    with closing(source.find_source(found.target)) as opened:
         items = {item.path: item for item in opened.items}
         archives = Archives(wanted.toolkit_root, wanted.record)
         units: list[Unit] = []
         budget = _READ_LIMIT
         for library in libraries:
-            buffer = items[library.path].open(lambda _: None)
-            try:
+            with closing(items[library.path].open(lambda _: None)) as buffer:
                 reader = _Reader(buffer, library, wanted, archives, budget)
                 units += reader.units()
                 budget = reader.budget
-            finally:
-                buffer.close()
         return tuple(units)
-    finally:
-        opened.close()
 
 
 class _Reader:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cuwheel.device_code.libraries import Library, PartName, Survey
 from cuwheel.facts.arch import Arch
@@ -137,17 +138,7 @@ def _parts(before: Iterable[Library], after: Iterable[Library]) -> tuple[PartCha
     old, new = _bytes(before), _bytes(after)
     changes = []
     for name, arch in dict.fromkeys([*old, *new]):
-        size = _size(old[name, arch], new[name, arch])
-        changes.append(
-            PartChange(
-                name=name,
-                arch=arch,
-                before=size.before,
-                after=size.after,
-                difference=size.difference,
-                percent=size.percent,
-            )
-        )
+        changes.append(PartChange(name=name, arch=arch, **asdict(_size(old[name, arch], new[name, arch]))))
     return tuple(changes)
 
 

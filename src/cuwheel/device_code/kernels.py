@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cuwheel.device_code import cubin, fatbin, library, source
 from cuwheel.device_code.demangle import demangled
@@ -93,16 +95,13 @@ class _Found(Struct):
 
 def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None = None) -> Kernels:
     """All kernels of `target`, or those whose name, mangled or plain, contains or matches `pattern` in any case."""
-    where = source.find_source(target, env=env)
-    findings = list(where.findings)
     found: list[_Found] = []
-    try:
+    with closing(source.find_source(target, env=env)) as where:
+        findings = list(where.findings)
         items = where.items if where.kind == "file" else [each for each in where.items if is_library(each, findings)]
         with log.progress("reading kernels", sum(item.size for item in items)) as progress:
             for item in items:
                 found += _of_item(item, progress.advance, findings, alone=where.kind == "file")
-    finally:
-        where.close()
     every = {kernel.name for each in found for kernel in each.kernels}
     readable: Mapping[str, str] = {}
     if pattern is None:
@@ -130,17 +129,9 @@ def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None 
 def of_container(path: str | Path, index: int) -> tuple[str, ...]:
     """The names of the kernels in one container of a file, counted from 0 over the whole file."""
     where = source.find_source(path)
-    try:
-        buffer = where.items[0].open(lambda _: None)
-        try:
-            entries = [
-                each for each in library.read_library(buffer, detail="entries").entries if each.container == index
-            ]
-            return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
-        finally:
-            buffer.close()
-    finally:
-        where.close()
+    with closing(where), closing(where.items[0].open(lambda _: None)) as buffer:
+        entries = [each for each in library.read_library(buffer, detail="entries").entries if each.container == index]
+        return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
 
 
 def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding], *, alone: bool) -> Iterator[_Found]:
@@ -184,6 +175,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 def _code(found: _Found, wanted: set[str], readable: Mapping[str, str]) -> CodeKernels:
     entry = found.entry
+    kernels = [each for each in found.kernels if each.name in wanted]
     return CodeKernels(
         library=found.library,
         container=entry.container,
@@ -192,18 +184,7 @@ def _code(found: _Found, wanted: set[str], readable: Mapping[str, str]) -> CodeK
         arch=entry.arch,
         linked=entry.linked,
         offset=entry.offset,
-        kernels=tuple(
-            Kernel(
-                name=each.name,
-                demangled=readable.get(each.name, each.name),
-                registers=each.registers,
-                shared_bytes=each.shared_bytes,
-                stack_bytes=each.stack_bytes,
-                code_bytes=each.code_bytes,
-            )
-            for each in found.kernels
-            if each.name in wanted
-        ),
+        kernels=tuple(Kernel(**asdict(each), demangled=readable.get(each.name, each.name)) for each in kernels),
     )
 
 

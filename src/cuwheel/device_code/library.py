@@ -296,19 +296,27 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
     linked = tuple(each for each in named if each is not None)
     symbols = symbols_by_container(draft.walk, draft.rows, host, linked)
     absent = absent_by_container(draft.walk, draft.rows, host, linked, symbols)
-    kernelless_ones, managed = containers_without_kernels(draft.walk, draft.rows, host, linked)
+    made = containers(draft.walk, draft.rows, host, linked)
+    return tuple(
+        replace(each, symbols=symbols.get(index), absent=absent.get(index, ())) for index, each in enumerate(made)
+    )
+
+
+def containers(
+    walk: Walk, rows: Sequence[DeviceCode], host: HostStrings, linked: tuple[int, ...] = ()
+) -> tuple[Container, ...]:
+    """By themselves, not against each other's symbols. `linked`: those that a device link made."""
+    kernelless, managed = containers_without_kernels(walk, rows, host, linked)
     return tuple(
         Container(
             section=each.section,
             offset=each.offset,
             size=each.size,
             code=tuple(entry.row for entry in each.entries),
-            symbols=symbols.get(index),
-            without_kernels=index in kernelless_ones,
-            absent=absent.get(index, ()),
+            without_kernels=index in kernelless,
             managed=index in managed,
         )
-        for index, each in enumerate(draft.walk.containers)
+        for index, each in enumerate(walk.containers)
     )
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from cuwheel.device_code import elf, library, pe
 from cuwheel.device_code.fatbin import CONTAINER, CONTAINER_VERSION, MAGIC, Walk
-from cuwheel.device_code.libraries import UNREAD, Container, Format, Library, Registration, Wrapper
-from cuwheel.device_code.registration import HostStrings, containers_without_kernels
+from cuwheel.device_code.libraries import UNREAD, Format, Library, Registration, Wrapper
+from cuwheel.device_code.registration import HostStrings
 from cuwheel.support.buffer import OutOfBoundsError, SliceBuffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name, size
@@ -141,8 +141,7 @@ class _Gathered:
     def library(self) -> Library:
         rows = self.walk.device_code()
         toolkits, problems = library.toolkits(self.walk, rows)
-        kernelless, managed = containers_without_kernels(self.walk, rows, HostStrings(self, ()), ())
-        held = self.walk.containers
+        held = len(self.walk.containers)
         form, machine = self._made_for()
         return replace(
             UNREAD,
@@ -153,24 +152,12 @@ class _Gathered:
             toolkits=toolkits,
             device_code=rows,
             registration=Registration(
-                wrappers=tuple(Wrapper(version=1, container=index) for index in range(len(held))),
+                wrappers=tuple(Wrapper(version=1, container=index) for index in range(held)),
                 module_ids=(),
-                containers=len(held),
+                containers=held,
                 unnamed=(),
             ),
-            containers=tuple(
-                Container(
-                    section=each.section,
-                    offset=each.offset,
-                    size=each.size,
-                    code=tuple(entry.row for entry in each.entries),
-                    symbols=None,
-                    without_kernels=index in kernelless,
-                    absent=(),
-                    managed=index in managed,
-                )
-                for index, each in enumerate(held)
-            ),
+            containers=library.containers(self.walk, rows, HostStrings(self, ())),
             findings=(*problems, *self.walk.findings),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import sys
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -61,11 +62,8 @@ def survey(
     for; "nowhere" shows all the same whether all is well. `python`: whether the package's Python is read for what it
     loads, which only a verdict or a facts file asks for, and only with containers.
     """
-    found = source.find_source(target, env=env)
-    try:
+    with closing(source.find_source(target, env=env)) as found:
         return _survey(found, detail, search=search, python=python)
-    finally:
-        found.close()
 
 
 def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows", sparing: Sparing | None = None) -> Survey:
@@ -257,13 +255,10 @@ class _ReadLibrary(NamedTuple):
 
 
 def _read_library(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _ReadLibrary:
-    buffer = item.open(advance)
-    try:
+    with closing(item.open(advance)) as buffer:
         found = library.read_library(buffer, detail=detail, search=search)
         gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
         return _ReadLibrary(found, torch_symbols.defined(elf.read_elf(buffer)) if gives else frozenset())
-    finally:
-        buffer.close()
 
 
 def is_library(item: Item, findings: list[Finding]) -> bool:

@@ -6,6 +6,7 @@ the tables of the dynamic loader; nothing is imported.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -84,17 +85,11 @@ def exported(torch: Path, version: str, wanted: Collection[str]) -> TorchExports
 
 def _exports(path: Path, asked: frozenset[str], found: set[str]) -> bool:
     try:
-        buffer = FileBuffer(path)
+        with closing(FileBuffer(path)) as buffer:
+            found.update(asked & exported_names(elf.read_elf(buffer)))
     except CuwheelError as error:
         log.debug("%s is not read: %s", path, error)
         return False
-    try:
-        found.update(asked & exported_names(elf.read_elf(buffer)))
-    except CuwheelError as error:
-        log.debug("%s is not read: %s", path, error)
-        return False
-    finally:
-        buffer.close()
     return True
 
 

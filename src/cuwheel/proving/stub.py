@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from cuwheel.device_code import dynamic, elf, limits, pe
@@ -98,16 +99,8 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
     """The driver's functions that these libraries link with."""
     wanted = set(_ALWAYS)
     for path in libraries:
-        try:
-            buffer = FileBuffer(path)
-        except CuwheelError:
-            continue
-        try:
+        with suppress(CuwheelError), closing(FileBuffer(path)) as buffer:
             wanted |= {name for name in _linked_with(buffer) if _FUNCTION.fullmatch(name)}
-        except CuwheelError:
-            continue
-        finally:
-            buffer.close()
     if len(wanted) > _MOST:
         limits.met(f"{_MOST:,} of {len(wanted):,} functions fit in the stub of the driver", "the rest are missing")
     return tuple(sorted(wanted)[:_MOST])

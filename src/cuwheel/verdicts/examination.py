@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -180,14 +181,9 @@ def _binaries(info: Path) -> Iterator[Path]:
 def has_device_code(path: Path) -> bool:
     """Whether a library has a section for it. False for what cannot be read."""
     try:
-        buffer = FileBuffer(path, str(path))
+        with closing(FileBuffer(path)) as buffer:
+            start = buffer.read(0, min(buffer.size, 4))
+            sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read_pe(buffer).sections
     except CuwheelError:
         return False
-    try:
-        start = buffer.read(0, min(buffer.size, 4))
-        sections = elf.read_elf(buffer).sections() if start == elf.MAGIC else pe.read_pe(buffer).sections
-    except CuwheelError:
-        return False
-    finally:
-        buffer.close()
     return any(section.name in FATBIN_SECTIONS for section in sections)

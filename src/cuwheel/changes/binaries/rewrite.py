@@ -295,17 +295,15 @@ def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft,
 
 def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> _Found:
     """Raises MalformedError where it is not. `spool`: the file, open, with what is not from `source`."""
-    buffer = FileBuffer(written, name)
     try:
-        file = open_library(buffer)
-        if isinstance(file, Pe):
-            pe_references.rules_must_hold(file)
-        walk, registration = walk_containers(file)
-        found = _Found(walk, walk.entries(), registration)
+        with closing(FileBuffer(written, name)) as buffer:
+            file = open_library(buffer)
+            if isinstance(file, Pe):
+                pe_references.rules_must_hold(file)
+            walk, registration = walk_containers(file)
+            found = _Found(walk, walk.entries(), registration)
     except CuwheelError as error:
         raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
-    finally:
-        buffer.close()
     _must_hold_entries(found, made, name)
     # Every wrapper names the container that it named.
     after = [

@@ -7,6 +7,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -143,11 +144,8 @@ def _binaries(
         if not is_library(item, findings):
             continue
         try:
-            buffer = item.open(lambda _: None)
-            try:
+            with closing(item.open(lambda _: None)) as buffer:
                 binary = read_one(buffer)
-            finally:
-                buffer.close()
         except CuwheelError as error:
             findings.append(source.unread(item.path, error))
             continue
@@ -201,18 +199,13 @@ def _pe(buffer: Buffer, *, code: bool = True) -> Binary | None:
 def read_outside(path: Path) -> Binary | None:
     """A library of this machine, without looking into its device code; None for what is none."""
     try:
-        buffer = FileBuffer(path)
+        with closing(FileBuffer(path)) as buffer:
+            if library.recognise(buffer) == "pe":
+                return _pe(buffer, code=False)
+            file = elf.read_elf(buffer)
+            return _of_elf(str(path), file) if file.file_type in _LOADED else None
     except CuwheelError:
         return None
-    try:
-        if library.recognise(buffer) == "pe":
-            return _pe(buffer, code=False)
-        file = elf.read_elf(buffer)
-        return _of_elf(str(path), file) if file.file_type in _LOADED else None
-    except CuwheelError:
-        return None
-    finally:
-        buffer.close()
 
 
 _WEAK = 2

@@ -7,11 +7,9 @@ thing to do, ready to copy. `cli.main` is the only place that catches them for p
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
 
 EXIT_OK = 0
 EXIT_NO = 1

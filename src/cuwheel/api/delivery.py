@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.request import CatalogueRequest, CiRequest, FindRequest, InstallRequest, PublishRequest
 from cuwheel.support.request_fields import environment_folder, takes_request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.best_candidate import Find
     from cuwheel.delivery.cataloguing import Catalogue
     from cuwheel.delivery.install_answer import Install

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,8 +14,6 @@ from cuwheel.device_code.target import downloaded_if_pinned, survey_target
 from cuwheel.support.request_fields import environment_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.device_code.compare import Compare
     from cuwheel.device_code.kernels import Kernels
     from cuwheel.machine.fleet import Machine, Refinement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from cuwheel.proving.request import BenchRequest
 from cuwheel.support.request_fields import takes_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cuwheel.building.recording.command import Recorded
     from cuwheel.building.recording.matrix import Matrix
     from cuwheel.building.recording.replays import Replay

@@ -6,6 +6,8 @@ With the toolkits that they are made with, and all else that is kept on this mac
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.building.request import BuildRequest
@@ -17,9 +19,6 @@ from cuwheel.support.request_fields import takes_request
 from cuwheel.toolchains.request import CacheRequest, ToolchainRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from cuwheel.building.answer import Build
     from cuwheel.changes.graft.answer import Graft
     from cuwheel.changes.repair.answer import Repair

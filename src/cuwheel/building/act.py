@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,9 +25,6 @@ from cuwheel.toolchains import lock
 from cuwheel.toolchains.archives import Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from cuwheel.building.job_run import PlacedWheels
 
 

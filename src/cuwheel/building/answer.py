@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,8 +18,6 @@ from cuwheel.verdicts.planning.plan import NotServed, Served
 from cuwheel.wheel.variant import VariantSet
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from cuwheel.device_code.libraries import Survey
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says

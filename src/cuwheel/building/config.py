@@ -9,8 +9,9 @@ import contextlib
 import functools
 import re
 import typing
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -20,9 +21,6 @@ from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnknownNameError, UsageError
 from cuwheel.support import codec, log, wording
 from cuwheel.wheel.requirements import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"

@@ -7,6 +7,8 @@ and arm64 all are the same but for four lines of pyconfig.h, which no extension 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.building.tables import BACKENDS, Table
@@ -18,9 +20,6 @@ from cuwheel.toolchains.toolchain import Toolchain, nvcc_of
 from cuwheel.verdicts.wheel_tags import platform_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from cuwheel.building.values import DecidedJob
     from cuwheel.machine.fleet import Machine
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,9 +27,6 @@ from cuwheel.verdicts.planning import plans
 from cuwheel.verdicts.planning.plan import ALL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from cuwheel.building.request import BuildRequest
     from cuwheel.toolchains.toolchain import Toolchain
 

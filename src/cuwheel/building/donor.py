@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +29,6 @@ from cuwheel.toolchains.providers import index
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.changes.graft.request import GraftRequest
     from cuwheel.device_code.libraries import Library
 

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 import zipfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,8 +30,6 @@ from cuwheel.wheel.metadata import distributions, site_packages
 from cuwheel.wheel.requirements import checked, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from build import ProjectBuilder
 
 

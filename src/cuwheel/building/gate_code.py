@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name, first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     from cuwheel.building.values import GateRequest
     from cuwheel.facts.rows.toolkits import Toolkit
 

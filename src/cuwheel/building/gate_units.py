@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -28,8 +29,6 @@ from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.building.recording.calls import Call, Record
     from cuwheel.building.recording.options import Option
     from cuwheel.device_code.fatbin import RawEntry

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -43,8 +44,6 @@ from cuwheel.wheel import file
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from cuwheel.building.recording.calls import Record
     from cuwheel.building.recording.session import Session
     from cuwheel.machine.fleet import Machine

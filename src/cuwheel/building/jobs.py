@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +30,6 @@ from cuwheel.toolchains.toolchain import Toolchain, command_where_toolkit_is
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.building.tables import Naming, Table
     from cuwheel.network.venvs import Python
     from cuwheel.verdicts.planning.plan import Job as PlanJob

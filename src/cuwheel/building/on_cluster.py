@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,8 +35,6 @@ from cuwheel.toolchains.store import open_store
 from cuwheel.verdicts.planning import plan as plan_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.clusters.engine import Engine
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Job as PlanJob

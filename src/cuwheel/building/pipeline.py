@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from cuwheel.building.values import BuildResult, JobResult
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cuwheel.building.request import BuildRequest
 
 

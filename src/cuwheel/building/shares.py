@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.building.environment import PackageSource
     from cuwheel.building.request import BuildRequest
     from cuwheel.facts.arch import Arch

@@ -14,9 +14,10 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -39,10 +40,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.toolchains import archives, store
 from cuwheel.toolchains.store import NO_SPACE, Store
 from cuwheel.wheel import metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 # git, asked about the repository of a folder and of no other.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 from packaging.requirements import InvalidRequirement
@@ -16,10 +17,6 @@ from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import wording
 from cuwheel.verdicts.planning.plan import PlanOptions
 from cuwheel.wheel.requirements import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -26,8 +27,6 @@ from cuwheel.wheel import journal_file, metadata, record
 from cuwheel.wheel.metadata import normalised, recorded_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from cuwheel.device_code.libraries import Library
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest

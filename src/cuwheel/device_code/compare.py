@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -12,8 +13,6 @@ from cuwheel.device_code.libraries import Library, PartName, Survey
 from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.device_code.kernels import Kernels
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -16,10 +16,6 @@ from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.support.buffer import Buffer, MemoryBuffer
 from cuwheel.support.patterns import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ABI_7, ABI_8 = 7, 8
 _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2

@@ -6,6 +6,8 @@ the same sources and tools give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -18,9 +20,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from cuwheel.wheel.file import WheelFile
 
 NAME = "cuwheel.json"

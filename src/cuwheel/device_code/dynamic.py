@@ -6,6 +6,7 @@ import bisect
 import itertools
 import re
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,8 +19,6 @@ from cuwheel.support.buffer import find, string_at
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.elf import Elf, Header
 
 

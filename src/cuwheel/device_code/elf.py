@@ -7,6 +7,7 @@ or an offset that a hostile file makes up must end in MalformedError before anyt
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,8 +18,6 @@ from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, MemoryBuffer, SliceBuffer, string_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.device_code.libraries import FileType
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,10 +21,6 @@ from cuwheel.facts.arch import Arch, ArchKind, Capability, Suffix
 from cuwheel.support.buffer import SCAN_CHUNK, Buffer, find, zstd_compressed, zstd_first_bytes
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 # The payload of an entry, decompressed under a hard ceiling.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -20,9 +22,6 @@ from cuwheel.support import log
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from cuwheel.device_code.source import Item
     from cuwheel.support.buffer import Buffer
 

@@ -6,14 +6,12 @@ The readers are many and deep, so the caller that reads a file collects what the
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cuwheel.support import log
 from cuwheel.support.finding import Finding, finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 T = TypeVar("T")
 _collected: ContextVar[list[Finding] | None] = ContextVar("limits_met", default=None)

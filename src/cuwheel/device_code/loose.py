@@ -9,6 +9,7 @@ import bisect
 import re
 import struct
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,8 +26,6 @@ from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.device_code.elf import Segment
 
 

@@ -6,7 +6,7 @@ Read with `struct`, not pefile: that needs the whole file in memory and 70 ms to
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -15,10 +15,6 @@ from cuwheel.device_code.libraries import FileType
 from cuwheel.device_code.sections import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, string_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MAGIC = b"MZ"
 MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}

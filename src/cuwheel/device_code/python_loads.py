@@ -10,6 +10,7 @@ import posixpath
 import re
 import sys
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from msgspec import Struct
 from cuwheel.device_code.libraries import PythonLoad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.device_code.source import Texts
 
 

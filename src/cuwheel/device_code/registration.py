@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -15,8 +16,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from cuwheel.device_code.fatbin import RawContainer, RawEntry, Walk
     from cuwheel.support.buffer import Buffer
 

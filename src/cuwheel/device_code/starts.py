@@ -9,6 +9,7 @@ only the end tells (libraries that it needs, symbols that it takes) stays unknow
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -22,8 +23,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.device_code.source import Item
 
 LARGE = 24 << 20  # as it lies in the wheel: a smaller one is read whole

@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -20,9 +22,6 @@ from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.support.patterns import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.device_code.source import Item, Source
     from cuwheel.device_code.starts import Start
     from cuwheel.support.finding import Finding

@@ -6,6 +6,7 @@ Nothing heavy is imported with it: to tell a name from a file takes neither the 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import release_of_file, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.libraries import Detail, Search, Survey
     from cuwheel.network.resolver import Release
 

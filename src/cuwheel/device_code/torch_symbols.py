@@ -6,7 +6,9 @@ the tables of the dynamic loader; nothing is imported.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,9 +23,6 @@ from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.device_code.elf import Elf
 
 # Names in its namespaces, also of their vtables and type information; its Python objects; its stable C interface.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -42,9 +44,6 @@ from cuwheel.wheel.metadata import Distribution, too_many
 from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from cuwheel.device_code.survey import Sparing
     from cuwheel.wheel.file import WheelFile
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,10 +15,6 @@ from cuwheel.facts.rows.gpus import Architecture, DriverSupport, Host, squashed
 from cuwheel.facts.tables import tables
 from cuwheel.support import wording
 from cuwheel.support.patterns import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _KIND = "GPU"
 _PIECE = lazy_pattern(r"[a-z]+|\d+")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -18,10 +18,6 @@ from cuwheel.facts.rows.packages import Package, PackageNeeds, PackageProfile, S
 from cuwheel.facts.tables import DATA, tables
 from cuwheel.support import codec, wording
 from cuwheel.support.patterns import lazy_pattern, matches_any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 
 # Which CUDA library a file name is, and which package brings it.
 

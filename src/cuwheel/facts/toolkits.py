@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,8 +15,6 @@ from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolchains import Component, CxxStandard, DebianSuite

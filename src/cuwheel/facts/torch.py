@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.facts import versions
 from cuwheel.facts.tables import DATA, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from packaging.specifiers import SpecifierSet
 
     from cuwheel.facts.arch import Arch

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,9 +15,6 @@ from cuwheel.machine.profile import Compiler, CompilerKind, Tool, Toolkit, Visua
 from cuwheel.support import codec, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.machine.world import World
 
 

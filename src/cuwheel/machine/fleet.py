@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -23,8 +24,6 @@ from cuwheel.support import codec, files
 from cuwheel.support.patterns import lazy_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.machine.profile import Framework, Gpu, MachineProfile, Python, Variable
 
 

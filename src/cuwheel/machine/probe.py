@@ -5,18 +5,15 @@ from __future__ import annotations
 import getpass
 import platform
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from cuwheel.machine import compilers, gpu, python_environment, system
 from cuwheel.machine.profile import MachineProfile, scrub
 from cuwheel.machine.world import World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 T = TypeVar("T")
 

@@ -6,8 +6,9 @@ A profile is written to be sent to somebody else: see `privacy` for what it leav
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,10 +18,6 @@ from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files, wording
 from cuwheel.support.codec import refuse_newer
 from cuwheel.support.patterns import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 # Keeps people out of profiles: no user names, host names or home folders.
 

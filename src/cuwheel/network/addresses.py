@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from cuwheel.errors import NetworkError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _LONGEST_NAME = 240  # bytes; file systems allow 255, and a download has a suffix while it is not complete
 _DRIVE = re.compile(r"/[A-Za-z]:")

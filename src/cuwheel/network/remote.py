@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import NetworkError, UnreadableError
@@ -19,7 +20,6 @@ from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support.buffer import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     import httpx

@@ -8,6 +8,8 @@ import shutil
 import threading
 import time
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -19,9 +21,6 @@ from cuwheel.support import codec, files, log, system_calls
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import httpx
 
 

@@ -10,17 +10,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
 from cuwheel.network import settings
 from cuwheel.support import log, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _ASK_S = 20.0
 _MAKE_S = 120.0

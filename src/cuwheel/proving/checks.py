@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from cuwheel.wheel.file import WheelFile, installed_names
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.building.tables import CheckTable, VerifyTable  # noqa: TC004 - never decoded
     from cuwheel.proving.request import VerifyRequest  # noqa: TC004 - never decoded
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from cuwheel.support import process, quoting
 from cuwheel.verdicts import wheel_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.facts.rows.toolchains import EmulatedPython
 

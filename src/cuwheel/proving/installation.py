@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -36,8 +37,6 @@ from cuwheel.wheel.file import unlabelled
 from cuwheel.wheel.metadata import distributions, installed_files, site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.proving.checks import VerifyPlan
     from cuwheel.verdicts.verdict import Verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,8 +34,6 @@ from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey
     from cuwheel.facts.arch import Capability
     from cuwheel.facts.rows.toolkits import Release

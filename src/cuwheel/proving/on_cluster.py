@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,10 +26,6 @@ from cuwheel.proving import wheels
 from cuwheel.proving.proof import Proof, read_proof
 from cuwheel.proving.request import FleetRequest, PackRequest
 from cuwheel.support import codec, files, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 _KIT, _PROOF = "kit.pyz", "proof.json"
 _MEMORY = 2 * 10**9

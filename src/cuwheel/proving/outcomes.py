@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -10,9 +11,6 @@ from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import codec
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CheckKind: TypeAlias = Literal["import", "command", "python"]
 Origin: TypeAlias = Literal["wheel", "known", "configuration"]

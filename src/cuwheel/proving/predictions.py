@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,8 +23,6 @@ from cuwheel.verdicts.loading import loading, profile_of
 from cuwheel.verdicts.predict import GOOD, Outcome, Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.proving.libraries import LoadAttempt
     from cuwheel.proving.outcomes import Check, Result

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -19,10 +21,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome as Predicted
 from cuwheel.wheel import record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 SCHEMA: Final = "cuwheel.proof/1"
 # `open`: no check could tell. `none`: nothing was predicted.

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cuwheel.device_code import dynamic, elf, limits, pe
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.facts.packages import DRIVER_DLL, DRIVER_LIBRARY
 from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.toolchains.driver_stub import PROCESSORS, library
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
 
 # nvcuda.dll as `stub` wants it: functions that share a few bytes of code.
 

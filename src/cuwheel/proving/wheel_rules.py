@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from packaging.metadata import InvalidMetadata, Metadata, parse_email
@@ -22,8 +23,6 @@ from cuwheel.wheel.record import SIGNATURES
 from cuwheel.wheel.zip_reader import escapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.support.finding import Finding
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.proving.request import PackRequest, VerifyRequest
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 from cuwheel.proving.measuring.bench import Bench, Change, Difference, Level, Moment, rate_in_words, time_in_words
 from cuwheel.report import chart
 from cuwheel.report.document import Block, Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
 from cuwheel.support.wording import duration, size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 _SHORT = 10e-6  # seconds of a call
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Column, Document, Heading, Paragraph, Table
 from cuwheel.support.wording import a_few, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.proving.measuring.bisection import Bisection
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,6 @@ from cuwheel.support import files, wording
 from cuwheel.support.wording import a_few, duration, file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.report.document import Block, Look
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Served

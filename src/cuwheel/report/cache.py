@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
 from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.support.wording import size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
 
 _DAY_S = 24 * 3600
 _SHOWN = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,8 +28,6 @@ from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block, Look
     from cuwheel.verdicts.predict import Outcome

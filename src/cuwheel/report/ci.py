@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Column, Document, Findings, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.delivery.workflows.writing import Ci
 
 _STATES = {

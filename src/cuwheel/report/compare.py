@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import Arch, machine_code_first
@@ -9,8 +10,6 @@ from cuwheel.report.document import Amount, Block, Column, Document, Facts, Head
 from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.device_code.compare import Compare, KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 
 _SHOWN = 8

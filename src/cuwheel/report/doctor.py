@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Facts, Findings, Heading, Row
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.machine.profile import Fact, MachineProfile, VisualStudio
     from cuwheel.verdicts.examination import Doctor
 

@@ -5,17 +5,14 @@ Structs, which are made in no time: the answers import them, also for JSON, whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import size
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _TICKS, _MINUTE = 8, 60
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -17,8 +18,6 @@ from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.diagnosis.inquiry import Inquiry
 
 _CAUSES = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -14,8 +15,6 @@ from cuwheel.support.wording import rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.delivery.best_candidate import Find, FoundFile
     from cuwheel.machine.fleet import Machine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -17,8 +18,6 @@ from cuwheel.support.finding import SEVERITIES, Finding, find_rule
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.verdicts.verdict import Check, Target, Verdict
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from msgspec import Struct
 
@@ -12,9 +13,6 @@ from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
 from cuwheel.verdicts.choice import releases_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class GpuRow(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.changes.graft.answer import Graft, Proof
@@ -10,8 +11,6 @@ from cuwheel.report.document import Amount, Block, Column, Document, Facts, Find
 from cuwheel.support.wording import file_name, rough_seconds, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.changes.slim.answer import Slim
 
 __all__ = ["Graft", "document"]

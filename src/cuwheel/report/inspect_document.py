@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,8 +29,6 @@ from cuwheel.support.wording import a_few, file_name, first_few, size
 from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.report.document import Block, Cell, HeatMap
     from cuwheel.report.inspect import Inspect
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find, FoundFile
@@ -10,8 +11,6 @@ from cuwheel.support import quoting
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
     from cuwheel.support.finding import Cause
 

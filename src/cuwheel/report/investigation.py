@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.machine import profile
@@ -12,9 +14,6 @@ from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from cuwheel.diagnosis.case import Setting
     from cuwheel.report.explain import Explain
 

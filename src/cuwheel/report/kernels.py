@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import machine_code_first
@@ -9,8 +10,6 @@ from cuwheel.report.document import Amount, Block, Cell, Column, Document, Findi
 from cuwheel.support.wording import elided, file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.kernels import CodeKernels, Kernels, Presence
 
 _SHOWN = 12

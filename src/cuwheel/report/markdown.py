@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import (
@@ -22,8 +23,6 @@ from cuwheel.report.document import (
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.report.document import Block, Cell, Document, Look, Mark
     from cuwheel.support.finding import Severity
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cuwheel.building.recording.matrix import STATE_FILE, Cell, Matrix
 from cuwheel.machine import profile
@@ -12,10 +12,6 @@ from cuwheel.report.document import Block, Column, Document, Facts, Heading, Par
 from cuwheel.support import files, quoting, wording
 from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _MINUTE = 60.0
 

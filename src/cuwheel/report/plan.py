@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
@@ -9,8 +10,6 @@ from cuwheel.report.document import Amount, Block, Column, Document, Facts, Head
 from cuwheel.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.facts.spellings.row import Spelling
     from cuwheel.verdicts.planning.plan import Job, NotServed, OnMachine, Plan, Reading, Served
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.runner import loaded
@@ -10,8 +11,6 @@ from cuwheel.support import codec
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.proving.outcomes import CheckResult
     from cuwheel.proving.proof import Proof, ProofMachine, ProofWheel
 

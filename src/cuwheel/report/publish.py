@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.report import variants
@@ -11,8 +12,6 @@ from cuwheel.support.wording import counted, elided, percent, size
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel
     from cuwheel.report.document import Block
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from cuwheel.building.recording.calls import REPORT_FILE, CallSummary, FileTime, Share, Summary, status_words
 from cuwheel.building.recording.command import Failure, LastWords, Reason, Recorded
@@ -12,11 +13,6 @@ from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import files, log, wording
 from cuwheel.support.wording import a_few, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 __all__ = ["Recorded", "document"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPath
@@ -21,8 +22,6 @@ from cuwheel.report.document import (
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.report.document import Block
 
 __all__ = ["Repair", "RepairedWheel", "document"]

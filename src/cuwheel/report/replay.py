@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.building.recording.calls import status_words
@@ -9,8 +10,6 @@ from cuwheel.building.recording.replays import CallLine, Replay
 from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.building.recording.culprits import Explanation
     from cuwheel.building.recording.differences import Differences, VariableDifference
 

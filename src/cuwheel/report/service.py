@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.proving.measuring.service import ServiceChange
 
 

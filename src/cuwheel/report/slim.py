@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,8 +26,6 @@ from cuwheel.report.graft import compiled_rows
 from cuwheel.support.wording import file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.changes.binaries.plan import FileChange
     from cuwheel.report.document import Block
     from cuwheel.support.finding import Finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TextIO
 
@@ -30,8 +31,6 @@ from cuwheel.report.document import (
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.report.document import Block, Cell, MarkedLine
     from cuwheel.support.finding import Finding
 

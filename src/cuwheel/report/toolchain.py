@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -18,8 +19,6 @@ from cuwheel.toolchains.provide import Decision, Verification
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.report.document import Block
     from cuwheel.toolchains.store import Store
 

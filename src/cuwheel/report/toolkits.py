@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -10,9 +11,6 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
 from cuwheel.facts.tables import tables
 from cuwheel.report.document import Column, Document, Facts, Row, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class ToolkitRow(Struct, frozen=True, kw_only=True):

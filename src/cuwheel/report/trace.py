@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby, islice, repeat
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from cuwheel.report.document import (
 from cuwheel.support.wording import duration, file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.report.document import Block, Cell
     from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Traced
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import (
@@ -21,8 +22,6 @@ from cuwheel.support import quoting, wording
 from cuwheel.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.proving.measuring.analysis import Group, Side, Trials
     from cuwheel.proving.measuring.journal import GpuUse
     from cuwheel.report.document import Block

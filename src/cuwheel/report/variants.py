@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Amount, Block, Column, Facts, Heading, Row, Table
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.delivery.variants import PublishedVariant
     from cuwheel.wheel.variant import VariantSet, VariantWheel
 

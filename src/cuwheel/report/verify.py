@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,8 +24,6 @@ from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
     from cuwheel.report.document import Block
     from cuwheel.verdicts.verdict import Verdict

@@ -6,15 +6,12 @@ import errno
 import io
 import os
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
 STRING_CHUNK = 256

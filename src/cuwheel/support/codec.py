@@ -13,18 +13,15 @@ import itertools
 import threading
 import types
 import typing
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
 from cuwheel.errors import MOST_SOUGHT, ConfigurationError, CuwheelError, FactsError, NewerSchemaError, UnreadableError
 from cuwheel.support import system_calls, wording
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 T = TypeVar("T")
 

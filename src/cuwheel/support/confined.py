@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from tarfile import TarFile, TarInfo
 
 _JUNCTION = 0xA0000003  # Windows' link of a folder, which Python takes for a folder

@@ -8,17 +8,14 @@ import itertools
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import confined, log, system_calls
 from cuwheel.support import scratch as scratches
 from cuwheel.support.wording import size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 CACHE = "CUWHEEL_CACHE"
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits

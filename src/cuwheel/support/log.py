@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     ProgressListener: TypeAlias = Callable[[str, "int | None"], contextlib.AbstractContextManager["Progress"]]
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}  # logging's own numbers

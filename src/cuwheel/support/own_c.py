@@ -8,14 +8,11 @@ import os
 import platform
 import shutil
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.support import log, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
 _COMPILE_S = 120

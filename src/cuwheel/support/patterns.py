@@ -7,11 +7,9 @@ but the standard library of Python 3.9: this also travels in the kit.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, AnyStr, Union, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any, AnyStr, Union, cast
 
 _WILD = frozenset("*?[")
 

@@ -13,17 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TypeVar
 
 from msgspec import Struct
 
 from cuwheel.errors import MissingExtraError, NotStartedError, ToolError, ToolTimeoutError
 from cuwheel.support import log, masking, process_groups, system_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 # A program's output is untrusted: what it prints beyond this is dropped, not kept in memory.
 MAX_OUTPUT = 16 * 1024 * 1024

@@ -13,17 +13,14 @@ import os
 import posixpath
 import re
 import shlex
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
 from cuwheel.support import process_groups
 from cuwheel.support.patterns import lazy_pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 
 # Paths that a record or a log names: of the machine where it was made, which may be Windows while this is Linux.
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from . import system_calls  # relative: in the kit the package has another name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _LOCK_SUFFIX = ".lock"
 

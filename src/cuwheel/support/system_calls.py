@@ -12,11 +12,9 @@ import stat
 import sys
 import threading
 import time
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 
 # Children do not inherit it, and no byte of it is changed on the way (Windows would translate ends of lines).
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,10 +16,6 @@ from cuwheel.tracing.events import DriverLog, Event, ProcessEvents, text
 from cuwheel.tracing.reasons import Files, Image, choice_of_driver, image_of
 from cuwheel.tracing.traced import Failure, Gpu, How, KernelTime, KernelUse, LibraryUse, Load, Process, Traced
 from cuwheel.verdicts.choice import CudaError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 _NS = 1e9
 _MS = 1e6

@@ -6,8 +6,10 @@ what it should be is counted and left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,11 +17,6 @@ from msgspec.structs import replace
 
 from cuwheel.facts import toolkits
 from cuwheel.support import codec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
 
 _LONGEST_LINE = 1 << 18
 _MOST_EVENTS = 1_000_000  # of one process; torch with every operator has some thousands

@@ -6,6 +6,7 @@ The code that traced programs loaded is found again in their files: which contai
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,8 +33,6 @@ from cuwheel.verdicts.judge import judge
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.device_code.kernels import CodeKernels
     from cuwheel.tracing.traced import Gpu
 

@@ -8,16 +8,12 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
 from cuwheel.support import files, own_c, process, system_calls
 from cuwheel.wheel import metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 # The library that traced programs load: the one that ships, or where that does not fit this system, compiled here.
 

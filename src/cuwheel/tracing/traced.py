@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +14,6 @@ from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import CudaError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 # How the driver took it. `unknown`: nothing tells what it chose; `none`: nothing in it fits.
 How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
@@ -11,8 +12,6 @@ from cuwheel.verdicts import drivers
 from cuwheel.verdicts.choice import Device, capability_in_toolkit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuwheel.device_code.libraries import Library
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit

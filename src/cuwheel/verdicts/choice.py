@@ -6,6 +6,7 @@ binaries put together for it; `docs/why/truth.md` has the counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -17,8 +18,6 @@ from cuwheel.facts.arch import Arch, Capability, looks_like_arch
 from cuwheel.machine.fleet import Jit, Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.device_code.libraries import Kind
     from cuwheel.facts.rows.toolkits import Release, Toolkit
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -21,8 +22,6 @@ from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.machine.fleet import Machine

@@ -6,6 +6,7 @@ servers and Jetsons, which were two distributions of CUDA for arm64 until there 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -16,8 +17,6 @@ from cuwheel.facts.tables import tables
 from cuwheel.verdicts import choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.libraries import Library
     from cuwheel.facts.arch import Arch
     from cuwheel.facts.rows.common import OperatingSystem

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -28,9 +30,6 @@ from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import distributions, installed_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -22,8 +23,6 @@ from cuwheel.verdicts.verdict import LibraryVerdict, Verdict, best_outcome, wors
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.choice import CudaError
 

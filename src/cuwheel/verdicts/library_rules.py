@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.support.finding import examine as examine_checks
@@ -10,8 +11,6 @@ from cuwheel.support.wording import size
 from cuwheel.verdicts import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.device_code.libraries import Library
     from cuwheel.support.finding import Finding, RuleFunction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
@@ -9,8 +10,6 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.support import quoting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Toolkit as ToolkitRow
     from cuwheel.machine.profile import Compiler, Gpu, MachineProfile, Toolkit

@@ -10,6 +10,7 @@ Some containers stand alone, some a device link made, and some it was made from.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -31,8 +32,6 @@ from cuwheel.verdicts.choice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from cuwheel.facts.arch import Arch
 
 

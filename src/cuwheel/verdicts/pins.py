@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,8 +14,6 @@ from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.verdict import ORDER, worst_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cuwheel.device_code.libraries import Survey, TorchExports
     from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.machine.fleet import Machine

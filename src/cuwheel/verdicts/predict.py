@@ -10,6 +10,7 @@ is linked at load counts as `jit`: it is the driver that makes it ready, at ever
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -49,8 +50,6 @@ from cuwheel.verdicts.modules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.machine.fleet import Machine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,8 +12,6 @@ from cuwheel.errors import UsageError
 from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from cuwheel.machine.profile import MachineProfile
 
 _FORM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*((?:[<>=!~]=?|===).*)?", re.IGNORECASE)

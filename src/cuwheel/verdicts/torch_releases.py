@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.device_code.libraries import Survey, TorchExports
@@ -15,8 +16,6 @@ from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 

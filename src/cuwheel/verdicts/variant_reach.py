@@ -6,6 +6,7 @@ A value is true of a wheel only if the wheel serves every machine that the value
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,8 +22,6 @@ from cuwheel.verdicts.predict import GOOD, Outcome
 from cuwheel.verdicts.variant_values import FAILING, Value, provider_cuda_versions, provider_values, variant_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.wheel.variant import Variant

@@ -7,6 +7,7 @@ devices N.x, and a bound every driver of this CUDA or later.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,8 +21,6 @@ from cuwheel.support.patterns import lazy_pattern
 from cuwheel.verdicts import drivers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.verdicts.predict import Outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -14,8 +15,6 @@ from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Containers, Outcome, Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.device_code.libraries import Survey
 
 

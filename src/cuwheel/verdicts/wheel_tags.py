@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,8 +21,6 @@ from cuwheel.verdicts.loading import is_loadable, loading
 from cuwheel.wheel.metadata import fields, plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cuwheel.facts.rows.packages import ManylinuxPolicy
     from cuwheel.wheel.file import WheelFile  # noqa: TC004 - never decoded, and it takes long to import
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -21,8 +22,6 @@ from cuwheel.wheel.requirements import checked
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.wheel.metadata import WheelName
     from cuwheel.wheel.record import Digest
 

@@ -6,7 +6,9 @@ import base64
 import binascii
 import hashlib
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from cuwheel.errors import MalformedError, UsageError
@@ -16,9 +18,6 @@ from cuwheel.wheel.metadata import Distribution, WheelName, plain_name, record_r
 from cuwheel.wheel.zip_reader import Member, ZipReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from typing_extensions import Self
 
     from cuwheel.support.buffer import Buffer

@@ -17,7 +17,9 @@ import shutil
 import stat
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -45,11 +47,6 @@ from cuwheel.wheel.journal_file import (
     within,
 )
 from cuwheel.wheel.record import Digest, digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 _LIBRARY = (b"\x7fELF", b"MZ")
 _SMALL = 1 << 20

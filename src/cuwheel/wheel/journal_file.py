@@ -9,7 +9,9 @@ import contextlib
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +20,6 @@ from msgspec.structs import replace
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.support import codec, confined, files, system_calls
 from cuwheel.support.files import sync_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
 
 SCHEMA = "cuwheel.journal/3"
 FOLDER = ".cuwheel"

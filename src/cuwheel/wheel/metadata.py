@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -14,11 +16,6 @@ from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.patterns import lazy_pattern
 from cuwheel.support.wording import a_few
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 # The name of a wheel's file, the one thing about it that every tool goes by.
 

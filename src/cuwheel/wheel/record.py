@@ -6,16 +6,13 @@ import base64
 import csv
 import hashlib
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
 from cuwheel.support import files
 from cuwheel.wheel.metadata import record_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 

@@ -9,6 +9,8 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
@@ -16,8 +18,6 @@ from cuwheel.support.buffer import Buffer, BufferFile, FileBuffer, MemoryBuffer,
 from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
     from types import ModuleType
 
 

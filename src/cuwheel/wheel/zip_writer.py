@@ -11,12 +11,12 @@ import struct
 import zipfile
 import zlib
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
 
 DEFAULT_LEVEL = 6

@@ -7,6 +7,7 @@ require torch, they say from which release on, `torch` says who says so, and eac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from cuwheel.support import codec
 from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.building.tables import Table
 
 FOLDER = Path(__file__).parent

@@ -7,6 +7,8 @@ import math
 import os
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -16,9 +18,6 @@ from cuwheel.support import files, system_calls
 from cuwheel.support.wording import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from cuwheel.building.recording.words import Parsed
 
 

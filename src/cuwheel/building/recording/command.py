@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,8 +20,6 @@ from cuwheel.errors import CuwheelError, NotStartedError, UnreadableError, Usage
 from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.building.recording.shims import RecordOptions
 
 

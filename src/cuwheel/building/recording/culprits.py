@@ -7,8 +7,9 @@ tried first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,10 +18,6 @@ from cuwheel.building.recording import differences
 from cuwheel.building.recording.differences import Hunk, Situation, weight
 from cuwheel.building.recording.options import WRITTEN, parse_options
 from cuwheel.support import log, masking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 T = TypeVar("T")
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -21,10 +22,6 @@ from cuwheel.machine import compilers as host_compilers
 from cuwheel.machine.system import VARIABLE_NAMES
 from cuwheel.machine.world import World
 from cuwheel.support import masking, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 T = TypeVar("T")
 

@@ -7,8 +7,9 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -33,10 +34,6 @@ from cuwheel.support.finding import Cause
 from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
-
 
 _HINT = "docs/howto/replay.md shows such a file"
 Choice = Literal["on", "off"]

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel.support.wording import file_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 INPUT = ""  # the name of a word that is not an option
 RESPONSE = "@"  # of a file of options

@@ -12,8 +12,9 @@ import os
 import re
 import signal
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from cuwheel.building.recording import calls
 from cuwheel.building.recording.calls import (
@@ -35,10 +36,6 @@ from cuwheel.building.recording.calls import (
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.support import masking, quoting, system_calls
 from cuwheel.support.wording import uncoloured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MAX_HEAD = 64 << 20
 MAX_LINE = 64 << 20  # of a call with a hundred thousand arguments

@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -25,8 +26,6 @@ from cuwheel.support import log, masking, process, quoting
 from cuwheel.support.wording import elided, file_name, uncoloured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from cuwheel.support.quoting import Shell
 
 _NOT_STARTED = 127  # as shells tell that a program could not be started

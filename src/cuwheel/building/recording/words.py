@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from cuwheel.building.recording.options import INPUT, parse_options
 from cuwheel.support.wording import file_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 # The same names as in shim/tools.h; a test holds the two together.
 TOOLS = {

@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,8 +41,6 @@ from cuwheel.verdicts.modules import device_linked
 from cuwheel.verdicts.predict import reach_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from cuwheel.machine.fleet import Machine
     from cuwheel.toolchains.assembler import Assembler
 

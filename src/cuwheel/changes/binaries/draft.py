@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.device_code import elf, fatbin, limits, pe
@@ -21,8 +22,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.elf import Elf
     from cuwheel.device_code.libraries import Registration

@@ -9,6 +9,7 @@ has grown goes into an annex: a segment more, behind the file's end and above ev
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import elf_references
@@ -19,8 +20,6 @@ from cuwheel.device_code.elf import PF_X, PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOB
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.changes.binaries.draft import Emptied, Packed
     from cuwheel.device_code.elf import Elf, Header, Segment
 

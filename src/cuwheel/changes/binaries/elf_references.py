@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.device_code import dynamic
@@ -27,8 +28,6 @@ from cuwheel.device_code.sections import FATBIN_SECTIONS, WRAPPER_SECTIONS
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.device_code.elf import Elf, Header, Segment
     from cuwheel.support.buffer import Buffer
 

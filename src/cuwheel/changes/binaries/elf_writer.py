@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import elf_layout, elf_references
@@ -32,8 +33,6 @@ from cuwheel.device_code.sections import FATBIN_SECTIONS, disjoint
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch
     from cuwheel.device_code.libraries import Registration
 

@@ -6,7 +6,9 @@ import os
 import struct
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,9 +22,6 @@ from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError, zstd_
 from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.libraries import Compression
 

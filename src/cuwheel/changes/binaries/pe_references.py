@@ -6,6 +6,7 @@ import bisect
 import itertools
 import re
 import struct
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries.draft import round_up
@@ -22,8 +23,6 @@ from cuwheel.device_code.pe import (
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from cuwheel.device_code.pe import Pe
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.changes.binaries import elf_references, pe_references
@@ -28,8 +29,6 @@ from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.changes.binaries.draft import Emptied, NewContainer, Packed, Patch, Piece
     from cuwheel.device_code.libraries import Registration
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -11,10 +12,6 @@ from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 from cuwheel.support.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 # ELF files of these processors are rewritten; the largest page that a kernel of that machine uses.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,8 +24,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import Device, HasCode, chosen_entry, device_of_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from cuwheel.changes.binaries.draft import Draft, Emptied, NewContainer, Replacement
     from cuwheel.changes.binaries.plan import EntryDecision, FileChange, LibraryPlan
     from cuwheel.device_code.elf import Elf

@@ -12,6 +12,7 @@ import platform
 import posixpath
 import shutil
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, installed_path, unlabelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cuwheel.changes.repair.policies import Policy
     from cuwheel.changes.repair.request import RepairRequest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import posixpath
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ from cuwheel.verdicts.wheel_tags import platform_of
 from cuwheel.wheel.file import WheelFile, installed_path, package_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.changes.repair.request import RepairRequest
     from cuwheel.facts.rows.packages import Package
     from cuwheel.wheel.edit import WheelEdit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,8 +20,6 @@ from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.requirements import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.changes.repair.answer import Fact
     from cuwheel.changes.repair.contents import Contents
     from cuwheel.changes.repair.policies import Policy

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -61,8 +62,6 @@ from cuwheel.wheel.metadata import SLIM_NOTE
 from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.ahead import Ahead
     from cuwheel.wheel.journal import Changes

@@ -7,6 +7,7 @@ that grew is read again and decided anew, by what is in it: PTX that ptxas refus
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from cuwheel.changes.slim.decide import decide_library
 from cuwheel.support import system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft import compiled

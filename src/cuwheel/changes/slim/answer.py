@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
@@ -19,8 +20,6 @@ from cuwheel.support import codec, quoting
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft.compiled import Making, Plan  # noqa: TC004 - never decoded
 

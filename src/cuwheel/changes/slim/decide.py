@@ -7,6 +7,8 @@ container with nothing for any of them is left empty: the driver says 209 of an 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -41,9 +43,6 @@ from cuwheel.verdicts.choice import (
 from cuwheel.verdicts.modules import device_linked, without_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft.compiled import Plan
     from cuwheel.changes.slim.request import SlimTask

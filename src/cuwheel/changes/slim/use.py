@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts.choice import loadable_code
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from cuwheel.changes.binaries.plan import LibraryPlan
     from cuwheel.device_code.libraries import Entry, Library
     from cuwheel.machine.fleet import Machine

@@ -6,11 +6,11 @@ Written by `cuwheel slim --used`, together with a .pth file that calls it; `cuwh
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what is imported at every start is kept short
-    from collections.abc import Callable
     from types import TracebackType
     from typing import Any, TypeAlias
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import codecs
 import warnings
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.verdicts.judge import Judge
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
@@ -36,8 +37,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.device_code.libraries import Platform, Survey
     from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.verdicts.planning.plan import Job

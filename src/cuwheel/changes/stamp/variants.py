@@ -7,6 +7,7 @@ variants only within one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,6 @@ from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property, Variant, VariantSet, VariantWheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.arch import Capability
     from cuwheel.verdicts.variant_reach import Claim, Served

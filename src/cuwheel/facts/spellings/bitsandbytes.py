@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.spellings import cmake
@@ -19,8 +20,6 @@ from cuwheel.facts.spellings.row import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.facts.arch import Arch
 
 

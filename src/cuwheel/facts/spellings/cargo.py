@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
@@ -15,9 +15,6 @@ from cuwheel.facts.spellings.row import (
     as_machine_code,
     listed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def write(

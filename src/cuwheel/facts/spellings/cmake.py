@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits, versions
@@ -21,8 +22,6 @@ from cuwheel.facts.spellings.row import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.facts.arch import Arch
 
 

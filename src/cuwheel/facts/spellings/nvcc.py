@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cuwheel.facts.arch import Arch, known_arch
 from cuwheel.facts.spellings.row import (
@@ -17,10 +17,6 @@ from cuwheel.facts.spellings.row import (
     is_resolved_by_build,
     listed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # nvcc's options, with `=` or a space before the value, and names of code on their own.
 _NVCC = re.compile(

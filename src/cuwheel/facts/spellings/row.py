@@ -7,14 +7,12 @@ Each build system has its own spelling, and they do not mean the same: CMake's `
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from cuwheel.facts.arch import Arch, known_arch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 NOTHING = "there is nothing to build"
 _SEPARATORS = re.compile(r"[;,\s]+")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cuwheel.facts import gpus, torch
 from cuwheel.facts.arch import Arch, known_arch
@@ -21,9 +21,6 @@ from cuwheel.facts.spellings.row import (
     words,
 )
 from cuwheel.facts.tables import tables
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _WITH_POINT = re.compile(r"\d{1,2}\.\d[af]?", re.ASCII | re.IGNORECASE)
 

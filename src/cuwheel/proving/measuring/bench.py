@@ -8,6 +8,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
@@ -26,8 +27,6 @@ from cuwheel.tracing import attribution, events, session
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.proving.measuring.gpu_samples import Sample
     from cuwheel.proving.request import BenchRequest
 

@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,8 +24,6 @@ from cuwheel.support import files, log, masking
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from cuwheel.proving.measuring.execution import MeasuredEnvironment
     from cuwheel.proving.measuring.gpu_samples import Sampler
     from cuwheel.proving.measuring.trials_file import Condition, Plan

@@ -9,8 +9,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -26,10 +27,6 @@ from cuwheel.support import codec, files, log, masking, process, quoting, system
 from cuwheel.tracing import attribution, events, session
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import WheelName, normalised
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 # Cold and warm starts: what is emptied before a trial, and what could not be.
 

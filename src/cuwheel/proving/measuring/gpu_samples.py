@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,9 +16,6 @@ from cuwheel.machine.gpu import nvml_command
 from cuwheel.proving.measuring.journal import GpuUse
 from cuwheel.proving.measuring.programs import gpu_sampler
 from cuwheel.support import codec, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 _FIRST_WORD_S = 10.0

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -16,9 +17,6 @@ from msgspec import Struct, field
 from cuwheel.errors import UnreadableError
 from cuwheel.proving.measuring.trials_file import FailureKind
 from cuwheel.support import codec, confined, files, system_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCHEMA = "cuwheel.trials-journal/1"
 NAME = "journal.jsonl"

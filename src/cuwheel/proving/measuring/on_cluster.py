@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from cuwheel.support import codec, files, log
 from cuwheel.toolchains.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.proving.measuring.trials_file import Plan
 
 _FILES = "trials.tar"

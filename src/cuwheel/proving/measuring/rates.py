@@ -6,14 +6,11 @@ Plain Python: a table of trials is small, and cuwheel brings no numerical librar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 Interval: TypeAlias = tuple[float, float]
 Z_95 = 1.959963984540054  # the normal distribution's: 95 % lie within so many deviations

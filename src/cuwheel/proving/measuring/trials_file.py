@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
@@ -14,10 +16,6 @@ from cuwheel.network import venvs
 from cuwheel.support import axes as named_axes
 from cuwheel.support import codec, files
 from cuwheel.support.wording import read_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 # How a trial may fail: it ended with another status or by a signal, took too long or too much memory, printed what it
 # should not, gave a wrong result, or the machine went down under it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, packages, versions
@@ -22,8 +23,6 @@ from cuwheel.verdicts.choice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.verdicts.choice import CudaError
 
 

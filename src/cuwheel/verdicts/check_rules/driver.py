@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
@@ -11,10 +11,6 @@ from cuwheel.support.wording import a_few
 from cuwheel.verdicts import drivers
 from cuwheel.verdicts.check_rules.case import LibraryCase, error_words
 from cuwheel.verdicts.choice import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 DRIVER_ALONE = "a newer driver alone does not help"
 

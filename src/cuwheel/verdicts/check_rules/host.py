@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, versions
@@ -14,8 +15,6 @@ from cuwheel.verdicts.modules import is_driver_copy
 from cuwheel.verdicts.predict import only_for_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.verdicts.library_sources import Needed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits, versions
@@ -11,8 +12,6 @@ from cuwheel.verdicts import choice
 from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.profile import Compiler, MachineProfile
 

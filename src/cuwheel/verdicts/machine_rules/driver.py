@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import gpus, toolkits, versions
@@ -9,8 +10,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts import machine_view as view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.machine.profile import Framework, MachineProfile
 
 

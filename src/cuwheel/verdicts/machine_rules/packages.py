@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,8 +15,6 @@ from cuwheel.verdicts import machine_view as view
 from cuwheel.verdicts.choice import serves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cuwheel.facts.spellings.row import ArchList
     from cuwheel.machine.profile import MachineProfile, Variable
 

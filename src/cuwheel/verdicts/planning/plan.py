@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,8 +17,6 @@ from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from cuwheel.facts.rows.toolkits import Toolkit
 
 

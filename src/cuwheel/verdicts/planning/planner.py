@@ -7,6 +7,7 @@ architectures; and a fleet wants two or three toolkits out of twenty.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from cuwheel.verdicts.planning.plan import Flags, How, Job, NotServed, Plan, Pla
 from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
 

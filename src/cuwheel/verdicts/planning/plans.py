@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -24,9 +26,6 @@ from cuwheel.verdicts.planning.plan import ArchSize, NotServed, OnMachine, Plan,
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row

@@ -7,6 +7,7 @@ row of the table, so that ten thousand machines are no more work than the few ki
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from cuwheel.verdicts.drivers import isa_condition, newer_driver_fix
 from cuwheel.verdicts.planning.plan import PlanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from cuwheel.facts.rows.toolkits import Toolkit
 
 

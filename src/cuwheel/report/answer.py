@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from importlib import import_module
 from pathlib import Path
@@ -57,7 +56,7 @@ _APART = ("inspect",)  # JSON has no use for its document, which takes as long t
 
 
 def document_of(answer: Answer, *, verbose: bool) -> Document:
-    module = importlib.import_module(document_module(answer.schema))
+    module = import_module(document_module(answer.schema))
     document: Document = module.document(shown(answer), verbose=verbose)
     return document
 

@@ -30,11 +30,12 @@ from cuwheel.report.document import (
     Table,
     Timeline,
     Verbatim,
+    lanes_of,
     map_of_code,
     ticks,
 )
 from cuwheel.support import files, wording
-from cuwheel.support.wording import a_few, duration, file_name, size
+from cuwheel.support.wording import a_few, counted, duration, file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Block, Look
@@ -127,7 +128,7 @@ def blocks(job: Job) -> Iterator[Timeline]:
     phases = tuple(
         Bar(each.name, each.began, each.seconds, "phase", f"{each.name}: {each.seconds:.1f} s") for each in job.phases
     )
-    lanes = _lanes(bars)
+    lanes = lanes_of(bars)
     kinds = {bar.kind for bar in bars} | ({"phase"} if phases else set())
     inner = {kind for bar in bars for kind, _ in bar.parts}
     hidden = sum(map(len, lanes[_MOST_ROWS:]))
@@ -135,7 +136,7 @@ def blocks(job: Job) -> Iterator[Timeline]:
         caption=f"{job.id}: compiler calls in time, at most {len(lanes)} at once"
         + (f"; {hidden} are not drawn" if hidden else ""),
         seconds=end,
-        rows=(*((phases,) if phases else ()), *map(tuple, lanes[:_MOST_ROWS])),
+        rows=(*((phases,) if phases else ()), *lanes[:_MOST_ROWS]),
         legend=(
             *(each for each in _LEGEND if each[0] in kinds),
             *(each for each in _INSIDE if each[0] in inner),
@@ -160,7 +161,7 @@ def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
             )
             for span in own
         ]
-        rows += map(tuple, _lanes(bars))
+        rows += lanes_of(bars)
     end = max((span.ended for span in spans), default=1.0) or 1.0
     used = sum(span.ended - span.began for span in spans) / (end * max(len(names), 1))
     yield Timeline(
@@ -193,19 +194,6 @@ def _parts(pieces: Iterable[Piece]) -> tuple[tuple[str, float], ...]:
         (next((kind for name, kind in _PROGRAMS.items() if name in piece.name), "other"), piece.seconds / total)
         for piece in listed
     )
-
-
-def _lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
-    """Each bar in the first row that is free when it begins."""
-    lanes: list[list[Bar]] = []
-    for bar in sorted(bars, key=lambda each: each.began):
-        for lane in lanes:
-            if lane[-1].began + lane[-1].seconds <= bar.began:
-                lane.append(bar)
-                break
-        else:
-            lanes.append([bar])
-    return lanes
 
 
 _LOOKS: dict[Outcome, Look] = {
@@ -253,12 +241,12 @@ def _name(answer: Build) -> str:
 
 def _headline(answer: Build) -> str:
     jobs = [job for job in answer.jobs if job.outcome != "skipped"]  # those are served by the wheel of another
-    wanted = _counted(len(jobs), "wheel")
+    wanted = counted(len(jobs), "wheel")
     made = sum(job.outcome in GOOD for job in jobs)
-    counted = wanted if made == len(jobs) else f"{made} of {wanted}"
+    all_told = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
-        return f"{_name(answer)}: {counted} would be built (--dry-run)"
-    return f"{_name(answer)}: {counted} in {duration(answer.seconds)}"
+        return f"{_name(answer)}: {all_told} would be built (--dry-run)"
+    return f"{_name(answer)}: {all_told} in {duration(answer.seconds)}"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -396,7 +384,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.phases:
         yield Row("took", ", ".join(f"{each.name} {duration(each.seconds)}" for each in job.phases))
     for each in job.listed:
-        origin = f"{_counted(each.containers, 'container')}, {size(each.bytes)}"
+        origin = f"{counted(each.containers, 'container')}, {size(each.bytes)}"
         yield Row(
             "not planned", f"{file_name(each.library)}: {' '.join(each.archs)}", origin=f"{each.origin}: {origin}"
         )
@@ -415,14 +403,10 @@ def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
         yield f"{a_few(names, _NAMED)} ({capability}): {how}, {by}"
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _calls(job: Job) -> str:
     calls = job.calls
     summary = (
-        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {duration(calls.seconds)} in all"
+        f"{counted(calls.total, 'call')}, {counted(calls.compiled, 'source file')}, {duration(calls.seconds)} in all"
     )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)

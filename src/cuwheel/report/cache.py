@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.support.wording import size
+from cuwheel.support.wording import counted, size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
 
 _DAY_S = 24 * 3600
@@ -83,7 +83,7 @@ def document(answer: Cache, *, verbose: bool) -> Document:
 def _blocks(answer: Cache, *, verbose: bool) -> Iterator[Block]:
     if answer.pruned:
         words = "would be removed (--dry-run)" if answer.dry_run else "removed"
-        things = f"{len(answer.removed)} thing{'' if len(answer.removed) == 1 else 's'}"
+        things = counted(len(answer.removed), "thing")
         yield Heading(f"{things} {words}: {size(answer.freed)}" if answer.removed else "nothing to remove")
         if answer.removed:
             yield _removed(answer, len(answer.removed) if verbose else _SHOWN)
@@ -132,4 +132,4 @@ def _removed(answer: Cache, most: int) -> Table:
 
 def _ago(used: float) -> str:
     days = int((time.time() - used) / _DAY_S)
-    return "today" if days < 1 else f"{days} day{'' if days == 1 else 's'} ago"
+    return "today" if days < 1 else f"{counted(days, 'day')} ago"

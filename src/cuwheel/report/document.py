@@ -5,7 +5,7 @@ Structs, which are made in no time: the answers import them, also for JSON, whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -154,6 +154,18 @@ class Timeline(Struct, frozen=True):
     legend: tuple[tuple[str, str], ...]
     ticks: tuple[tuple[float, str], ...] = ()
     labels: tuple[str, ...] = ()
+
+
+def lanes_of(bars: Iterable[Bar]) -> list[tuple[Bar, ...]]:
+    """The rows that bars take: each in the first one that is free when it begins."""
+    lanes: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda each: each.began):
+        free = next((each for each in lanes if each[-1].began + each[-1].seconds <= bar.began), None)
+        if free is None:
+            lanes.append([bar])
+        else:
+            free.append(bar)
+    return [tuple(each) for each in lanes]
 
 
 def ticks(end: float) -> tuple[tuple[float, str], ...]:

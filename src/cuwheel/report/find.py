@@ -11,7 +11,7 @@ from packaging.version import Version
 from cuwheel.facts.arch import Arch
 from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
-from cuwheel.support.wording import rough_seconds, size
+from cuwheel.support.wording import counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def _so_far(answer: Find, chosen: FoundFile | None) -> Iterator[Block]:
     if answer.stopped is None:
         return
     best = f"; the newest that runs among them is {chosen.version}" if chosen else "; none of them runs"
+    best = best if answer.judged or chosen else ""
     words = {"interrupted": "interrupted", "budget": "a larger --budget reads more", "slow": "the server is too slow"}
-    how = words[answer.stopped]
-    releases = "1 release" if answer.releases == 1 else f"{answer.releases} releases"
-    yield Paragraph(f"  {answer.judged} of {releases} judged{best if answer.judged or chosen else ''} ({how})")
+    releases = counted(answer.releases, "release")
+    yield Paragraph(f"  {answer.judged} of {releases} judged{best} ({words[answer.stopped]})")
 
 
 def _machine(machine: Machine) -> str:

@@ -25,7 +25,7 @@ from cuwheel.report.document import (
     map_of_code,
 )
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.wording import a_few, file_name, first_few, size
+from cuwheel.support.wording import a_few, counted, file_name, first_few, size
 from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
@@ -250,8 +250,7 @@ def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
         for sentence in dict.fromkeys(words.get(each.path, "") for each in group.libraries):
             yield Paragraph(_sentence(sentence))
     if others:
-        count = len(others)
-        yield Heading(f"{count} {'library' if count == 1 else 'libraries'} without device code")
+        yield Heading(f"{counted(len(others), 'library')} without device code")
         rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in others)
         yield Table((Column("file"), Column("machine", wrap=False), Column("size", numeric=True)), rows)
 

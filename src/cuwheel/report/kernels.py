@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Amount, Block, Cell, Column, Document, Findings, Heading, Paragraph, Table, hidden
-from cuwheel.support.wording import elided, file_name, size
+from cuwheel.support.wording import counted, elided, file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.device_code.kernels import CodeKernels, Kernels, Presence
@@ -39,7 +39,7 @@ def _overview(answer: Kernels) -> str:
     names = len({each.name for each in answer.presence})
     if answer.pattern and not names:
         return f"no kernel name contains {answer.pattern!r}"
-    kernels = f"{names:,} kernel{'' if names == 1 else 's'}"
+    kernels = counted(names, "kernel")
     return f"{kernels} matching {answer.pattern!r}" if answer.pattern else f"{kernels} in all"
 
 

@@ -23,7 +23,7 @@ from cuwheel.report.document import (
     hidden,
 )
 from cuwheel.report.graft import compiled_rows
-from cuwheel.support.wording import file_name, first_few, percent_change, size
+from cuwheel.support.wording import counted, file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import FileChange
@@ -70,7 +70,7 @@ def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
         return "no library with device code, nothing to slim"
-    count = "1 library" if len(answer.files) == 1 else f"{len(answer.files)} libraries"
+    count = counted(len(answer.files), "library")
     lines = [] if answer.is_for_other_gpus else [f"nothing to remove in {count}"]
     if changed:
         lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]

@@ -19,9 +19,10 @@ from cuwheel.report.document import (
     Table,
     Timeline,
     hidden,
+    lanes_of,
     ticks,
 )
-from cuwheel.support.wording import duration, file_name, size
+from cuwheel.support.wording import counted, duration, file_name, size
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Block, Cell
@@ -208,7 +209,7 @@ def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:
     if total < _WORTH_TELLING_MS:
         return None
     places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
-    modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
+    modules = f"{counted(len(compiled), 'PTX module')} of {', '.join(places)}"
     why = "they have no machine code for this GPU" if len(places) > 1 else "it has no machine code for this GPU"
     return duration(total / 1000), f"{modules}: {why}"
 
@@ -255,9 +256,9 @@ def _kernels(answer: Traced, *, verbose: bool) -> Iterator[Block]:
     # CUPTI tells kernels apart by name alone: one that two libraries have is told its time once.
     first = dict(reversed(where))
     rows: list[tuple[float, int, tuple[Cell, ...]]] = []
-    for (name, place), counted in where.items():
+    for (name, place), seen in where.items():
         launches, seconds = timed.get(name, (0, 0.0)) if first[name] == place else (0, 0.0)
-        count = max(counted, launches)
+        count = max(seen, launches)
         cells: tuple[Cell, ...] = (
             _short(name, verbose=verbose),
             place,
@@ -293,7 +294,7 @@ def _timeline(answer: Traced) -> Timeline:
     rows: list[tuple[Bar, ...]] = []
     labels: list[str] = []
     for number in shown:
-        lanes = _lanes([_bar(answer, each) for each in loads[number]])
+        lanes = lanes_of([_bar(answer, each) for each in loads[number]])
         rows += lanes
         labels += [_process_name(answer.processes[number]), *[""] * (len(lanes) - 1)]
     end = max((each.began + each.seconds for each in answer.processes), default=0.0) or 1.0
@@ -306,19 +307,6 @@ def _timeline(answer: Traced) -> Timeline:
         ticks=ticks(end),
         labels=tuple(labels),
     )
-
-
-def _lanes(bars: Sequence[Bar]) -> list[tuple[Bar, ...]]:
-    """What threads loaded at the same time, one below the other."""
-    lanes: list[list[Bar]] = []
-    for bar in sorted(bars, key=lambda each: each.began):
-        free = (each for each in lanes if each[-1].began + each[-1].seconds <= bar.began)
-        lane = next(free, None)
-        if lane is None:
-            lanes.append([bar])
-        else:
-            lane.append(bar)
-    return [tuple(each) for each in lanes]
 
 
 def _bar(answer: Traced, load: Load) -> Bar:

@@ -21,7 +21,7 @@ from cuwheel.report.document import (
 )
 from cuwheel.report.proof import loaded_rows
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.wording import size
+from cuwheel.support.wording import counted, size
 
 if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
@@ -67,8 +67,8 @@ def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
 
 def _file(wheel: Verified) -> str:
     counts = {each: sum(finding.severity == each for finding in wheel.findings) for each in SEVERITIES}
-    counted = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count)
-    return counted or "RECORD, tags, metadata and licences are fine"
+    found = ", ".join(counted(count, name) for name, count in counts.items() if count)
+    return found or "RECORD, tags, metadata and licences are fine"
 
 
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
@@ -159,7 +159,7 @@ def _sum(answer: Verify) -> str:
     findings += [each for installation in tried for each in (*installation.findings, *installation.contradictions)]
     errors = sum(each.severity == "error" for each in findings)
     absent = sum(each.outcome == "failed" for each in tried)
-    words = [f"{errors} error{'s' if errors > 1 else ''}"] if errors else []
+    words = [counted(errors, "error")] if errors else []
     words += [f"{absent} not installed"] if absent else []
     text = ", ".join([*words, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
     verdict = "verified" if answer.succeeded else "not verified"

@@ -34,18 +34,14 @@ def uncompressed_device_code(library: Library) -> Iterator[Finding]:
 def no_ptx_for_newer_gpus(library: Library) -> Iterator[Finding]:
     reach = predict.coverage_of(library)
     if reach and not reach.future:
-        newest = max((row.arch for row in library.device_code if row.kind == "cubin"), key=_number, default="")
+        cubins = (row.arch for row in library.device_code if row.kind == "cubin")
+        newest = max(cubins, key=lambda arch: arch.capability, default=None)
         yield finding(
             "no-ptx-for-newer-gpus",
             "it has no PTX for future GPUs",
             evidence=(f"the newest machine code is {newest}",) if newest else (),
             fix="add PTX for the newest architecture: CMake '90;90-virtual', torch '9.0+PTX'",
         )
-
-
-def _number(arch: str) -> int:
-    digits = "".join(letter for letter in arch if letter.isdigit())
-    return int(digits[:9]) if digits else 0
 
 
 def runpath_into_build_machine(library: Library) -> Iterator[Finding]:

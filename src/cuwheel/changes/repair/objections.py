@@ -13,7 +13,7 @@ from cuwheel.changes.repair.needs import folders_for
 from cuwheel.device_code.elf import MACHINES
 from cuwheel.facts import packages
 from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, file_name, size
+from cuwheel.support.wording import a_few, counted, file_name, size
 from cuwheel.verdicts.wheel_tags import WINDOWS_CPUS
 from cuwheel.wheel.file import installed_path
 from cuwheel.wheel.metadata import normalised
@@ -130,7 +130,7 @@ def _hashes(found: Contents) -> Iterator[Finding]:
     if wrong := found.wrong:
         yield finding(
             "record-hash",
-            f"the hash of {len(wrong)} file{'s' if len(wrong) > 1 else ''} is not the one in RECORD",
+            f"the hash of {counted(len(wrong), 'file')} is not the one in RECORD",
             evidence=tuple(wrong[:_SHOWN]),
         )
 

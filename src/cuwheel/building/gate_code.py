@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.building import gate_units
-from cuwheel.building.gate_units import DEBUG, Case, Unit, count_of_total, joined
+from cuwheel.building.gate_units import DEBUG, Case, Unit, containers_of, joined
 from cuwheel.building.recording.calls import Call, is_trial, parse_call, summarize_call
 from cuwheel.facts import packages, toolkits, versions
 from cuwheel.facts.arch import Arch, machine_code_first
@@ -181,7 +181,7 @@ def _missing(rule: str, case: Case, lacks: Callable[[Unit], tuple[Arch, ...]]) -
         yield finding(
             rule,
             f"{library}: {joined(lacking)} was planned but is missing from "
-            f"{count_of_total(len(units), total[library], 'container')}{_because(reason, units)}",
+            f"{containers_of(len(units), total[library])}{_because(reason, units)}",
             evidence=(*first_few(units, words=_held), *reason.evidence),
             fix=reason.fix or None,
         )
@@ -222,7 +222,7 @@ def _unplanned_in(rule: str, case: Case, library: str, found: list[tuple[Unit, l
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
     return finding(
         rule,
-        f"{library}: {joined(extra)} in {count_of_total(len(found), total, 'container')}, not planned"
+        f"{library}: {joined(extra)} in {containers_of(len(found), total)}, not planned"
         + (f": {reason.words}" if reason.words else ""),
         evidence=(*first_few(found, words=lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
         fix="; ".join(filter(None, (reason.fix, f"to accept it: {allow}"))),

@@ -468,8 +468,8 @@ def joined(archs: Iterable[Arch]) -> str:
     return " ".join(ordered)
 
 
-def count_of_total(count: int, total: int, noun: str) -> str:
-    """`both containers`, `2 of 5 containers`, `its container`."""
+def containers_of(count: int, total: int) -> str:
+    """`all 3 containers`, `2 of 5 containers`, `its container`."""
     if total == 1:
-        return f"its {noun}"
-    return f"all {total} {noun}s" if count == total else f"{count} of {total} {noun}s"
+        return "its container"
+    return f"all {total} containers" if count == total else f"{count} of {total} containers"

@@ -97,7 +97,6 @@ def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
 
 
 def job_name(cuda: str, python: str) -> str:
-    """How a job is called."""
     return f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}"
 
 
@@ -386,10 +385,8 @@ def build_tool_requirements(
         if minimum and not (found and versions.at_least(found, minimum)):
             wanted.append(minimum)
         least = max(wanted, key=versions.key, default="")
-        if found is None:
+        if found is None or least:
             yield f"cmake>={least}" if least else "cmake"
-        elif least:
-            yield f"cmake>={least}"
     if (uses_cmake or "ninja" in programs) and "ninja" not in installed:
         yield "ninja"
 

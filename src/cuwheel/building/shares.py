@@ -143,7 +143,6 @@ def compile_share(
 
 
 def cached_share(share: Share, job: DecidedJob, context: BuildContext) -> KeptShare | None:
-    """A share of the cache."""
     return _kept(_place(share, job, context))
 
 

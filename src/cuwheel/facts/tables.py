@@ -71,5 +71,4 @@ class Tables:
 
 @cache
 def tables() -> Tables:
-    """The tables of this installation."""
     return Tables(DATA)

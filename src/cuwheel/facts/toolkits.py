@@ -47,12 +47,8 @@ def all_releases() -> tuple[Release, ...]:
     return (*tables().toolkits.earlier, *tables().toolkits.toolkit)
 
 
-def newest_toolkit(major: int | None = None) -> Toolkit:
-    """Of all, or of one major version."""
-    rows = [row for row in all_toolkits() if major in (None, row.major)]
-    if not rows:
-        raise UnknownNameError("CUDA toolkit", str(major), [newest_toolkit().version])
-    return rows[-1]
+def newest_toolkit() -> Toolkit:
+    return all_toolkits()[-1]
 
 
 def find_toolkit(text: str) -> Toolkit:
@@ -267,7 +263,6 @@ def ccbin_variable(cuda: str, compiler: str) -> dict[str, str]:
 
 
 def nvcc_on_index(cuda: str) -> bool:
-    """Whether the index has an nvcc of this release."""
     return versions.at_least(cuda, tables().toolchains.index.since)
 
 

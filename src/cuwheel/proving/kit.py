@@ -35,8 +35,6 @@ from cuwheel.wheel.zip_writer import Traits, ZipWriter
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Container, DeviceCode, Library, Survey
-    from cuwheel.facts.arch import Capability
-    from cuwheel.facts.rows.toolkits import Release
     from cuwheel.proving.request import PackRequest
 
 
@@ -134,15 +132,11 @@ def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
     for capability in gpus.current_capabilities():
         steps: list[Answer] = []
         for row in rows:
-            code = _code(codes, capability, row)
+            choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
+            code = choice.error.code if choice.error else 0
             if not steps or steps[-1].code != code:
                 steps.append(Answer(driver=row.version, code=code))
         yield Answers(capability=str(capability), steps=tuple(steps))
-
-
-def _code(codes: Sequence[Code], capability: Capability, row: Release) -> int:
-    choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
-    return choice.error.code if choice.error else 0
 
 
 # What a wheel requires, as wheels in a folder: resolved and downloaded for the machine that the kit goes to.

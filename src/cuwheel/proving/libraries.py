@@ -143,7 +143,6 @@ class LoadingContext(Struct, frozen=True, kw_only=True):
 
 
 def judge_loading(result: Result, context: LoadingContext) -> Result:
-    """The result in words."""
     found = load_attempts(result)
     shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
     if not result.good:

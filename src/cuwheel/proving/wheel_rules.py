@@ -299,7 +299,6 @@ _UNSAFE = ("zip-", "record-unsafe-path")
 
 
 def must_not_be_unpacked(findings: Iterable[Finding]) -> bool:
-    """Whether the file must not be unpacked at all."""
     return any(each.rule.startswith(_UNSAFE) for each in findings)
 
 

@@ -177,7 +177,6 @@ def _verify_table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, P
 
 
 def _examine_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
-    """The wheel as a file."""
     release = surveyed.distribution
     with WheelFile(path) as wheel:
         found = wheel_rules.examine(WheelSubject(wheel=wheel, survey=surveyed))

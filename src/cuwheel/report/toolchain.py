@@ -61,7 +61,6 @@ def foreseen(decision: Decision) -> Toolchain:
 
 
 def ready(action: Action, made: toolchains.Toolchain, store: Store) -> Toolchain:
-    """A toolchain that is there."""
     return Toolchain(
         action=action,
         cache=str(store.folder),

@@ -35,12 +35,12 @@ def encode_lines(values: Iterable[object]) -> bytes:
     return _LINES.encode_lines(values)
 
 
-def encode_any(value: object) -> bytes:
+def encode_any(value: object, *, order: Literal["deterministic"] | None = None) -> bytes:
     """Also where it has bytes that were no text, in a name or an argument: those are replaced."""
     try:
-        return encode(value)
+        return encode(value, order=order)
     except UnicodeEncodeError:
-        return encode(_replaced(builtins(value)))
+        return encode(_replaced(builtins(value)), order=order)
 
 
 def _replaced(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -53,11 +53,7 @@ def _replaced(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] | None = None) -> bytes:
     """For files that people open: it ends with a line break. Bytes that were no text are replaced."""
-    try:
-        data = encode(value, order=order)
-    except UnicodeEncodeError:
-        data = encode(_replaced(builtins(value)), order=order)
-    return msgspec.json.format(data, indent=indent) + b"\n"
+    return msgspec.json.format(encode_any(value, order=order), indent=indent) + b"\n"
 
 
 def builtins(value: object) -> Any:  # noqa: ANN401 - any JSON

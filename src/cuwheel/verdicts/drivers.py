@@ -288,7 +288,6 @@ def once_updated(library: Library, machine: Machine) -> Machine:
 
 
 def driver_in_words(machine: Machine) -> str:
-    """The driver in words."""
     if machine.driver is None:
         return f"a driver of CUDA {machine.driver_cuda}"
     return f"driver {machine.driver}" if "." in machine.driver else f"branch {machine.driver} of the driver"

@@ -9,7 +9,7 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.verdicts.ahead_of_time import release_for
 
-NEWEST_12, NEWEST_13 = toolkits.newest_toolkit(12).version, toolkits.newest_toolkit(13).version
+NEWEST_12, NEWEST_13 = toolkits.find_toolkit("12").version, toolkits.find_toolkit("13").version
 
 
 @pytest.mark.parametrize(

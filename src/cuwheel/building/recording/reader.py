@@ -387,5 +387,4 @@ def numbered_call(record: Record, number: int) -> Call:
 
 
 def listing_command(record: Record) -> str:
-    """The command that lists the calls."""
     return quoting.here(("cuwheel", "record", "replay", record.folder, "--list"))

@@ -262,7 +262,6 @@ def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
 
 
 def new_size(elf: Elf, tables: Tables, layout: Layout) -> int:
-    """The size of the new file."""
     count = len(tables.sections) + _more_sections(tables, layout)
     end = sections_at(elf, tables, layout) + count * _SECTION.size
     return max(_content_end(elf, layout), end if _more_sections(tables, layout) else 0)

@@ -345,7 +345,6 @@ def table_patches(
 
 
 def new_size(file: Pe, layout: Layout) -> int:
-    """The size of the new file."""
     last = max((layout.placed(part.start) + part.end - part.start for part in layout.parts), default=0)
     return max(last, layout.shift.placed(file.buffer.size))
 

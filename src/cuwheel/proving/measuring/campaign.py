@@ -72,7 +72,6 @@ def shuffled_turns(conditions: Sequence[int], repeats: int, seed: int) -> Iterat
 
 
 def chosen_conditions(plan: Plan, only: Mapping[str, str]) -> list[int]:
-    """The conditions that have these values."""
     for axis, name in only.items():
         if name not in plan.axes.get(axis, ()):
             known = ", ".join(f"{each}={value}" for each, values in plan.axes.items() for value in values)

@@ -75,7 +75,6 @@ def change_service(file: Path, folder: Path, kind: ServiceKind | None, *, remove
 def plan_service(
     file: Path, folder: Path, kind: ServiceKind | None = None, *, remove: bool = False, dry_run: bool = False
 ) -> ServiceChange:
-    """What would be written, or removed."""
     chosen = kind or default_kind()
     user = chosen == "systemd-user"
     control = ("systemctl", "--user") if user else ("systemctl",)

@@ -149,7 +149,7 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
     on = drivers.system_of(case.library, case.machine)
     driver = drivers.once_updated(case.library, case.machine)
     known = drivers.ptx_isa(driver, on)
-    newest = _newest_isa(case)
+    newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
     cuda = drivers.cuda_of_isa(newest) or "a later"
     yield finding(
         "ptx-newer-than-driver",
@@ -162,10 +162,6 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
         ),
         fix=f"{_driver_or_code(case, cuda)}{_ahead(case, ', or without its source, in {}: ')}",
     )
-
-
-def _newest_isa(case: LibraryCase) -> str:
-    return max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
 
 
 def _ahead(case: LibraryCase, before: str) -> str:

@@ -199,7 +199,6 @@ def reach_of_kind(kind: Kind, options: PlanOptions) -> ServingToolkits:
 
 
 def mask_of(rows: Iterable[Toolkit]) -> int:
-    """The bits of these toolkits."""
     return sum(1 << position(row) for row in rows)
 
 

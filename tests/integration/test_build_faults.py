@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -158,7 +159,17 @@ def test_killed_in_the_middle_of_a_download(empty: World) -> None:
     stopping = site.Behaviour(cut=1_000_000, stall=60)
     with site.serving(mirror, stopping) as url:
         child = empty.start("build", source, "--provider", f"redist={url}", "--output", empty.out)
-        world.kill_when(child, iter(stopping.reached.is_set, None))
+
+        def on_the_disk() -> Iterator[bool]:
+            """What the server has sent may still be on its way."""
+            while True:
+                sizes = []
+                for part in (empty.store / "downloads").rglob("*.part"):
+                    with contextlib.suppress(FileNotFoundError):  # whole, under its name
+                        sizes.append(part.stat().st_size)
+                yield stopping.reached.is_set() and any(sizes)
+
+        world.kill_when(child, on_the_disk())
     assert list((empty.store / "toolchains").glob("*/cuwheel-toolchain.json")) == []
     willing = site.Behaviour()
     with site.serving(mirror, willing) as url:

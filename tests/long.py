@@ -197,7 +197,8 @@ def run_folder(part: str, journal: Journal, log: Path) -> None:
     passed.write_text("".join(f"{each}\n" for each in sorted(journal.done())), encoding="utf-8")
     words = [sys.executable, "-m", "pytest", "-p", "tests.long", "--all", "-n", _workers(), "--dist", "worksteal"]
     words += ["--results", str(journal.path), "--part", part, "--passed", str(passed)]
-    words += ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true", f"tests/{part}"]
+    words += ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true"]
+    words += ["-o", "tmp_path_retention_policy=failed", f"tests/{part}"]  # of those that pass it would be 16 GB
     began = time.monotonic()
     status = run_logged(words, log)
     why = {} if status in (0, 1, _NO_TEST_LEFT) else {f"pytest tests/{part}": f"ended with status {status}: {log}"}

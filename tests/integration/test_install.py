@@ -172,6 +172,20 @@ def test_an_installed_package_is_replaced_only_if_that_is_allowed(env: Path, dis
     assert "torch-2.9.0" in versions(env)
 
 
+def test_what_a_new_environment_has_by_itself_is_renewed_unless_something_needs_it(env: Path, dist: Path) -> None:
+    wheel(dist, "setuptools", "99.0")
+    wheel(dist, "subject", "1.0", requires="setuptools>=99")
+    wheel(dist, "other", "1.0", requires="setuptools")
+    wheel(dist, "setuptools", "1.0")
+    _install("setuptools==1.0", env, dist)
+    _install("other", env, dist)
+    assert [each.name for each in _install("subject", env, dist).refused] == ["setuptools"]
+    api.install_undo(env)
+    done = _install("subject", env, dist)
+    assert done.succeeded
+    assert ("setuptools", "1.0", "99.0") in [(each.name, each.from_, each.to) for each in done.changes]
+
+
 def test_nothing_runs(env: Path, dist: Path) -> None:
     wheel(dist, "subject", "1.0", library="plain-130.so")
     before = state(env)

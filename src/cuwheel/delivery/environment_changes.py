@@ -28,7 +28,7 @@ from cuwheel.support import quoting
 from cuwheel.version import __version__
 from cuwheel.wheel import journal, journal_file, requirements
 from cuwheel.wheel.journal_file import Header, Journal, Pinned
-from cuwheel.wheel.metadata import distributions, normalised, site_packages
+from cuwheel.wheel.metadata import distributions, normalised, read_info_file, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 _CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip
+_REQUIRED = re.compile(r"^Requires-Dist: *([\w.-]+)", re.MULTILINE | re.IGNORECASE)
 _TWO = 2
 
 
@@ -72,6 +73,14 @@ def installed_versions(prefix: Path) -> dict[str, str]:
         for each in distributions(folder):
             found.setdefault(each.name, each.version)
     return found
+
+
+def unclaimed_installers(prefix: Path) -> set[str]:
+    """Which of pip, setuptools and wheel nothing requires that is installed: a new environment has them unasked."""
+    infos = [each.info for folder in site_packages(prefix) for each in distributions(folder)]
+    texts = [read_info_file(info, "METADATA").partition("\n\n")[0] for info in infos]
+    required = {normalised(name) for text in texts for name in _REQUIRED.findall(text)}
+    return {"pip", "setuptools", "wheel"} - required
 
 
 def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:

@@ -184,7 +184,7 @@ def _if_allowed(
     after = {**installed, **{normalised(each.name): each.version for each in releases}}
     changing = environment_changes.changes_between(installed, after)
     changes = tuple(replace(each, index=origins.get(each.name, "")) for each in changing)
-    allowed = {*plan.names, *map(normalised, request.allow)}
+    allowed = {*plan.names, *map(normalised, request.allow), *environment_changes.unclaimed_installers(place.prefix)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     changed = [f"--{name}" for name, asked in (("slim", request.slim), ("compile", request.compile)) if asked]
     if changed and (unknown := [each.name for each in plan.machines if each.capability is None]):

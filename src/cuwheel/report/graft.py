@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.changes.graft.answer import Graft, Proof
 from cuwheel.report.document import Amount, Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.support.wording import file_name, rough_seconds, size
+from cuwheel.support.wording import counted, file_name, release_of_file, rough_seconds, size
 
 if TYPE_CHECKING:
     from cuwheel.changes.slim.answer import Slim
@@ -19,7 +19,9 @@ __all__ = ["Graft", "document"]
 def document(answer: Graft, *, verbose: bool) -> Document:
     del verbose  # it has nothing to leave out
     title = f"cuwheel graft {file_name(answer.base)}"
-    blocks: list[Block] = [Heading(_heading(answer)), Paragraph(_sums(answer))]
+    blocks: list[Block] = [Heading(_heading(answer))]
+    if sums := _sums(answer):
+        blocks.append(Paragraph(sums))
     if answer.added:
         blocks += _libraries(answer)
     if answer.proof:
@@ -32,29 +34,37 @@ def document(answer: Graft, *, verbose: bool) -> Document:
 
 
 def _heading(answer: Graft) -> str:
+    """What came of it."""
+    base = release_of_file(file_name(answer.base))
+    if answer.refused:
+        return f"{base}: refused, nothing was written (see the findings)"
     if answer.action == "split":
-        return f"{file_name(answer.base)}, a wheel per architecture"
-    if answer.action == "compile":
-        return f"{file_name(answer.base)}, machine code from its PTX"
-    return f"{file_name(answer.base)} with {', '.join(file_name(each) for each in answer.donors)}"
+        made = counted(len(answer.outputs), "wheel")
+        return f"{base}: {made} {'would be written' if answer.dry_run else 'written'}, one for each architecture"
+    if not answer.added:
+        return f"{base}: nothing to add"
+    archs = ", ".join(dict.fromkeys(str(each.arch) for each in answer.added))
+    pieces = counted(sum(each.count for each in answer.added), "piece")
+    would = "would be added" if answer.dry_run else "added"
+    made_of = ", compiled from its PTX" if answer.action == "compile" else ""
+    return f"{base}: {archs} {would}, {pieces} of device code{made_of}"
 
 
 def _sums(answer: Graft) -> str:
-    lines = []
-    if answer.added:
-        archs = ", ".join(dict.fromkeys(str(each.arch) for each in answer.added))
-        count = sum(each.count for each in answer.added)
-        lines.append(f"{archs} added: {count} {'piece' if count == 1 else 'pieces'} of device code")
+    lines = [f"from: {', '.join(file_name(each) for each in answer.donors)}"] if answer.donors else []
     if answer.wheel and answer.action != "split":
-        lines.append(f"the wheel: {size(answer.wheel.bytes_before)} → {size(answer.wheel.bytes_after)}")
-    if answer.refused:
-        lines.append("refused: nothing was written (see the findings)")
-    elif answer.dry_run:
+        lines.append(f"the wheel: {size(answer.wheel.bytes_before)} → {_about(answer)}{size(answer.wheel.bytes_after)}")
+    if answer.dry_run and not answer.refused:
         lines.append("dry run: nothing was written")
     word = "would be written" if answer.dry_run else "written"
     lines += [f"{word}: {each}" for each in answer.outputs] if not answer.refused else []
     lines += [f"undo: {answer.undo}"] if answer.undo else []
-    return "\n".join(lines) or "nothing was written"
+    return "\n".join(lines)
+
+
+def _about(answer: Graft) -> str:
+    """Of what is not compiled yet, sizes are estimates."""
+    return "about " if answer.dry_run and answer.action == "compile" else ""
 
 
 def _libraries(answer: Graft) -> Iterator[Block]:
@@ -71,7 +81,7 @@ def _libraries(answer: Graft) -> Iterator[Block]:
             Amount(size(each.bytes_before), each.bytes_before),
             Amount(size(each.bytes_after), each.bytes_after),
             Amount(str(each.containers), each.containers),
-            ", ".join(f"{row.arch} ({size(row.bytes)})" for row in each.added),
+            ", ".join(f"{row.arch} ({_about(answer)}{size(row.bytes)})" for row in each.added),
         )
         for each in answer.libraries
     )
@@ -100,4 +110,4 @@ def compiled_rows(answer: Graft | Slim) -> Iterator[Row]:
         yield Row("from the cache", f"{kept} of {len(answer.compiled)}")
     changes = Counter((each.machine, each.before, each.after) for each in answer.reached)
     for (machine, before, after), count in changes.items():
-        yield Row(machine, f"{before} → {after}" + (f" ({count} libraries)" if count > 1 else ""))
+        yield Row(machine, f"{before} → {after}" + (f" ({counted(count, 'library')})" if count > 1 else ""))

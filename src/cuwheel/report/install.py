@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find, FoundFile
+from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support import quoting
-from cuwheel.support.wording import size
+from cuwheel.support.wording import a_few, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
@@ -16,17 +17,22 @@ if TYPE_CHECKING:
 
 _CAUSES = 3
 _FIXES = 2
+_PASSED = {"another version": "no other version", "source build": "no build from source", "cpu build": "no CPU build"}
+_NAMED = 3
 
 
 def document(answer: Install, *, verbose: bool) -> Document:
     title = f"cuwheel install {answer.name}"
     if answer.parts or answer.downloaded:
         return Document(title, tuple(_fleet(answer)))
-    blocks: list[Block] = [Heading(f"{answer.name} in {answer.env}")]
+    blocks: list[Block] = [Heading(_headline(answer))]
     if answer.recovered:
-        blocks.append(
-            Paragraph(f"  an earlier install of {answer.recovered} was interrupted: the environment was restored")
-        )
+        text = f"  an earlier install of {answer.recovered} was interrupted: the environment was restored"
+        blocks.append(Paragraph(text))
+    if answer.refused:
+        allow = ",".join(each.name for each in answer.refused)
+        command = quoting.here(["cuwheel", "install", answer.name, "--allow", allow])
+        blocks.append(Paragraph(f"  if it may be: {command}, and your other options"))
     chosen = {each.file: each for each in answer.candidates if each.chosen}
     blocks += [Facts(tuple(_taken(each, chosen.get(each.file or "")))) for each in answer.packages]
     if any(each.version is None for each in answer.packages):
@@ -49,13 +55,39 @@ def document(answer: Install, *, verbose: bool) -> Document:
         where = ", ".join(answer.pinned)
         tense = "would be written to" if answer.dry_run else "written to"
         blocks.append(Facts((Row("set", wanted, origin=f"{tense} {where}" if where else ""),)))
-    blocks.append(Paragraph(f"  {_outcome(answer)}"))
+    if answer.written and not (answer.undone or answer.rolled_back or answer.problem):
+        undo = quoting.here(["cuwheel", "install", "--undo", "--env", answer.env])
+        blocks.append(Paragraph(f"  to put it back: {undo}"))
     if answer.problem:
         blocks += [Heading("Why"), Paragraph(f"  {answer.problem}")]
         blocks += [_cause(each) for each in answer.causes[:_CAUSES]]
     if answer.findings:
         blocks += [Heading("Beside that"), Findings(answer.findings)]
     return Document(title, tuple(blocks))
+
+
+def _headline(answer: Install) -> str:
+    """What became of it."""
+    named = [f"{each.name} {each.version}" if each.version else each.name for each in answer.packages]
+    what = a_few(named, _NAMED) if named else answer.name
+    are = "are" if named[1:] else "is"
+    where = f"in {answer.env}"
+    if answer.undone:
+        return f"{answer.name} was taken back: {answer.env} is as it was before"
+    if answer.rolled_back:
+        return f"{what} failed: {answer.env} was put back as it was"
+    if answer.problem or any(each.version is None for each in answer.packages):
+        return f"{what} {are} not installed: nothing was changed {where}"
+    if answer.refused:
+        replaced = a_few([each.name for each in answer.refused], _NAMED)
+        return f"{what} {are} not installed {where}: {replaced} would be replaced"
+    if not (answer.written or answer.changes or answer.pinned or answer.editable):
+        return f"{what} {are} installed {where}: nothing to change"
+    if not answer.dry_run:
+        tried = ", ".join(f"{each.name} {each.outcome}" for each in answer.checks)
+        return f"{what} {are} installed {where}; {tried or 'there is no module to import'}"
+    unknown = "; cannot tell whether that runs" if answer.exit_status == EXIT_UNKNOWN else ""
+    return f"{what} would be installed {where} (--dry-run){unknown}"
 
 
 def _taken(package: Package, chosen: FoundFile | None) -> Iterator[Row]:
@@ -67,7 +99,7 @@ def _taken(package: Package, chosen: FoundFile | None) -> Iterator[Row]:
         yield Row("fallback", package.fallback, origin=package.why)
     elif not package.version:
         yield Row("take", "nothing", origin=package.why)
-    yield from (Row("no " + each.way, each.reason) for each in package.passed)
+    yield from (Row(_PASSED[each.way], each.reason) for each in package.passed)
     if plan := package.build:
         torch = f", torch {plan.torch}" if plan.torch else ""
         made = f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
@@ -115,36 +147,17 @@ def _changes(answer: Install) -> list[Block]:
         return []
     columns = (Column("package"), Column("from", wrap=False), Column("to", wrap=False), Column(""))
     refused = {each.name for each in answer.refused}
-    rows = (
+    rows = [
         (each.name, each.from_ or "-", each.to or "-", f"refused: --allow {each.name}" if each.name in refused else "")
         for each in answer.changes
-    )
+    ]
     names: dict[str, list[str]] = {}
     for each in answer.changes:
         names.setdefault(each.index, []).append(each.name)
     places = [f"  from {index}: {', '.join(there)}" for index, there in names.items() if index]
+    if len(names) == 1 and len(rows) > 1:
+        places = [f"  all from {index}" for index in names if index]
     return [Heading("Changes"), Table(columns, tuple(rows)), *([Paragraph("\n".join(places))] if places else [])]
-
-
-def _outcome(answer: Install) -> str:
-    if answer.undone:
-        return "the environment is as it was before"
-    if answer.rolled_back:
-        return "it failed: the environment was put back as it was"
-    if answer.problem:
-        return "nothing was changed"
-    if answer.refused:
-        return "nothing was changed: an installed package would be replaced"
-    if answer.dry_run and answer.editable:
-        return "nothing was changed: --dry-run"
-    if answer.dry_run:
-        changes = answer.changes or answer.pinned
-        return "nothing was changed: --dry-run" if changes else "nothing to change: it is installed"
-    if not answer.written:
-        return "nothing to change: it is installed"
-    tried = ", ".join(f"{each.name} {each.outcome}" for each in answer.checks)
-    undo = quoting.here(["cuwheel", "install", "--undo", "--env", answer.env])
-    return f"installed; {tried or 'it has no module to import'}\n  to put it back: {undo}"
 
 
 def _cause(cause: Cause) -> Facts:

@@ -19,7 +19,7 @@ from cuwheel.report.document import (
     Verbatim,
     hidden,
 )
-from cuwheel.support.wording import file_name, size
+from cuwheel.support.wording import file_name, release_of_file, size
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Block
@@ -44,30 +44,35 @@ def document(answer: Repair, *, verbose: bool) -> Document:
 
 
 def _wheel(each: RepairedWheel, *, dry_run: bool, verbose: bool) -> Iterator[Block]:
-    yield Heading(file_name(each.wheel))
-    yield Paragraph("\n".join(_sums(each, dry_run=dry_run)))
+    yield Heading(f"{release_of_file(file_name(each.wheel))}: {_outcome(each, dry_run=dry_run)}")
+    yield Paragraph("\n".join(_sums(each)))
+    errors = tuple(finding for finding in each.findings if finding.severity == "error")
+    if errors:  # what refuses it comes before what else there is to say
+        yield Findings(errors)
     yield from _libraries(each, verbose=verbose)
     yield from _search_paths(each.paths, verbose=verbose)
     if each.requires and each.outcome != "refused":
         yield Heading("Requirements added")
         yield Verbatim(tuple(f"  {line}" for line in each.requires))
-    if each.findings:
+    if rest := tuple(finding for finding in each.findings if finding.severity != "error"):
         yield Heading("Findings")
-        yield Findings(each.findings)
+        yield Findings(rest)
     if verbose:
         yield from _trails(each.libraries)
     if each.output and not dry_run:
         yield Paragraph(f"written: {each.output}")
 
 
-def _sums(each: RepairedWheel, *, dry_run: bool) -> Iterator[str]:
-    would = "would be " if dry_run else ""
+def _outcome(each: RepairedWheel, *, dry_run: bool) -> str:
     if each.outcome == "refused":
-        yield "not repaired, nothing was written (see the findings)"
-    elif each.outcome == "unchanged":
-        yield "nothing to do" if dry_run else "nothing to do: it is copied unchanged"
-    else:
-        yield f"{would}repaired: {', '.join(each.changes)}"
+        return "cannot be repaired, nothing was written"
+    if each.outcome == "unchanged":
+        return "nothing to do" if dry_run else "nothing to do, it is copied unchanged"
+    return f"{'would be repaired' if dry_run else 'repaired'}: {', '.join(each.changes)}"
+
+
+def _sums(each: RepairedWheel) -> Iterator[str]:
+    yield f"wheel: {file_name(each.wheel)}"
     if each.policy and each.outcome != "refused":
         why = f" (not lower: {each.because[0]})" if each.because else ""
         yield f"tag: {'.'.join(each.tags)}{why}"

@@ -21,7 +21,7 @@ from cuwheel.report.document import (
 )
 from cuwheel.report.proof import loaded_rows
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
-from cuwheel.support.wording import counted, size
+from cuwheel.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
@@ -34,13 +34,13 @@ _WORST = ("crashed", "timeout", "memory", "failed", "skipped", "passed")
 
 
 def document(answer: Verify, *, verbose: bool) -> Document:
-    title = ", ".join(f"{each.name} {each.version}" for each in answer.wheels[:_EVIDENCE])
     blocks: list[Block] = []
     against = [each for wheel in answer.wheels for tried in wheel.installations for each in tried.contradictions]
     if against:
         blocks += [Heading("Predicted otherwise"), Findings(tuple(dict.fromkeys(against)))]
+    blocks.append(Heading(f"{_named(answer)}: {_sum(answer)}"))
     for wheel in answer.wheels:
-        blocks += _wheel(wheel, verbose=verbose)
+        blocks += _wheel(wheel, alone=not answer.wheels[1:], verbose=verbose)
     if answer.kit:
         kit = answer.kit
         blocks += [
@@ -50,15 +50,19 @@ def document(answer: Verify, *, verbose: bool) -> Document:
         blocks.append(Verbatim((f"python3 {kit.path.rpartition('/')[2]}", "cuwheel verify --read proof.json")))
     if answer.configuration and verbose:
         blocks.append(Paragraph(f"checks of {answer.configuration}"))
-    blocks.append(Paragraph(_sum(answer)))
-    return Document(f"cuwheel verify {title}", tuple(blocks))
+    return Document(f"cuwheel verify {_named(answer)}", tuple(blocks))
 
 
-def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"{wheel.name} {wheel.version} ({size(wheel.size)})")
+def _named(answer: Verify) -> str:
+    return a_few([f"{each.name} {each.version}" for each in answer.wheels], _EVIDENCE)
+
+
+def _wheel(wheel: Verified, *, alone: bool, verbose: bool) -> Iterator[Block]:
+    if not alone:
+        yield Heading(f"{wheel.name} {wheel.version}")
     if verbose:
         yield Facts((Row("file", wheel.file), Row("sha256", wheel.sha256)))
-    yield Paragraph(f"the file: {_file(wheel)}")
+    yield Paragraph(f"the file ({size(wheel.size)}): {_file(wheel)}")
     if wheel.findings:
         yield Findings(_shortened(wheel.findings, verbose=verbose))
     for tried in wheel.installations:
@@ -67,8 +71,8 @@ def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
 
 def _file(wheel: Verified) -> str:
     counts = {each: sum(finding.severity == each for finding in wheel.findings) for each in SEVERITIES}
-    found = ", ".join(counted(count, name) for name, count in counts.items() if count)
-    return found or "RECORD, tags, metadata and licences are fine"
+    words = [counted(count, name) for name, count in counts.items() if count]
+    return ", ".join(words) or "RECORD, tags, metadata and licences are fine"
 
 
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
@@ -112,7 +116,8 @@ def _environment(tried: Installation) -> str:
         return f"Python {tried.python}: skipped"
     if tried.outcome == "failed":
         return f"Python {tried.python}: not installed"
-    words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {len(tried.packages) - 1} other packages"]
+    others = counted(len(tried.packages) - 1, "other package")
+    words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {others}"]
     if tried.emulator:
         words.append(f"under {tried.emulator}")
     words.append(f"GPUs of {', '.join(tried.gpus)}" if tried.gpus else "no GPU")
@@ -147,7 +152,7 @@ def _shortened(findings: tuple[Finding, ...], *, verbose: bool) -> tuple[Finding
 
 def _sum(answer: Verify) -> str:
     if answer.dry_run:
-        return "dry run: nothing was installed or run"
+        return "nothing was installed or run (--dry-run)"
     if answer.kit:
         return "packed: nothing was installed here" if answer.succeeded else "packed, but the file has errors"
     if not any(wheel.installations for wheel in answer.wheels):

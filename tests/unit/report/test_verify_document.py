@@ -1,4 +1,4 @@
-"""What `verify` says to people: what was foreseen otherwise first, output of what failed, a last line that is true."""
+"""What `verify` says to people: what was foreseen otherwise first, a first line that is true, output of what failed."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(given, monkeypatch)
     assert given.succeeded
     assert "RECORD, tags, metadata and licences are fine" in text
-    assert "with 1 other packages; no GPU" in text
+    assert "with 1 other package; no GPU" in text
     assert "needs a GPU, but this machine has none" in " ".join(text.split())
-    assert text.rstrip().endswith("verified: 1 skipped, 1 passed")
+    assert text.startswith("x 1.0: verified: 1 skipped, 1 passed\n")
 
 
 def test_a_failure_shows_the_end_of_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_failure_shows_the_end_of_its_output(monkeypatch: pytest.MonkeyPatch) 
     assert "line 2\n" not in text
     assert "because c" in text
     assert "because d" not in text
-    assert text.rstrip().endswith("not verified: 1 error, 1 crashed, 1 passed")
+    assert text.startswith("x 1.0: not verified: 1 error, 1 crashed, 1 passed\n")
     long = shown(given, monkeypatch, verbose=True)
     assert "line 2\n" in long
     assert "because d" in long
@@ -113,7 +113,7 @@ def test_a_kit_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given = replace(answer(), kit=Kit(path="/a/kit.pyz", size=5000, sha256="00", checks=3))
     text = shown(given, monkeypatch)
     assert "python3 kit.pyz" in text
-    assert text.rstrip().endswith("packed: nothing was installed here")
+    assert text.startswith("x 1.0: packed: nothing was installed here\n")
 
 
 def test_json_fits_its_schema_and_the_page_is_whole() -> None:

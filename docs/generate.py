@@ -149,7 +149,8 @@ def pages() -> dict[str, str]:
     for group in GROUPS:
         for rule in group.rule:
             found[f"reference/rules/{rule.id}.md"] = (
-                f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
+                f"# {rule.id}\n\nFor whoever sees this rule in a finding. "
+                f"Severity: {rule.severity}, unless the finding says otherwise.\n\n"
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
     found["reference/spellings.md"] = _spellings()
@@ -340,7 +341,12 @@ def _causes() -> str:
 
 
 def _cause(id_: str, file: CauseFile) -> str:
-    parts = [f"# {id_}", f"{file.title[:1].upper()}{file.title[1:]}.", "## Why", " ".join(file.why.split())]
+    parts = [
+        f"# {id_}",
+        f"For whoever was told this by `cuwheel explain`: {file.title}.",
+        "## Why",
+        " ".join(file.why.split()),
+    ]
     parts += [
         "## What to do",
         "\n".join(f"- {fix.text}{_situation(fix.when)}  \n  (source: {fix.source})" for fix in file.fix),

@@ -89,10 +89,17 @@ def _wheels(folder: Path) -> Path:
     return folder / "dist"
 
 
+def _fleet(folder: Path) -> None:
+    _wheels(folder)
+    page = (ROOT / "docs/start/will-it-run-on-our-machines.md").read_text()
+    (folder / "fleet.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+
+
 # The same, of what is at hand.
 MADE: dict[str, Callable[[Path], object]] = {
     "cuwheel explain error.log": lambda folder: (folder / "error.log").write_text(_ERROR),
     "cuwheel publish dist --to team": _wheels,
+    "cuwheel check dist/fastmath": _fleet,
     "cuwheel publish --check team": lambda folder: api.publish(_wheels(folder), to=folder / "team"),
     "cuwheel find fastmath": lambda folder: api.publish(_wheels(folder), to=folder / "team"),
     "cuwheel inspect libkernels.so": lambda folder: shutil.copy(

@@ -24,7 +24,6 @@ from cuwheel.wheel.requirements import checked
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
-_HINT = "every key is explained in docs/howto/build.md"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _hints = functools.cache(typing.get_type_hints)  # a file may have thousands of rows of a kind
 _WITH_COMMAS = ("requires", "before")  # whose texts may have commas themselves: torch>=2,<3
@@ -105,7 +104,7 @@ def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # n
 def _hint(problems: list[str]) -> str:
     if any("got `float`" in each or "got `int`" in each for each in problems):
         return 'versions must be strings: cuda = ["13.0"]'
-    return _HINT
+    return hint_of_keys()
 
 
 def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | None, dict[str, Any], str]:
@@ -129,7 +128,7 @@ def _from(path: Path, data: dict[str, Any]) -> tuple[Path, dict[str, Any], str]:
     own = _tool(data)
     if own is not None or path.name == PYPROJECT:
         if not isinstance(own, dict | None):
-            raise ConfigurationError(path, ["tool.cuwheel must be a table"], _HINT)
+            raise ConfigurationError(path, ["tool.cuwheel must be a table"], hint_of_keys())
         return path, own or {}, "tool.cuwheel"
     return path, data, ""
 
@@ -174,13 +173,22 @@ def settings_of(assignments: Iterable[str]) -> dict[str, Any]:
                 continue
             value = _typed(text, hint, name) if not names else None
             if value is None:
-                raise UsageError(f"{path[:80]}: this cannot be set on the command line", hint=_HINT)
+                raise UsageError(f"{path[:80]}: this cannot be set on the command line", hint=hint_of_keys())
             place[name] = [*place.get(name, []), *value] if isinstance(value, list) else value
             names = []
     named = _by_override(found)  # says what is wrong with it
     if wrong := list(tables.problems_of_table(codec.convert(named, Table))):
         raise UsageError("; ".join(wrong))
     return found
+
+
+def hint_of_keys() -> str:
+    """All that a configuration may have; what is in a table behind a dot, as `--set` takes it."""
+    named: list[str] = []
+    for name, hint in _hints(Table).items():
+        inner = _hints(hint) if codec.is_value(hint) else {}
+        named += [f"{key(name)}.{key(each)}" for each in inner] or [key(name)]
+    return f"the keys are {', '.join(named)}"
 
 
 def _typed(text: str, hint: Any, name: str) -> Any:  # noqa: ANN401

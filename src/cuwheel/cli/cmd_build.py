@@ -29,7 +29,7 @@ def build_setting(text: str) -> str:
     """A key of the configuration of a build, and its value."""
     from cuwheel.building import config
 
-    values.asked(lambda: config.settings_of([text]), "cuwheel build --dry-run shows every setting")
+    values.asked(lambda: config.settings_of([text]), config.hint_of_keys())
     return text
 
 

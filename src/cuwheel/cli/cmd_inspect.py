@@ -31,11 +31,11 @@ def _inspect(args: Namespace) -> Answer:
 INSPECT = Command(
     """\
   cuwheel inspect bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl
-  cuwheel inspect libfoo.so --verbose      parts, dependencies, registration
-  cuwheel inspect torch --env .venv        an installed distribution
-  cuwheel inspect jaxmg==1.1.1             downloaded from your index
-  cuwheel inspect . --html report.html     a folder, as a page
-  cuwheel inspect libfoo.so --kernels gemm where kernels are, and are missing
+  cuwheel inspect libfoo.so --verbose       parts, dependencies, registration
+  cuwheel inspect torch --env .venv         an installed distribution
+  cuwheel inspect jaxmg==1.1.1              downloaded from your index
+  cuwheel inspect . --html report.html      a folder, as a page
+  cuwheel inspect libfoo.so --kernels gemm  where kernels are, and are missing
   cuwheel inspect old.whl --against new.whl
 
 exit status: 0 everything was read, 1 something is damaged""",

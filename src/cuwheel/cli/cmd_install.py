@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # `install` looks for the same, in the same places.
 NAME = Option("NAME", "a package, perhaps with versions: 'torch>=2.5'", values.package, field="wanted")
-MACHINES = (ON, Option("--env FOLDER", "the Python environment to find it for", places.environment))
+MACHINES = (ON, Option("--env FOLDER", "the Python environment (default: the active one)", places.environment))
 PLACES = group(
     "where to look",
     Option(
@@ -59,8 +59,8 @@ FIND = Command(
 
 An index that `cuwheel publish` wrote has facts of every wheel. Of other wheels
 the libraries are read (of large ones the start, and the answer says so), the
-newest release first, until one runs or --budget is spent; Ctrl-C
-ends that with what is known so far. Nothing of them is kept.
+newest release first, until one runs or --budget is spent; Ctrl-C ends that with
+what is known so far. Nothing of them is kept.
 
 exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),

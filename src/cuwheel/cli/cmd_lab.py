@@ -106,7 +106,7 @@ def _trials(args: Namespace) -> Answer:
             campaign.folder_of(places.file_of(args.place, "cuwheel lab trials report FOLDER"), None)
         )
     file = places.file_of(
-        args.place, f"cuwheel lab trials {args.action} TRIALS.toml; docs/howto/trials.md shows such a file"
+        args.place, f"cuwheel lab trials {args.action} TRIALS.toml; cuwheel lab trials --help shows such a file"
     )
     if args.action in _SERVICES:
         removing = args.action == "remove-service"
@@ -143,6 +143,9 @@ TRIALS = Command(
   cuwheel trials bisect FILE --source . --good v1.0 --bad HEAD --for h100
   cuwheel trials install-service TRIALS.toml  resume after each boot
   cuwheel trials remove-service TRIALS.toml
+
+A TRIALS.toml has command = "python run.py {shapes}", repeats = 9 and a table
+[axes] with start = ["cold", "warm"], shapes = ["mixed", "equal"] and the like.
 
 A trial's start is on disk before it begins: one without an end is a result
 too, where the machine went down under it.

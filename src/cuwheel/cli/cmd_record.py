@@ -103,7 +103,10 @@ RECORD_MATRIX = Command(
     """\
   cuwheel record matrix matrix.toml --dry-run    list the configurations
   cuwheel record matrix matrix.toml              run and record each
-  cuwheel record matrix matrix.toml --resume     go on after a break""",
+  cuwheel record matrix matrix.toml --resume     go on after a break
+
+A matrix.toml has command = "cargo build {profile}", a table [axes] with lines
+such as toolkit = ["12.8", "13.0"], and [axes.profile] release = "--release".""",
     (
         Option("FILE", "the matrix", places.file, field="matrix"),
         _OUTPUT,
@@ -171,7 +174,7 @@ REPLAY = Command(
   cuwheel replay cuwheel-record:7 --here      the same call in this shell
   cuwheel replay cuwheel-record:7 --print     the command, to paste
   cuwheel replay cuwheel-record --list        all calls
-  cuwheel record diff cuwheel-record:7        why it works in this shell
+  cuwheel record diff cuwheel-record:7               why it works in this shell
 
 exit status: the call's own""",
     (

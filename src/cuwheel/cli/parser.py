@@ -115,11 +115,12 @@ def action_of(prog: str, command: Command, action: str) -> Command:
         own = [each._replace(of=()) for each in flat([row]) if not each.of or action in each.of]
         rows += [row._replace(rows=tuple(own))] if isinstance(row, Group) and own else own
     examples = [each for each in command.examples.splitlines() if f"{prog} {action}" in each]
+    _, exits, statuses = command.examples.partition("\n\nexit status: ")
     taken = {flag for row in flat(rows) for flag in row.flags}
     elsewhere = {flag: row.of for row in flat(command.options) for flag in row.flags if flag not in taken}
     return command._replace(
         options=tuple(rows),
-        examples="\n".join(examples),
+        examples="\n".join(examples) + exits + statuses,
         actions={},
         ways=(),
         conflicts=(),

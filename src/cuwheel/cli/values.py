@@ -396,7 +396,7 @@ def component(text: str) -> str:
     """Of a toolkit: cublas, cudnn, or a group of them."""
     from cuwheel.facts import toolkits as table
 
-    asked(lambda: table.find_components(text), "docs/howto/toolchains.md lists them")
+    asked(lambda: table.find_components(text), "cuwheel toolchain install --help")
     return text
 
 

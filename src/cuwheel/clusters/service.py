@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 1.0
 # Dask listens for its pages, which have no TLS, also where there are none: then on this machine alone.
+_OF_A_JOB = "cores and memory of a job are said in Dask's own file, ~/.config/dask/jobqueue.yaml"
 _NO_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _LEAVE_S = 5.0
 _PATIENCE_S = 60.0
@@ -356,7 +357,9 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
         )
     except (ValueError, OSError, TypeError) as error:
         raise UnreadableError(
-            "jobqueue.slurm", f"its settings are not complete: {error}", hint="see docs/howto/cluster.md, Slurm"
+            "jobqueue.slurm",
+            f"its settings are not complete: {error}",
+            hint=_OF_A_JOB,
         ) from error
     made.scale(jobs=workers)
     return made

@@ -423,10 +423,8 @@ def list_candidates(requirement: Requirement, where: Places, session: client.Ses
         for each in listed_there:
             found.setdefault(each.file, each)
     if not found:
-        searched = ", ".join(place for place, _ in (*own, *asked))
-        searched = (
-            f"is not on {searched}: check the spelling, or name" if searched else "there is no index to ask: name"
-        )
+        searched = " or ".join(place for place, _ in (*own, *asked))
+        searched = f"{searched} has none: check the spelling, or name" if searched else "there is no index to ask: name"
         raise UnknownNameError("package", requirement.name, hint=f"{searched} its index with --index")
     return tuple(_allowed(requirement, found.values()))
 

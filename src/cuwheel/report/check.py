@@ -72,7 +72,10 @@ def document(answer: Check, *, verbose: bool) -> Document:
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
     if single and not verbose and (short := _nothing_to_say_of_machines(answer, single)):
         return Document(f"cuwheel check {title}", short)
-    blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else title), _matrix(answer, single)]
+    blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else _sentence_of_several(answer))]
+    if taken := tuple(_taken_by_each(answer)):
+        blocks.append(Facts(taken))
+    blocks.append(_matrix(answer, single))
     if not single and (
         told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))
     ):
@@ -194,6 +197,34 @@ def _verdict_sentence(answer: Check, name: str) -> str:
     sentence += f" ({gpus} of {every} GPUs)" if every > len(answer.machines) else ""
     sentence += f", in part on {counts['partly']}" if counts["partly"] else ""
     return sentence + (f"; not known of {counts['unknown']}" if counts["unknown"] else "")
+
+
+def _sentence_of_several(answer: Check) -> str:
+    """`foo 1.0 runs on 1 of 3 machines, bar 2.0 on 2`; of many packages how many machines run all of them."""
+    several = len(answer.machines)
+    ran = [_WORDS[each.outcome] == "runs" for each in answer.verdicts]
+    if several == 1:
+        return f"{sum(ran)} of {len(ran)} run on {answer.verdicts[0].machine}"
+    kinds = "kinds of machine" if any(each.count > 1 for each in answer.machines) else "machines"
+    if len(answer.targets) > _NAMES:
+        whole = sum(all(ran[index::several]) for index in range(several))
+        return f"{len(answer.targets)} packages: all of them run on {whole} of {several} {kinds}"
+    counts = [sum(ran[start : start + several]) for start in range(0, len(ran), several)]
+    first, *rest = zip((each.name for each in answer.targets), counts, strict=True)
+    sentence = f"{first[0]} runs on {first[1]} of {several} {kinds}"
+    return sentence + "".join(f", {name} on {count}" for name, count in rest)
+
+
+def _taken_by_each(answer: Check) -> Iterator[Row]:
+    """Of several builds of one package: which of them each machine runs."""
+    several = len(answer.machines)
+    names = {each.name.partition(" ")[0] for each in answer.targets}
+    if len(answer.targets) == 1 or len(names) > 1 or not 1 < several <= _ROWS:
+        return
+    for index, machine in enumerate(answer.machines):
+        verdicts = zip(answer.targets, answer.verdicts[index::several], strict=True)
+        running = [each.name.partition(" ")[2] or each.name for each, it in verdicts if _WORDS[it.outcome] == "runs"]
+        yield Row(machine.name, f"takes {' or '.join(running) or 'none of them'}")
 
 
 def _matrix(answer: Check, single: str) -> Matrix:

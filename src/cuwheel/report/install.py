@@ -9,7 +9,7 @@ from cuwheel.delivery.best_candidate import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.support import quoting
-from cuwheel.support.wording import a_few, size
+from cuwheel.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.install_answer import EditablePlan, Install, Package
@@ -113,7 +113,7 @@ def _editable(plan: EditablePlan) -> Iterator[Row]:
 
 
 def _fleet(answer: Install) -> Iterator[Block]:
-    yield Heading(f"{answer.name} for a fleet" if answer.parts else f"files of {answer.name}")
+    yield Heading(_fleet_headline(answer))
     columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
     rows = []
     for part in answer.parts:
@@ -129,13 +129,24 @@ def _fleet(answer: Install) -> Iterator[Block]:
     if answer.lock:
         place = [] if answer.lock == "." else [answer.lock]
         command = quoting.here(["cuwheel", "install", "--locked", *place])
-        yield Paragraph(f"  written: {', '.join(answer.locks)}; on each machine: {command}")
-    elif answer.parts:
-        yield Paragraph(
-            "  no lock was written: " + ("--dry-run" if answer.succeeded else "not every machine is served")
-        )
-    if answer.downloaded:
-        yield Paragraph(f"  {len(answer.downloaded)} files are in the folder")
+        yield Paragraph(f"  written: {', '.join(answer.locks)}\n  on each machine: {command}")
+
+
+def _fleet_headline(answer: Install) -> str:
+    files = f"{counted(len(answer.downloaded), 'file')} in the folder" if answer.downloaded else ""
+    if not answer.parts:
+        return f"{answer.name}: {files}"
+    unserved = [
+        name
+        for part in answer.parts
+        for name in part.machines
+        if part.problem or not all(each.version for each in part.packages)
+    ]
+    if unserved:
+        return f"{answer.name}: no lock was written, nothing serves {a_few(unserved, _NAMED)}"
+    kinds = counted(len(answer.parts), "kind")
+    done = "would be locked (--dry-run)" if answer.dry_run else "locked"
+    return ", ".join(filter(None, (f"{answer.name}: {done} for {kinds} of machine", files)))
 
 
 def _pins(pins: Mapping[str, str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
-from cuwheel.support.wording import size
+from cuwheel.support.wording import counted, size
 from cuwheel.toolchains import lock, toolchain
 from cuwheel.toolchains import toolchain as toolchains
 from cuwheel.toolchains.provide import Decision, Verification
@@ -90,7 +90,7 @@ def document(answer: Toolchain, *, verbose: bool) -> Document:
 
 def _install(answer: Toolchain) -> Iterator[Block]:
     if answer.recipe:
-        yield Heading(f"CUDA {answer.recipe.release} from {answer.recipe.provider}: nothing was done (--dry-run)")
+        yield Heading(f"CUDA {answer.recipe.release} from {answer.recipe.provider}: {_would(answer.recipe)}")
         if answer.recipe.place:
             yield Paragraph(f"It is already there: {answer.recipe.place}")
         if answer.recipe.archives:
@@ -112,6 +112,14 @@ def _install(answer: Toolchain) -> Iterator[Block]:
             yield Paragraph(f"Use it: {quoting.evaluate(words, quoting.shell_here())}")
     if answer.lock:
         yield Paragraph(f"Written to {answer.lock}.")
+
+
+def _would(recipe: Recipe) -> str:
+    if not recipe.archives:
+        return "nothing was done (--dry-run)"
+    total = sum(each.size or 0 for each in recipe.archives)
+    least = "" if all(each.size for each in recipe.archives) else "at least "
+    return f"{counted(len(recipe.archives), 'file')}, {least}{size(total)}, would be downloaded (--dry-run)"
 
 
 def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
@@ -178,18 +186,17 @@ def _remove(answer: Toolchain) -> Iterator[Block]:
 
 
 def _verify(answer: Toolchain) -> Iterator[Block]:
-    yield from _install(answer)
     if found := answer.verification:
         yield Heading(found.words)
         yield Facts(tuple(Row(each.name, each.outcome, origin=each.evidence) for each in found.checks))
+    yield from _install(answer)
 
 
 def _fetch(answer: Toolchain) -> Iterator[Block]:
     if answer.recipe:
         total = sum(each.size or 0 for each in answer.recipe.archives)
-        yield Heading(
-            f"CUDA {answer.recipe.release} from {answer.recipe.provider}: {len(answer.fetched)} files, {size(total)}"
-        )
+        files = counted(len(answer.fetched), "file")
+        yield Heading(f"CUDA {answer.recipe.release} from {answer.recipe.provider}: {files}, {size(total)}")
         yield _archives(answer.recipe.archives)
     if answer.lock:
         folder = str(PurePath(answer.lock).parent)

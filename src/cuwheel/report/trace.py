@@ -132,18 +132,19 @@ def _swallowed(failures: Sequence[Failure], *, verbose: bool) -> Iterator[Block]
 
 
 def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
-    yield Heading("Traced")
     if not answer.processes:
+        yield Heading("No process of it called the CUDA driver")
         yield Paragraph(
-            "No process of it called the CUDA driver: it uses no GPU, or found none (cuwheel doctor says what is "
-            "here). What cannot be seen: programs that are linked statically, that run as another user, or whose "
-            "environment was cleared."
+            "It uses no GPU, or found none (cuwheel doctor says what is here). What cannot be seen: programs that are "
+            "linked statically, that run as another user, or whose environment was cleared."
         )
         return
+    unseen = all(each.swallowed for each in answer.failures)
+    yield Heading("No call of the CUDA driver failed" if unseen else "What it used")
     yield Facts(tuple(_facts(answer)))
-    if not answer.succeeded and all(each.swallowed for each in answer.failures):
+    if not answer.succeeded and unseen:
         yield Paragraph(
-            "No call of the driver failed. The CUDA runtime refuses some things by itself (--cupti sees that), and "
+            "The CUDA runtime refuses some things by itself (--cupti sees that), and "
             "CUDA 11's loads its code in private (drivers for CUDA 12.9 and later tell in their log if that fails)."
         )
     if answer.libraries:

@@ -35,7 +35,7 @@ from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
 
-_HINT = "docs/howto/replay.md shows such a file"
+_HINT = "cuwheel record matrix --help shows such a file"
 Choice = Literal["on", "off"]
 
 

@@ -79,7 +79,7 @@ def _in_a_line(error: CuwheelError) -> str:
 def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
     tried = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
-    hint = "cuwheel lookup cuda lists the versions; docs/howto/toolchains.md lists what each provider needs"
+    hint = "cuwheel lookup cuda lists the versions; what providers need: cuwheel toolchain install --help"
     if wanted.l4t:
         hint = (
             f"bring JetPack's toolkit, a board's /usr/local/cuda-{wanted.cuda}: --provider system=FOLDER; or build "

@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, text)
     assert words in caught.value.message
-    assert "docs/howto/trials.md" in caught.value.hint
+    assert "cuwheel lab trials --help" in caught.value.hint
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Ground:
         """HOME, cache and temporary files are the try's own."""
         names = {"HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "xdg"}
         own = {variable: str(self.private / name) for variable, name in names.items()}
-        return {**own, "CUWHEEL_CACHE": str(self.folder / CACHE)}
+        return {**own, "CUWHEEL_CACHE": str(self.folder / self.job.cache)}
 
     def enter(self) -> None:
         os.chdir(self.folder)

@@ -41,6 +41,7 @@ class Job:
     varies: tuple[str, ...] = ()  # beginnings of paths whose bytes differ from run to run (times)
     resumed: tuple[str, ...] = ()  # ends of names of files that an interrupted run leaves for the next to go on with
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
+    cache: str = CACHE  # another folder where what a cache holds is part of the result
     whole: Callable[[Path], Sequence[str]] = lambda _folder: ()  # what is wrong with the whole, at whatever moment
     # What is promised of an interrupted run before anything is run again: a journal where something is changed, and
     # that undoing it brings everything back; of one that fails by itself, that it has put everything back.
@@ -107,7 +108,7 @@ def _served_mirror(folder: Path) -> None:
 
 
 def _install(folder: Path, *words: str, place: str | None = None) -> Sequence[str]:
-    options = ("--provider", f"redist={place or folder / 'site'}", "--cache", str(folder / "cache"))
+    options = ("--provider", f"redist={place or folder / 'site'}")
     return ("toolchain", "install", "13.0.2", *options, "--host-compiler", "none", *words, "--quiet", "--json")
 
 
@@ -479,6 +480,7 @@ JOBS = (
         prepare=_mirror,
         command=_install,
         private=_STORE,
+        cache="cache",
         together="all",
     ),
     Job(
@@ -488,6 +490,7 @@ JOBS = (
         command=lambda folder: _install(folder, place=(folder / "url").read_text()),
         resumed=(".part",),
         private=_STORE,
+        cache="cache",
         together="all",
     ),
     Job(
@@ -496,6 +499,7 @@ JOBS = (
         prepare=_mirror,
         command=lambda folder: _install(folder, "--lock", str(folder / "cuwheel.lock")),
         private=_STORE,
+        cache="cache",
         together="all",
     ),
     Job(
@@ -504,20 +508,19 @@ JOBS = (
         prepare=_mirror,
         command=lambda folder: (
             *("toolchain", "fetch", "13.0.2", "--provider", f"redist={folder / 'site'}"),
-            *("--cache", str(folder / "cache"), "--to", str(folder / "kit"), "--quiet", "--json"),
+            *("--to", str(folder / "kit"), "--quiet", "--json"),
         ),
         private=_STORE,
+        cache="cache",
         together="all",
     ),
     Job(
         name="toolchain-remove",
         prepare=_mirror,
         begin=_install,
-        command=lambda folder: (
-            *("toolchain", "remove", "all"),
-            *("--cache", str(folder / "cache"), "--quiet", "--json"),
-        ),
+        command=lambda _folder: ("toolchain", "remove", "all", "--quiet", "--json"),
         private=_STORE,
+        cache="cache",
     ),
     Job(
         name="build",

@@ -79,6 +79,7 @@ class Ended:
 def ended(folder: Path, settings: dict[str, str], *commands: list[str]) -> list[Ended]:
     """How each command of cuwheel ended in a process with these settings."""
     odd = {"CUDA_HOME": f"/{ODD}", "LD_LIBRARY_PATH": ODD, "TORCH_CUDA_ARCH_LIST": ODD, "CUWHEEL_CACHE": str(folder)}
+    odd["CUWHEEL_CLUSTER"] = str(folder / f"cluster-{ODD}")
     asked = folder / "asked.json"
     asked.write_text(json.dumps(commands))
     environ = os.environ | odd | settings
@@ -105,7 +106,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "compare": [odd, "other.so"],
         "check": [odd, wheel, "--on", "h100"],
         "plan": ["--for", "h100", "--cuda", "13.0"],
-        "toolchain": ["list", "--cache", str(folder)],
+        "toolchain": ["list"],
         "build": ["src", "--for", "h100", "--cuda", "13.0", "--dry-run", "-o", str(folder / "out")],
         "repair": [wheel, "--dry-run"],
         "verify": [wheel, "--static"],
@@ -122,7 +123,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "explain": ["build.log"],
         "bench": ["--at-once", "1", "--seconds", "0.2", "--", "echo", ODD],
         "trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
-        "cluster": ["init", "-o", str(folder / f"cluster-{ODD}")],
+        "cluster": ["init"],
         "gpus": ["h100"],
         "toolkits": [],
     }[verb]

@@ -20,8 +20,8 @@ VERBS = {
     "check": ("check", "demo-cuda==1.0", "--on", "h100"),
     "slim": ("slim", "demo-cuda==1.0", "--for", "h100", "-o", "out"),
     "verify": ("verify", "demo-cuda==1.0", "--static"),
-    "toolchain install": ("toolchain", "install", "13.0", "--provider", "index", "--cache", "cache"),
-    "toolchain fetch": ("toolchain", "fetch", "13.0", "--provider", "index", "--to", "kit", "--cache", "cache"),
+    "toolchain install": ("toolchain", "install", "13.0", "--provider", "index"),
+    "toolchain fetch": ("toolchain", "fetch", "13.0", "--provider", "index", "--to", "kit"),
     "build NAME": ("build", "demo-cuda==1.0", "--for", "h100", "--cuda", "13.0", "-o", "out"),
     "build": ("build", "source", "--for", "h100", "--cuda", "13.0", "--provider", "index", "-o", "out"),
 }

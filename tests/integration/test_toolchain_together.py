@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -103,8 +104,9 @@ def test_a_password_is_in_no_file_and_no_answer(mirror: str, tmp_path: Path, mon
         "--provider",
         f"redist={mirror}",
     ]
-    options = ["--cache", str(tmp_path / "cache"), "--lock", "--json", "-v", "--host-compiler", "none"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600, check=False)
+    options = ["--lock", "--json", "-v", "--host-compiler", "none"]
+    environ = {**os.environ, "CUWHEEL_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([*command, *options], env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["toolkits"]
     assert "p4ss" not in done.stdout + done.stderr

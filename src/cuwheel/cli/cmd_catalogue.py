@@ -39,14 +39,14 @@ CATALOGUE = Command(
   cuwheel catalogue list facts
   cuwheel find torch --on h100 --catalogue facts
 
-Of each package the newest and the oldest release of each minor version are
-taken, and of their wheels one for the platform. Only the libraries in it are
-downloaded, once, and nothing of them is kept but the facts.
+It takes the newest and the oldest release of each minor version, and of each
+one wheel for the platform. Only its libraries are downloaded, once, and only
+facts about them are kept.
 
 exit status: 0 done, 1 some wheels could not be read""",
     (
-        Option("[NAME...]", "packages, perhaps with versions; default: those that it holds", field="names", of=_ADD),
-        Option("[PLACE]", "a folder or URL of a catalogue; default: what ships with cuwheel", of=("list",)),
+        Option("[NAME...]", "packages, perhaps with versions (default: those that are in it)", field="names", of=_ADD),
+        Option("[PLACE]", "a folder or URL of a catalogue (default: the one in cuwheel)", of=("list",)),
         Option("--to FOLDER", "the catalogue's folder", places.new_folder, of=_ADD),
         ON._replace(of=("list",)),
         group(
@@ -54,7 +54,7 @@ exit status: 0 done, 1 some wheels could not be read""",
             INDEX._replace(of=_ADD),
             PLATFORM._replace(help="platform of the wheels (default: Linux x86-64)", of=_ADD),
             Option("--budget SIZE", "download at most this much (default: no limit)", values.size, of=_ADD),
-            cluster("read by the workers of a cluster")._replace(of=_ADD),
+            cluster("let the workers of a cluster read them")._replace(of=_ADD),
         ),
     ),
     _catalogue,

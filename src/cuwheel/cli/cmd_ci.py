@@ -85,22 +85,22 @@ CI = Command(
   cuwheel ci watch torch --built https://wheels.example.com
   cuwheel ci matrix plan.json >> "$GITHUB_OUTPUT"
 
-What it does follows from [tool.cuwheel.ci] of pyproject.toml. The workflow
-itself uses ci matrix and ci watch, which print the outputs of a step.
+[tool.cuwheel.ci] in pyproject.toml says what the workflow does. The workflow
+itself runs ci matrix and ci watch, which print the outputs of a step.
 
 exit status: 0 done, 1 --check found something""",
     (
         Option("PLAN", "what `cuwheel plan --json` wrote", field="what", of=("matrix",)),
         Option("[SOURCE]", "the repository (default: .)", places.folder, default=Path(), of=_SERVICES),
         Option("UPSTREAM", "a package or a git repository", field="what", of=("watch",)),
-        Option("--write", "write the file, or renew what is cuwheel's in it", of=_SERVICES),
-        Option("--check", "say what differs in the file that is there", of=_SERVICES),
+        Option("--write", "write the file, or renew cuwheel's part of it", of=_SERVICES),
+        Option("--check", "show how the existing file differs", of=_SERVICES),
         Option("--file FILE", "where the workflow is, if not in the usual place", places.new_file, of=_SERVICES),
-        Option("--cuda VERSION", "for this one; default: the first", values.toolkit, of=("cibuildwheel",)),
+        Option("--cuda VERSION", "for this CUDA version (default: the first)", values.toolkit, of=("cibuildwheel",)),
         group(
             "inside a workflow",
             Option("--cpu CPUS", "x86_64, aarch64 and windows, with commas (default: x86_64)", cpus, of=("matrix",)),
-            Option("--image IMAGE", "of each job on Linux; {cuda}, {cpu}", image, of=("matrix",)),
+            Option("--image IMAGE", "container image of jobs on Linux; with {cuda} and {cpu}", image, of=("matrix",)),
             Option("--built PLACE", "an index, or the version last built", built, of=("watch",)),
             Option("--name NAME", "the package in that index", values.distribution, of=("watch",)),
         ),

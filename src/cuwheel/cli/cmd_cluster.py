@@ -74,12 +74,12 @@ CLUSTER = Command(
   cuwheel cluster stop tls://build01:8786
   cuwheel build --for h100,l40 --cluster tls://build01:8786
 
-The certificates are in the folder that CUWHEEL_CLUSTER names, or this user's;
-for a scheduler or worker it may name its own file.
+The certificates are in this user's folder, or in the one that CUWHEEL_CLUSTER
+names; for a scheduler or worker it may name a certificate file.
 
-Only tls:// addresses are used, also on this machine: whoever reaches a cluster
-can run programs as the one who started it. insecure+tcp://127.0.0.1:PORT goes
-without, for a machine that nobody else is on.
+Only tls:// addresses are used, even on one machine: anybody who can connect to
+a cluster can run programs as the user who started it. On a machine that nobody
+else uses, insecure+tcp://127.0.0.1:PORT works without certificates.
 
 exit status: 0 done, or the cluster has workers; 1 it has none that can be used""",
     (
@@ -87,7 +87,7 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
         Option("WHEEL", "cuwheel itself, for workers that lack it", places.file, of=("send",)),
         group(
             "worker",
-            Option("--name NAME", "as reports show it", values.distribution, of=_WORKER),
+            Option("--name NAME", "its name in reports", values.distribution, of=_WORKER),
             Option("--cores N", "cores that it may use (default: all)", values.count, of=_WORKER),
             Option("--memory SIZE", "memory that it may use (default: all)", values.size, of=_WORKER),
             Option("--tag NAME", "what tasks may ask for, such as gpu:9.0", tag, field="tags", many=True, of=_WORKER),

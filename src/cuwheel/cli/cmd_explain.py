@@ -53,7 +53,7 @@ exit status: 0 a cause was found, 1 none is known""",
         Option("--report FILE", "write the investigation as a Markdown document", places.new_file),
         Option(
             "--on WHAT",
-            "the machine it failed on: its GPU, a profile from doctor --save, or 'this', which is then looked at",
+            "the machine on which it failed: its GPU, a profile from doctor --save, or 'this' to look at this one",
             values.gpu_or_profile,
             many=True,
         ),

@@ -40,26 +40,26 @@ exit status: 0 done, 1 refused: nothing proves that the device code fits""",
         OUTPUT,
         Option(
             "--compile GPUS",
-            "make machine code for these (sm_120, b200, 'this') of the PTX in BASE",
+            "make machine code for these (sm_120, b200, 'this') from the PTX in BASE",
             values.machines,
             many=True,
         ),
         Option("--env FOLDER", "with --compile: change this environment in place", places.environment),
         Option(
             "--add ARCHS",
-            "build these from --source, with an architecture of BASE as the witness, and graft them",
+            "build these from --source, together with one architecture of BASE to prove that they fit, and graft them",
             values.machine_codes,
             many=True,
         ),
         Option("--source FOLDER", "with --add: the source of BASE", places.folder),
         CUDA_VERSIONS._replace(
-            help="with --add: grow the libraries of these CUDA versions; with --compile: by this ptxas"
+            help="with --add: only the libraries of these CUDA versions; with --compile: use this version's ptxas"
         ),
         Option("--split", "write one wheel per architecture of BASE instead"),
         Option("--dry-run", "compare and report, write nothing"),
         group(
             "rarely needed",
-            Option("--force", "graft although it is not proven to fit; the wheel says so"),
+            Option("--force", "graft even if nothing proves that it fits; the wheel says so"),
             Option(
                 "--version VERSION", "version of the new wheel, instead of adding a label such as +sm90", values.version
             ),

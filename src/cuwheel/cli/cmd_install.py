@@ -27,19 +27,19 @@ PLACES = group(
     ),
     Option(
         "--catalogue PLACE",
-        "a folder or URL that cuwheel catalogue wrote, asked before wheels are read, beside the one in cuwheel; "
-        "'none' to ask none; repeatable",
+        "also look here before reading wheels: a folder or URL that cuwheel catalogue wrote; 'none' to use no "
+        "catalogue; repeatable",
         places.catalogue,
         field="catalogues",
         many=True,
     ),
-    Option("--no-index", "use no index that is configured: only --find-links, with find also --index"),
-    Option("--budget SIZE", "download at most this much to look into wheels (default: 300MB)", values.size),
+    Option("--no-index", "do not use the configured indexes, only --find-links (and, with find, --index)"),
+    Option("--budget SIZE", "download at most this much to read wheels (default: 300MB)", values.size),
     more=True,
 )
 _PREVIEWS = {"--pre": "a requirement that names a preview takes all of them: 'torch>=2.12.0rc1'"}
 GONE = {**REFINEMENT_GONE, "--gpu": "CUDA_VISIBLE_DEVICES=NUMBER before the command"}
-_ALL = Option("--all", "judge every release, not only until one runs", field="all_releases")
+_ALL = Option("--all", "judge every release, do not stop at the first that runs", field="all_releases")
 
 
 def _find(args: Namespace) -> Answer:
@@ -57,10 +57,10 @@ FIND = Command(
   cuwheel find foo --index https://wheels.example.com/simple
   cuwheel find foo --no-index --find-links dist
 
-An index that `cuwheel publish` wrote has facts of every wheel. Of other wheels
-the libraries are read (of large ones the start, and the answer says so), the
-newest release first, until one runs or --budget is spent; Ctrl-C ends that with
-what is known so far. Nothing of them is kept.
+An index made by `cuwheel publish` has the facts of every wheel. From others it
+reads the libraries in the wheels (the start of large ones, and the answer says
+so), newest release first, until one runs or --budget is spent. Ctrl-C ends that
+with what is known so far.
 
 exit status: 0 there is one that runs, 1 there is none""",
     (NAME, *MACHINES, INDEX, PLACES._replace(rows=(*PLACES.rows, _ALL)), REFINEMENT),
@@ -131,7 +131,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
         REFINEMENT,
         Option(
             "-r --requirement FILE",
-            "what a requirements file lists, judged together",
+            "install what a requirements file lists",
             places.file,
             field="requirements",
         ),
@@ -147,25 +147,26 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
             "settings, signatures and size",
             Option(
                 "--pin WHERE",
-                "write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
+                "where to write settings that the package needs: activate, env-file=PATH, systemd=FOLDER, "
+                "dockerfile=PATH",
                 pin,
                 many=True,
             ),
             Option(
                 "--signers FILE",
-                "install only files of an index that one of these signed (ssh-keygen's ALLOWED SIGNERS)",
+                "install only from an index that one of these signed (ssh-keygen's ALLOWED SIGNERS)",
                 places.file,
             ),
-            Option("--slim", "cut device code that this GPU never loads, on the way in"),
-            Option("--compile", "compile PTX on the way in, where this GPU's driver would have to"),
+            Option("--slim", "install wheels without the device code that this GPU never loads"),
+            Option("--compile", "compile PTX now, where the driver would do it at the first start"),
             more=True,
         ),
         group(
             "where no wheel of the newest release runs",
             Option(
                 "--fallback WHAT",
-                "older, source (built for this machine), cpu, any-version (beyond those asked for), or none; default: "
-                "older,source,cpu",
+                "what to try then: older, source (build it for this machine), cpu, any-version (also versions that "
+                "you did not ask for), or none (default: older,source,cpu)",
                 fallbacks,
                 default=None,
             ),
@@ -193,7 +194,7 @@ exit status: 0 installed, 1 nothing runs, a change was refused, or put back""",
             ),
             Option(
                 "--download FOLDER",
-                "fetch all files of the lock into one folder, for --locked --no-index --find-links FOLDER",
+                "download all files of the lock into FOLDER, for --locked --no-index --find-links FOLDER",
                 places.new_folder,
             ),
             more=True,

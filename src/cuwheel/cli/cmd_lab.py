@@ -147,8 +147,8 @@ TRIALS = Command(
 A TRIALS.toml has command = "python run.py {shapes}", repeats = 9 and a table
 [axes] with start = ["cold", "warm"], shapes = ["mixed", "equal"] and the like.
 
-A trial's start is on disk before it begins: one without an end is a result
-too, where the machine went down under it.
+Each trial is noted on disk before it starts. One that never ended counts too:
+the machine went down with it.
 
 exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
 1 there is no answer; of remove-service: 1 there was none""",
@@ -158,7 +158,7 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
         HTML._replace(of=("run", "report", "bisect")),
         group(
             "what is run",
-            Option("-o --output FOLDER", "of the journal", places.new_folder, of=(*_TRY, *_SERVICES)),
+            Option("-o --output FOLDER", "where the journal is written", places.new_folder, of=(*_TRY, *_SERVICES)),
             Option("--resume", "continue an earlier run, however it ended", of=_TRY),
             Option("--repeats N", "runs of each condition, instead of the file's number", values.count, of=("run",)),
             Option(
@@ -168,8 +168,8 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
                 many=True,
                 of=_TRY,
             ),
-            cluster("each trial on a worker of a cluster")._replace(of=("run",)),
-            Option("--dry-run", "list what would be done, and do nothing", of=("run", *_SERVICES)),
+            cluster("run each trial on a worker of a cluster")._replace(of=("run",)),
+            Option("--dry-run", "list what would run, and run nothing", of=("run", *_SERVICES)),
         ),
         group(
             "bisect",
@@ -177,9 +177,10 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
             Option("--bad RELEASE", "a release or commit with the fault", of=_BISECT),
             Option("--source FOLDER", "the git repository whose commits are searched", places.folder, of=_BISECT),
             FOR._replace(
-                help="build each commit for these GPUs; without it the command runs in the checkout", of=_BISECT
+                help="build a wheel of each commit for these GPUs (default: run the command in the checkout)",
+                of=_BISECT,
             ),
-            Option("--rate RATE", "how often the bad one fails (measured)", chance, of=_BISECT),
+            Option("--rate RATE", "how often the bad one fails (default: measured)", chance, of=_BISECT),
         ),
     ),
     _trials,
@@ -221,30 +222,29 @@ BENCH = Command(
     """\
   cuwheel bench work.py:call                       1, 2 and 4 at once
   cuwheel bench work.py:call --at-once 1,2,4,8,16
-  cuwheel bench --env .venv --against .venv-slim work.py:call
+  cuwheel bench --with .venv --against .venv-slim work.py:call
   cuwheel bench --with DTYPE=int8 --against DTYPE=float16 work.py:call
   cuwheel bench --json work.py:call > before.json     to compare with later
   cuwheel bench --earlier before.json work.py:call
   cuwheel bench --by processes -- ./solver --size 1000
 
-The function is called without arguments; importing its file is no part of a
-call. Both sides run by turns, so that drift hits them alike.
+The function is called without arguments; importing its file is not measured.
+Both sides take turns, so that drift affects both alike.
 
 exit status: 0 done, 1 calls failed, or it is slower than the earlier run""",
     (
         Option("[FILE:NAME...]", "a function of a Python file; or -- and a command", field="function"),
         Option("-- COMMAND ...", "the command to measure"),
-        Option("--at-once NUMBERS", "calls at the same time, one level after the other (1,2,4)", counts),
+        Option("--at-once NUMBERS", "how many calls at the same time, level after level (default: 1,2,4)", counts),
         group(
             "the load, and a page",
             HTML,
-            Option("--by {threads,processes}", "what makes the calls (threads)"),
-            Option("--seconds S", "seconds per level, about (5)", values.seconds),
+            Option("--by {threads,processes}", "who makes the calls (default: threads)"),
+            Option("--seconds S", "about how long each level takes, in seconds (default: 5)", values.seconds),
             more=True,
         ),
         group(
             "what is compared",
-            Option("--env FOLDER", "the Python environment of both sides", places.environment),
             Option(
                 "--with SETTING",
                 "NAME=VALUE, an environment's folder, a wheel or name==version; repeatable",
@@ -254,17 +254,21 @@ exit status: 0 done, 1 calls failed, or it is slower than the earlier run""",
             ),
             Option(
                 "--against SETTING",
-                "the same, for the side to compare with; repeatable",
+                "compare with the same for another side; repeatable",
                 bench_setting,
                 many=True,
             ),
-            Option("--earlier FILE", "the JSON of an earlier run, to compare with", places.file),
+            Option("--earlier FILE", "compare with an earlier run (its JSON)", places.file),
         ),
     ),
     _bench,
     refuse=_refuse_bench,
     usage="cuwheel bench [options] FILE:NAME | -- COMMAND ...",
-    gone={"--save": "--json > FILE", "--calls": "--seconds SECONDS"},
+    gone={
+        "--save": "--json > FILE",
+        "--calls": "--seconds SECONDS",
+        "--env": "--with FOLDER, and --against FOLDER for the other side",
+    },
     dropped={
         "--warm-up": "three calls go before each level; for more, call it in the file, whose import is not measured",
         "--blocks": "a level is measured in five blocks; in Python, BenchRequest(blocks=…) says another number",

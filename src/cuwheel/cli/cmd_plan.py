@@ -35,14 +35,14 @@ _PLAN, _READ = ("plan",), ("read",)
 _OPTIONS = (
     FOR._replace(of=_PLAN),
     CUDA_VERSIONS._replace(
-        help="the toolkits to build with; default: the fewest and newest that the drivers and torch builds accept"
+        help="the toolkits to build with (default: as few and as new as the drivers and torch builds accept)"
     ),
     Option("--like WHEEL", "predict the size from this wheel's bytes per architecture", values.binary, of=_PLAN),
     Option("--cmake VERSION", "the CMake version that must understand the list", cmake, of=_PLAN),
     Option(
         "--want WORDS",
-        "future: also PTX for GPUs to come; native: machine code of its own for every GPU; specific or family: 90a or "
-        "100f where there are such; no-ptx: rely on PTX for no GPU; with commas",
+        "future: add PTX for GPUs that do not exist yet; native: machine code for every GPU; specific, family: 90a or "
+        "100f where possible; no-ptx: no GPU may depend on PTX; with commas",
         wants,
         many=True,
         of=_PLAN,
@@ -52,7 +52,7 @@ _OPTIONS = (
         Option("--read LIST", "explain this architecture list and what it covers"),
         Option(
             "--as SYSTEM",
-            f"whose spelling it is: {', '.join(spellings.READ_AS)}; default: guessed",
+            f"which build system wrote it: {', '.join(spellings.READ_AS)} (default: guessed)",
             spellings.READ_AS,
             field="spelling",
             of=_READ,

@@ -18,8 +18,8 @@ _RUNS = 60
 _OUTPUT = Option("-o --output FOLDER", "where to write the record (cuwheel-record, or -2, …)", places.new_folder)
 _DIFF = Option(
     "--diff",
-    "if a compiler call fails, run it with what differs from this shell (of a matrix, from the nearest configuration "
-    "that works) to find the cause, as `record diff` does",
+    "if a compiler call fails, find out why, as `record diff` does: run it again with what differs from this shell (or "
+    "from the nearest configuration that works)",
 )
 _MASKED = "secrets are always masked; in Python, RecordOptions(masked=False) does not"
 
@@ -72,8 +72,8 @@ exit status: the command's own; 128+n if signal n ended it""",
             Option("--compile-commands FILE", "write compile_commands.json for editors", places.new_file),
             Option(
                 "--way {auto,preload,watch,path}",
-                "see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH "
-                "and in CUDA_HOME (path)",
+                "how it sees programs: every one that starts (preload on Linux, watch on Windows), or only compilers "
+                "on PATH and in CUDA_HOME, which it replaces (path)",
                 default="auto",
             ),
             more=True,
@@ -138,9 +138,9 @@ def call(text: str) -> str:
 _CALL = Option(
     "RECORD[:N]", "a record's folder and a call's number; default: the first call that failed", field="record"
 )
-_DIRECTORY = Option("--directory DIR", "run it in this folder, not in the recorded one", places.folder)
+_DIRECTORY = Option("--directory DIR", "run it in this folder instead of the recorded one", places.folder)
 _SEARCH = (
-    Option("--max-runs N", f"at most this many runs, 0 to compare alone (default: {_RUNS})", values.index),
+    Option("--max-runs N", f"at most this many runs; 0: only compare (default: {_RUNS})", values.index),
     Option("--timeout S", "time limit for one run, in seconds", values.seconds),
 )
 
@@ -183,7 +183,7 @@ exit status: the call's own""",
             "how it is run",
             Option(
                 "--here",
-                "run it in this environment, with the compiler found here",
+                "run it with this shell's environment and compiler",
                 of=("--print", "running it"),
             ),
             Option("--scratch", "do not overwrite the build's files", of=("running it",)),

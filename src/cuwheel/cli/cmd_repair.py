@@ -50,22 +50,22 @@ REPAIR = Command(
   cuwheel repair jaxmg==1.1.1 --dry-run        what would be done, and why
   cuwheel repair foo.whl --dry-run -v          every folder it searched
 
-NVIDIA's libraries are never copied into the wheel. A relative search path leads
-it to those that packages install in the environment.
+NVIDIA's libraries are never copied into the wheel. It finds them, by a relative
+search path, where NVIDIA's packages install them in the environment.
 
 exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired""",
     (
         Option("WHEEL...", "a wheel for Linux or Windows, or name==version", field="wheels"),
         Option("-o --output FOLDER", "where repaired wheels go (default: wheelhouse)", places.new_folder),
         Option("--dry-run", "explain each library, write nothing"),
-        Option("--policy NAME", "such as manylinux_2_28; default: the oldest that the libraries allow", policy),
-        Option("--requires", "require the packages of NVIDIA's libraries in the metadata"),
+        Option("--policy NAME", "such as manylinux_2_28 (default: the oldest that the libraries allow)", policy),
+        Option("--requires", "add NVIDIA's packages to the wheel's requirements"),
         group(
             "where its libraries come from",
-            Option("--cuda VERSION", "its CUDA version (13.0, 12), if the libraries do not show it", values.cuda),
+            Option("--cuda VERSION", "its CUDA version (13.0, 12), if its libraries do not tell", values.cuda),
             Option(
                 "--exclude SONAME",
-                "keep this library out too (globs; 'torch' means all of its libraries)",
+                "also leave this library out (globs; 'torch' means all of its libraries)",
                 soname,
                 many=True,
             ),

@@ -67,7 +67,7 @@ def _toolchain(args: Namespace) -> Answer:
     from cuwheel.toolchains.request import ToolchainRequest
 
     if args.action == "list":
-        return api.toolchain_list(cache=args.cache)
+        return api.toolchain_list()
     if args.action == "remove":
         return api.toolchain_remove(
             None if args.version in (_ALL, _DOWNLOADS) else args.version,
@@ -76,7 +76,6 @@ def _toolchain(args: Namespace) -> Answer:
             providers=toolkit_sources(args)["providers"],
             every=args.version == _ALL,
             downloads=args.version == _DOWNLOADS,
-            cache=args.cache,
         )
     request = request_of(ToolchainRequest, args, **toolkit_sources(args))
     if args.action == "fetch":
@@ -104,23 +103,22 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
 12 no host compiler fits""",
     (
         Option("VERSION", _VERSION, of=("install", "env", "verify", "fetch")),
-        Option("VERSION", f"{_VERSION}; '{_ALL}'; or '{_DOWNLOADS}': what they were made from", of=("remove",)),
+        Option("VERSION", f"{_VERSION}; '{_ALL}'; or '{_DOWNLOADS}' for the files they were made from", of=("remove",)),
         COMPONENTS._replace(of=_CHOOSE),
         PROVIDERS._replace(of=_CHOOSE),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
         Option(
             "--host-compiler PROGRAM",
-            "use this host compiler and no other; 'none': install even if none fits",
+            "use only this host compiler; 'none': install even if no compiler fits",
             compiler,
             of=("install", "env", "verify"),
         ),
-        Option("--cache FOLDER", "where to keep toolkits (or CUWHEEL_CACHE)", places.new_folder),
         group(
             "for another processor",
             Option("--cpu CPU", "compile for this processor: aarch64, on x86-64", values.cpu, of=_CHOOSE),
             Option(
                 "--glibc VERSION",
-                "with --cpu: the newest glibc that the result may need there, such as 2.31",
+                "with --cpu: the oldest glibc that the result must run with, such as 2.31",
                 values.glibc,
                 of=_CHOOSE[:-1],
             ),
@@ -128,7 +126,7 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
         ),
         group(
             "offline and reproducible installs",
-            Option("--offline", "do not use the network, only installed or downloaded files", of=_GET),
+            Option("--offline", "do not use the network, only what is installed or downloaded", of=_GET),
             Option("--to FOLDER", "where fetch puts the files", places.new_folder, of=("fetch",)),
             LOCK._replace(of=("install",)),
             LOCKED._replace(of=_GET),
@@ -141,6 +139,7 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
     gone={
         **PROVIDERS_GONE,
         **LOCKED_GONE,
+        "--cache": "CUWHEEL_CACHE=FOLDER before the command",
         "--no-host-compiler": "--host-compiler none",
         "--all": "cuwheel toolchain remove all",
         "--downloads": "cuwheel toolchain remove downloads",
@@ -164,8 +163,8 @@ CACHE = Command(
   cuwheel cache --prune --older-than 30d           what nobody used for a month
   cuwheel cache --prune --most 5GB                 oldest first, until it fits
 
-What an undo needs, the states of signed indexes and what a running build may
-be using are never removed.""",
+Never removed: what an undo needs, the states of signed indexes, and what a
+running build may be using.""",
     (
         Option("--env FOLDER", "also show what is kept to undo changes to it", places.environment),
         group(

@@ -44,9 +44,9 @@ TRACE = Command(
 The command runs as it would by itself, with its own input, output and exit
 status. The report goes to stderr when it has ended.
 
-Not seen: programs that are linked statically or run as another user. A program
-of CUDA 11 loads its code in private: its kernels are seen and, with a driver
-for CUDA 12.9 or later, that a load failed; its containers are not.
+It does not see programs that are linked statically or run as another user. Of
+programs made with CUDA 11 it sees kernels but not containers, and failed loads
+only with a driver for CUDA 12.9 or later.
 
 exit status: the command's own; 128+n if signal n ended it""",
     (
@@ -56,13 +56,13 @@ exit status: the command's own; 128+n if signal n ended it""",
         HTML,
         Option(
             "--cupti [LIBRARY]",
-            "also use NVIDIA's profiling library (the one found): names kernels that CUDA 12's runtime refuses, and "
-            "measures how long kernels run",
+            "also use NVIDIA's profiling library (default: the one found): it names kernels that CUDA 12's runtime "
+            "refuses, and measures how long kernels run",
             places.file,
             default=False,
         ),
-        Option("--keep FOLDER", "keep what the processes write here", places.new_folder),
-        Option("--read FOLDER", "report on what --keep kept; runs nothing", places.folder),
+        Option("--keep FOLDER", "keep the files that the traced processes write", places.new_folder),
+        Option("--read FOLDER", "report on files kept by --keep; runs nothing", places.folder),
     ),
     _trace,
     refuse=_refuse,

@@ -88,11 +88,15 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             Option("--offline", "do not use the network, only the cache and --find-links", of=_TRY),
             Option("--stub", "if there is no driver, use a stub of libcuda", of=_HERE),
             Option(
-                "--cuda VERSION", "the CUDA version the wheel must serve, whatever is installed", values.cuda, of=_HERE
+                "--cuda VERSION",
+                "the CUDA version that the wheel must work with, whatever is installed",
+                values.cuda,
+                of=_HERE,
             ),
             Option(
                 "--sysroot FOLDER",
-                "for a wheel of another processor, tried under qemu: a root file system, instead of Debian's Python",
+                "for another processor's wheel, which runs under qemu: a root file system to use instead of Debian's "
+                "Python",
                 places.folder,
                 of=_HERE,
             ),
@@ -103,15 +107,16 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             "what the checked code may use",
             Option(
                 "--pass-env NAME",
-                "let the checks see this variable too; by default they see those for GPUs, language and processors",
+                "let the checks see this variable too; without it they see only those for GPUs, language and "
+                "processors",
                 values.variables,
                 many=True,
                 of=("", "--cluster"),
             ),
             Option(
                 "--allow WHAT",
-                "network: the checks may use it; sources: requirements that come as source are built, which runs their "
-                "code unconfined; with commas",
+                "network: the checks may use it; sources: build requirements that come as source, whose code then runs "
+                "unconfined; with commas",
                 allowed,
                 many=True,
                 of=_HERE,
@@ -123,7 +128,7 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
             Option("--pack KIT", "write one file with the wheels and checks, to run elsewhere", places.new_file),
             Option(
                 "--required {index,kit,there}",
-                "what the wheels require: fetched there (index), packed into the kit, or the packages installed there",
+                "where requirements come from: an index there, the kit itself, or what is installed there",
                 of=_KIT,
             ),
             Option("--read PROOF", "read a kit's proof.json; with wheels, check that it is about them", places.file),
@@ -131,7 +136,7 @@ exit status: 0 all passed (skipped checks are listed), 1 something failed""",
         ),
         group(
             "the GPUs of a cluster",
-            cluster("try it on a GPU of each kind that its workers have"),
+            cluster("try it on each kind of GPU that its workers have"),
             ON._replace(help="only on these GPUs", of=_FLEET),
             Option("-o --output FOLDER", "where the proofs go (default: proofs)", places.new_folder, of=_FLEET),
             more=True,

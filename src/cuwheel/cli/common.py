@@ -29,7 +29,7 @@ VARIANTS = Option("--variants", "also write variant wheels: uv chooses one by GP
 OUTPUT = Option("-o --output OUT", "the folder or file to write", places.new_file_or_folder)
 INDEX = Option(
     "--index PLACE",
-    "an index, URL or folder: what it has comes from there alone, all else as pip is configured; repeatable",
+    "an index (URL or folder); packages that it has come only from there; repeatable",
     places.place,
     field="indexes",
     many=True,
@@ -38,13 +38,13 @@ INDEX = Option(
 # Machines: those that something is judged for, and those that something is made for.
 ON = Option(
     "--on WHAT",
-    "GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
+    "GPU names, capabilities, machine profiles, fleet.toml or 'this'; with commas, or repeated",
     values.machines,
     many=True,
 )
 FOR = Option(
     "--for MACHINES",
-    "GPUs, capabilities, profiles from doctor --save, fleet files, 'this', 'all'; repeatable, or with commas",
+    "GPU names, capabilities, profiles from doctor --save, fleet files, 'this' or 'all'; with commas, or repeated",
     values.machines_or_all,
     field="machines",
     many=True,
@@ -56,8 +56,8 @@ REFINEMENT = group(
     Option("--torch-cuda VERSION", "the CUDA that torch was built for", values.cuda_minor),
     Option(
         "--set KEY=VALUE",
-        "a key of a fleet file, for each of them: python=3.11, torch=2.9, os=windows, cpu=aarch64, glibc=2.35, "
-        "jax_cuda=12, l4t=36.4, jit=disabled; repeatable, or with commas",
+        "a key of a fleet file, for all machines: python=3.11, torch=2.9, os=windows, cpu=aarch64, glibc=2.35, "
+        "jax_cuda=12, l4t=36.4, jit=disabled; with commas, or repeated",
         values.machine_settings,
         many=True,
     ),
@@ -89,16 +89,17 @@ def refinement(args: Namespace) -> Refinement:
 # Which parts of a toolkit, by whom, and exactly which files.
 COMPONENTS = Option(
     "--with PARTS",
-    "libraries to install too: cublas, cudnn, nccl ..., or torch for those its extensions use; repeatable, or with "
-    "commas",
+    "also install these libraries: cublas, cudnn, nccl ..., or torch for those that its extensions use; with commas, "
+    "or repeated",
     values.components,
     field="components",
     many=True,
 )
 PROVIDERS = Option(
     "--provider NAMES",
-    "only try these, in this order: system, index, redist, debian, conda, container; system=FOLDER (a toolkit, such as "
-    "JetPack's), redist=MIRROR (URL or folder), debian=SOURCES (an apt file), container=IMAGE to take it from there",
+    "try only these, in this order: system, index, redist, debian, conda, container. To say where to look: "
+    "system=FOLDER (a toolkit, such as JetPack's), redist=MIRROR (URL or folder), debian=SOURCES (an apt file), "
+    "container=IMAGE",
     values.providers,
     field="providers",
     many=True,

@@ -24,8 +24,8 @@ OUTPUT = Group(
     "output",
     (
         Option("--json", "print one JSON object instead of text"),
-        Option("-v --verbose", "show more, such as where each fact was found"),
-        Option("-q --quiet", "print no progress and no warnings on stderr"),
+        Option("-v --verbose", "show more, such as where each fact comes from"),
+        Option("-q --quiet", "no progress and no warnings on stderr"),
     ),
 )
 

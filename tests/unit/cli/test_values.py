@@ -425,7 +425,7 @@ def test_the_ways_people_write_a_value(option: str, value: str, expected: object
                 sys.executable,
             ],
         ),
-        ("toolchain", ["install", "13.0", "--lock", "--cache", "somewhere/new", "--with", "torch,cublas"]),
+        ("toolchain", ["install", "13.0", "--lock", "--with", "torch,cublas"]),
         ("doctor", ["--need", "cuda>=11.8", "--need", "torch-cuda"]),
         ("toolkits", ["--compiles", "100f"]),
         ("verify", ["x.whl", "--pass-env", "A,B_C", "--with", "pkg @ https://a.example/p.whl"]),

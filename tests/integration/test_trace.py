@@ -15,7 +15,7 @@ import pytest
 
 import cuwheel
 from cuwheel.report import trace as trace_report
-from cuwheel.report.document import Facts
+from cuwheel.report.tables import Facts
 
 if TYPE_CHECKING:
     from cuwheel.tracing.traced import Traced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -51,17 +52,23 @@ def answer_type(named: str) -> type:
 
 # From an answer to its document: one small function for each kind of answer.
 
-
-_APART = ("inspect",)  # JSON has no use for its document, which takes as long to import as the answer does
+# `cuwheel.doctor/1` is described by `report.doctor.document`, and these by another function or module.
+_ELSEWHERE = {
+    "inspect": "inspect_document.document",  # apart: JSON has no use for it, and it takes as long to import
+    "bisection": "trials.of_bisection",
+    "service": "trials.of_service",
+    "certificates": "cluster.of_certificates",
+    "proofs": "proof.of_proofs",
+}
 
 
 def document_of(answer: Answer, *, verbose: bool) -> Document:
-    module = import_module(document_module(answer.schema))
-    document: Document = module.document(shown(answer), verbose=verbose)
-    return document
+    return document_maker(answer.schema)(shown(answer), verbose=verbose)
 
 
-def document_module(schema: str) -> str:
-    """`cuwheel.doctor/1` is described by `report.doctor.document`, or by that of a module apart."""
-    verb = schema.removeprefix("cuwheel.").split("/")[0]
-    return f"cuwheel.report.{verb}{'_document' if verb in _APART else ''}"
+def document_maker(schema: str) -> Callable[..., Document]:
+    """The function that describes answers of a schema."""
+    name = schema.removeprefix("cuwheel.").partition("/")[0]
+    module, _, function = _ELSEWHERE.get(name, f"{name}.document").partition(".")
+    found: Callable[..., Document] = getattr(import_module(f"cuwheel.report.{module}"), function)
+    return found

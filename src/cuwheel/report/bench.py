@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from cuwheel.proving.measuring.bench import Bench, Change, Difference, Level, Moment, rate_in_words, time_in_words
-from cuwheel.report import chart
-from cuwheel.report.document import Block, Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
+from cuwheel.report.document import Block, Document, Heading, Paragraph
+from cuwheel.report.drawings import Chart, Point, Series, ticks_of_values
+from cuwheel.report.tables import Facts, Row, Table, figure, short, table
 from cuwheel.support.wording import duration, size
 
 _SHORT = 10e-6  # seconds of a call
@@ -40,9 +41,9 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
                 yield Paragraph(
                     f"{label}, {each.concurrency} at once: {each.errors} of {each.calls} failed: {each.error}"
                 )
-    if short := [each for each in answer.levels if each.p50 < _SHORT]:
+    if brief := [each for each in answer.levels if each.p50 < _SHORT]:
         yield Paragraph(
-            f"warning: a call takes {time_in_words(min(each.p50 for each in short))}: below {time_in_words(_SHORT)} "
+            f"warning: a call takes {time_in_words(min(each.p50 for each in brief))}: below {time_in_words(_SHORT)} "
             "calling it, and the clock, are a large part of what is measured. Let the function do its work many times "
             "over."
         )
@@ -53,22 +54,10 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
 
 def _table(levels: Sequence[Level]) -> Table:
     watched = any(each.gpu_memory is not None for each in levels)
-    titles = [
-        "at once",
-        "calls",
-        "calls/s",
-        "least",
-        "median",
-        "mean",
-        "±",
-        "95 %",
-        "99 %",
-        "errors",
-        *(("GPU memory", "use") if watched else ()),
-    ]
-    return Table(
-        tuple(Column(title, numeric=True) for title in titles),
-        tuple(
+    titles = ("at once", "calls", "calls/s", "least", "median", "mean", "±", "95 %", "99 %", "errors")
+    return table(
+        map(figure, (*titles, "GPU memory", "use") if watched else titles),
+        (
             (
                 str(each.concurrency),
                 f"{each.calls:,}",
@@ -93,10 +82,9 @@ def _gpu(level: Level, *, watched: bool) -> tuple[str, ...]:
 
 
 def _ratios(rows: Sequence[Difference] | Sequence[Change], verdict: Callable[..., str]) -> Table:
-    columns = (Column("at once", numeric=True), Column("ratio", numeric=True), Column("95 %", wrap=False), Column(""))
-    return Table(
-        columns,
-        tuple(
+    return table(
+        (figure("at once"), figure("ratio"), short("95 %"), ""),
+        (
             (
                 str(each.concurrency),
                 f"{each.ratio.value:.3g}",
@@ -163,7 +151,7 @@ def _curve(
         y_title=unit,
         series=series,
         x_ticks=tuple((each.concurrency, str(each.concurrency)) for each in sides[0][1]),
-        y_ticks=tuple((at, f"{at:g}") for at in chart.ticks(most)),
+        y_ticks=tuple((at, f"{at:g}") for at in ticks_of_values(most)),
     )
 
 
@@ -174,6 +162,6 @@ def _over_time(caption: str, unit: str, moments: Sequence[Moment], value: Callab
         x_title="seconds",
         y_title=unit,
         series=(Series(unit, points),),
-        x_ticks=tuple((at, f"{at:g}") for at in chart.ticks(moments[-1].at)),
-        y_ticks=tuple((at, f"{at:g}") for at in chart.ticks(max(point.y for point in points))),
+        x_ticks=tuple((at, f"{at:g}") for at in ticks_of_values(moments[-1].at)),
+        y_ticks=tuple((at, f"{at:g}") for at in ticks_of_values(max(point.y for point in points))),
     )

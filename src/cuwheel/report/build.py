@@ -15,30 +15,13 @@ from cuwheel.errors import UnreadableError
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
 from cuwheel.report.answer import to_json
-from cuwheel.report.document import (
-    Amount,
-    Bar,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Mark,
-    Matrix,
-    Paragraph,
-    Row,
-    Table,
-    Timeline,
-    Verbatim,
-    lanes_of,
-    map_of_code,
-    ticks,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section
+from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
+from cuwheel.report.tables import Amount, Facts, Look, Mark, Matrix, Row, Table, figure, map_of_code, short, table
 from cuwheel.support import files, wording
 from cuwheel.support.wording import a_few, counted, duration, file_name, size
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Look
     from cuwheel.support.finding import Finding
     from cuwheel.verdicts.planning.plan import Served
 
@@ -81,15 +64,9 @@ def slowest(job: Job) -> Table:
     ended = [span for span in job.calls.spans if span.ended is not None]
     slowest = sorted(ended, key=lambda span: (span.began - (span.ended or 0), span.number))[:_SLOWEST]
     longest = max(((span.ended or 0) - span.began for span in slowest), default=0.0) or 1.0
-    columns = (
-        Column("slowest calls", numeric=True),
-        Column("tool", wrap=False),
-        Column("file"),
-        Column("seconds", numeric=True),
-    )
-    return Table(
-        columns,
-        tuple(
+    return table(
+        (figure("slowest calls"), short("tool"), "file", figure("seconds")),
+        (
             (
                 Amount(f"{span.number}", span.number),
                 span.name + (" (cached)" if span.cache_hit else ""),
@@ -102,8 +79,8 @@ def slowest(job: Job) -> Table:
 
 
 def archives(tools: Tools) -> Table:
-    columns = (Column("toolkit"), Column("version", wrap=False), Column("sha256"))
-    return Table(columns, tuple((each.name, each.version, each.sha256) for each in tools.archives))
+    rows = ((each.name, each.version, each.sha256) for each in tools.archives)
+    return table(("toolkit", short("version"), "sha256"), rows)
 
 
 # The compiler calls of a job in time: from its record to spans, from spans to the drawing on the page.
@@ -141,7 +118,7 @@ def blocks(job: Job) -> Iterator[Timeline]:
             *(each for each in _LEGEND if each[0] in kinds),
             *(each for each in _INSIDE if each[0] in inner),
         ),
-        ticks=ticks(end),
+        ticks=ticks_of_time(end),
     )
 
 
@@ -169,7 +146,7 @@ def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
         seconds=end,
         rows=tuple(rows),
         legend=(("phase", "a share or a job"), ("failed", "failed")),
-        ticks=ticks(end),
+        ticks=ticks_of_time(end),
     )
 
 
@@ -212,17 +189,13 @@ _NAMED = 4
 
 def document(answer: Build, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(_headline(answer)), *_overview(answer, verbose=verbose), *_facts(answer)]
-    if findings := _findings(answer, verbose=verbose):
-        blocks += [Heading("Findings"), Findings(findings)]
+    blocks += findings_section(_findings(answer, verbose=verbose))
     if answer.workers:
-        rows = tuple(
+        rows = (
             (each.worker, each.name, Amount(duration(each.ended - each.began), each.ended)) for each in answer.workers
         )
-        blocks += [
-            Heading("Workers"),
-            *over_workers(answer.workers),
-            Table((Column("worker", wrap=False), Column("did"), Column("time", numeric=True)), rows),
-        ]
+        columns = (short("worker"), "did", figure("time"))
+        blocks += [Heading("Workers"), *over_workers(answer.workers), table(columns, rows)]
     for job in answer.jobs:
         blocks += _job(answer, job, verbose=verbose)
     for each in answer.merged:
@@ -250,16 +223,11 @@ def _headline(answer: Build) -> str:
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
-    what = (Column("CUDA", wrap=False), Column("Python", wrap=False), Column("for"))
-    came = (
-        Column("outcome", wrap=False),
-        Column("size", numeric=True),
-        Column("files", numeric=True),
-        Column("time", numeric=True),
-    )
+    what = (short("CUDA"), short("Python"), "for")
+    came = (short("outcome"), figure("size"), figure("files"), figure("time"))
     columns = what if answer.dry_run else (*what, *came)
     if answer.jobs:
-        yield Table(columns, tuple(_line(job)[: len(columns)] for job in answer.jobs))
+        yield table(columns, (_line(job)[: len(columns)] for job in answer.jobs))
     if verbose and not answer.dry_run:
         cudas = tuple(dict.fromkeys(job.cuda for job in answer.jobs))
         pythons = tuple(dict.fromkeys(job.python for job in answer.jobs))

@@ -9,7 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Block, Document, Heading, Paragraph
+from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support.wording import counted, size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
 
@@ -91,13 +92,7 @@ def _blocks(answer: Cache, *, verbose: bool) -> Iterator[Block]:
             yield Heading(f"{size(sum(each.size for each in answer.held))} stay")
             yield Facts(tuple(Row(each.path, each.why) for each in answer.held[: None if verbose else _SHOWN]))
     yield Heading(f"{answer.folder}: {size(answer.bytes)}")
-    columns = (
-        Column("kind", wrap=False),
-        Column("things", numeric=True),
-        Column("size", numeric=True),
-        Column("last used", wrap=False),
-        Column("if removed"),
-    )
+    columns = (short("kind"), figure("things"), figure("size"), short("last used"), "if removed")
     rows = (
         (
             each.name,
@@ -108,7 +103,7 @@ def _blocks(answer: Cache, *, verbose: bool) -> Iterator[Block]:
         )
         for each in answer.kinds
     )
-    yield Table(columns, tuple(rows))
+    yield table(columns, rows)
     if not answer.pruned and any(each.removable for each in answer.kinds):
         yield Paragraph("Empty it: cuwheel cache --prune --older-than 30d, or --most 5GB; --dry-run shows what goes.")
     if any(each.name == "undo" for each in answer.kinds):
@@ -116,18 +111,13 @@ def _blocks(answer: Cache, *, verbose: bool) -> Iterator[Block]:
 
 
 def _removed(answer: Cache, most: int) -> Table:
-    columns = (
-        Column("kind", wrap=False),
-        Column("size", numeric=True),
-        Column("last used", wrap=False),
-        Column("what"),
-    )
+    columns = (short("kind"), figure("size"), short("last used"), "what")
     rows = [
         (each.kind, Amount(size(each.size), each.size), _ago(each.used), each.path.removeprefix(answer.folder)[1:])
         for each in sorted(answer.removed, key=lambda each: -each.size)[:most]
     ]
     rest = len(answer.removed) - most
-    return Table(columns, (*rows, *([("", "", "", f"and {rest:,} more")] if rest > 0 else [])))
+    return table(columns, (*rows, *([("", "", "", f"and {rest:,} more")] if rest > 0 else [])))
 
 
 def _ago(used: float) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Block, Cell, Column, Document, Heading, Paragraph, Table
+from cuwheel.report.document import Block, Document, Heading, Paragraph
+from cuwheel.report.tables import Cell, short, table
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def document(answer: Catalogue, *, verbose: bool) -> Document:
             (each.name, each.version, f"{each.outcome}{f': {each.reason}' if each.reason else ''}") for each in shown
         ]
         if rows:
-            blocks.append(Table((Column("package"), Column("version"), Column("")), tuple(rows)))
+            blocks.append(table(("package", "version", ""), rows))
         known = sum(each.outcome == "known" for each in answer.rows)
         added = sum(each.outcome == "added" for each in answer.rows)
         blocks.append(
@@ -49,11 +50,10 @@ def document(answer: Catalogue, *, verbose: bool) -> Document:
 def _newest(projects: tuple[ProjectReach, ...]) -> tuple[Block, ...]:
     machines = [each.machine for each in projects[0].newest]
     if len(machines) <= _COLUMNS:
-        columns = (Column("package", wrap=False), Column("newest", wrap=False), *map(Column, machines))
-        rows = tuple((each.name, each.versions[0], *(newest_words(one) for one in each.newest)) for each in projects)
-        return Paragraph(_EACH), Table(columns, rows)
-    columns = (Column("package", wrap=False), Column("newest", wrap=False), Column("runs on"), Column("older releases"))
-    return Paragraph(_RANGES), Table(columns, tuple((each.name, each.versions[0], *_ranges(each)) for each in projects))
+        rows = ((each.name, each.versions[0], *(newest_words(one) for one in each.newest)) for each in projects)
+        return Paragraph(_EACH), table((short("package"), short("newest"), *machines), rows)
+    columns = (short("package"), short("newest"), "runs on", "older releases")
+    return Paragraph(_RANGES), table(columns, ((each.name, each.versions[0], *_ranges(each)) for each in projects))
 
 
 def newest_words(newest: Newest) -> str:

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.report.document import (
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Mark,
-    MarkedLine,
-    Matrix,
-    Paragraph,
-    Row,
-    Table,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
+from cuwheel.report.tables import Facts, Look, Mark, MarkedLine, Matrix, Row, short, table
 from cuwheel.support import quoting
 from cuwheel.support.finding import SEVERITIES, Finding
 from cuwheel.support.wording import a_few, file_name
@@ -29,7 +17,6 @@ from cuwheel.verdicts.check_rules.driver import DRIVER_ALONE
 
 if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
-    from cuwheel.report.document import Block, Look
     from cuwheel.verdicts.predict import Outcome
     from cuwheel.verdicts.verdict import Check, LibraryVerdict, Verdict
 
@@ -70,8 +57,8 @@ def document(answer: Check, *, verbose: bool) -> Document:
     answer = _without_repetitions(answer)
     single = answer.targets[0].name if len(answer.targets) == 1 else ""  # the name, where one package is asked about
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
-    if single and not verbose and (short := _nothing_to_say_of_machines(answer, single)):
-        return Document(f"cuwheel check {title}", short)
+    if single and not verbose and (brief := _nothing_to_say_of_machines(answer, single)):
+        return Document(f"cuwheel check {title}", brief)
     blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else _sentence_of_several(answer))]
     if taken := tuple(_taken_by_each(answer)):
         blocks.append(Facts(taken))
@@ -79,13 +66,13 @@ def document(answer: Check, *, verbose: bool) -> Document:
     if not single and (
         told := tuple(_once(answer, ((each, each.summary) for each in answer.verdicts if each.summary)))
     ):
-        blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), told)]
-    own = [(target, each) for target in answer.targets for each in target.findings]
-    if own:
-        prefixed = (
-            replace(each, message=each.message if single else f"{target.name}: {each.message}") for target, each in own
-        )
-        blocks += [Heading("Not as it should be"), Findings(tuple(prefixed))]
+        blocks += [Heading("In part"), table(("on", "what works, and what does not"), told)]
+    about_files = (
+        replace(each, message=each.message if single else f"{target.name}: {each.message}")
+        for target in answer.targets
+        for each in target.findings
+    )
+    blocks += findings_section(about_files, "Not as it should be")
     by_tag = {verdict.by_tag for verdict in answer.verdicts} - {""}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
         needs = sorted({each.rpartition(" (tag")[0] for each in by_tag})
@@ -100,15 +87,13 @@ def document(answer: Check, *, verbose: bool) -> Document:
     without = by_tag | (in_line - in_table if single and not verbose else set())
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
     if conditions := tuple(_once(answer, left)):
-        columns = (Column("on"), Column("the verdict holds only if"))
         by_machines: dict[str, list[str]] = {}
         for where, condition in conditions:
             by_machines.setdefault(where, []).append(condition)
-        rows = tuple((where, "\n".join(told)) for where, told in by_machines.items())
-        blocks += [Heading("Conditions"), Table(columns, rows)]
+        rows = ((where, "\n".join(told)) for where, told in by_machines.items())
+        blocks += [Heading("Conditions"), table(("on", "the verdict holds only if"), rows)]
     if verbose:
-        if findings := tuple(_findings(answer, verbose=True)):
-            blocks += [Heading("Reasons"), Findings(findings)]
+        blocks += findings_section(_findings(answer, verbose=True), "Reasons")
         for verdict in answer.verdicts:
             blocks += _libraries(verdict, answer)
         return Document(f"cuwheel check {title}", tuple(blocks))
@@ -122,8 +107,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
     ]
     if fixes := tuple(_once(answer, _fixes(obstacles))):
         blocks += [Heading("Fix"), Facts(tuple(Row(where, text) for where, text in fixes))]
-    if findings := tuple(_findings(answer, verbose=False, without=obstacles)):
-        blocks += [Heading("Also" if single else "Reasons"), Findings(findings)]
+    blocks += findings_section(_findings(answer, verbose=False, without=obstacles), "Also" if single else "Reasons")
     if any(each.evidence for verdict in answer.verdicts for each in verdict.findings):
         blocks.append(Paragraph("The evidence for all of it: --verbose"))
     return Document(f"cuwheel check {title}", tuple(blocks))
@@ -344,8 +328,7 @@ def _libraries(verdict: Verdict, answer: Check) -> Iterator[Block]:
     if not verdict.libraries:
         yield Paragraph("  no library with device code")
         return
-    columns = (Column("library"), Column("verdict", wrap=False), Column("containers"), Column("takes"))
-    yield Table(columns, tuple(_library(each) for each in verdict.libraries))
+    yield table(("library", short("verdict"), "containers", "takes"), map(_library, verdict.libraries))
 
 
 def _library(library: LibraryVerdict) -> tuple[str, ...]:

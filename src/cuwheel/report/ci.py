@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Block, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph
+from cuwheel.report.tables import table
 
 if TYPE_CHECKING:
     from cuwheel.delivery.workflows.writing import Ci
@@ -31,15 +32,14 @@ def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(f"{found.newest.version} is upstream's newest; {before}")
         return
     if answer.action == "matrix":
-        rows = tuple((each.name, each.cuda, each.python, each.runner) for each in answer.rows)
-        yield Table((Column("job"), Column("CUDA"), Column("Python"), Column("runner")), rows)
+        rows = ((each.name, each.cuda, each.python, each.runner) for each in answer.rows)
+        yield table(("job", "CUDA", "Python", "runner"), rows)
         return
     yield Heading(f"{answer.file} {_state(answer)}")
     foreign = answer.action == "check" and all(each.state == "added" for each in answer.blocks)
     shown = [each for each in answer.blocks if verbose or (each.state != "same" and not foreign)]
     if shown:
-        states = tuple((each.name, _STATES[each.state]) for each in shown)
-        yield Table((Column("block"), Column("")), states)
+        yield table(("block", ""), ((each.name, _STATES[each.state]) for each in shown))
     if answer.action == "write" and not answer.written and answer.changed:
         yield Paragraph(f"--write writes it: cuwheel ci {answer.service} --write")
     if answer.findings:

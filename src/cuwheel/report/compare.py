@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
+from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
+from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support.wording import a_few, file_name
 
 if TYPE_CHECKING:
@@ -44,14 +45,8 @@ def _change(size: SizeChange | PartChange) -> str:
 
 
 def _parts(parts: Iterable[PartChange]) -> Table:
-    columns = (
-        Column("part", wrap=False),
-        Column("before", numeric=True),
-        Column("after", numeric=True),
-        Column("change", numeric=True),
-        Column("%", numeric=True),
-    )
-    rows = tuple(
+    columns = (short("part"), figure("before"), figure("after"), figure("change"), figure("%"))
+    rows = (
         (
             f"{part.name} {part.arch}" if part.arch else part.name,
             Amount(f"{part.before:,}", part.before),
@@ -61,7 +56,7 @@ def _parts(parts: Iterable[PartChange]) -> Table:
         )
         for part in sorted(parts, key=_by_arch)
     )
-    return Table(columns, rows)
+    return table(columns, rows)
 
 
 def _by_arch(part: PartChange) -> tuple[object, ...]:
@@ -104,8 +99,8 @@ def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iter
     alike: dict[tuple[str, int, int], list[Arch]] = {}  # most libraries have the same kernels for each architecture
     for change in changes:
         alike.setdefault((change.library, len(change.gained), len(change.lost)), []).append(change.arch)
-    columns = (Column("library"), Column("arch"), Column("+", numeric=True), Column("-", numeric=True))
-    rows = tuple(
+    columns = ("library", "arch", figure("+"), figure("-"))
+    rows = (
         (
             file_name(library),
             " ".join(str(each) for each in sorted(archs, key=machine_code_first)),
@@ -114,7 +109,7 @@ def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iter
         )
         for (library, gained, lost), archs in alike.items()
     )
-    yield Table(columns, rows)
+    yield table(columns, rows)
     if verbose:
         for change in changes:
             named = [*(f"+ {name}" for name in change.gained), *(f"- {name}" for name in change.lost)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Block, Document, Facts, Findings, Heading, Row
+from cuwheel.report.document import Block, Document, Heading, findings_section
+from cuwheel.report.tables import Facts, Row
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def document(answer: Doctor, *, verbose: bool) -> Document:
     if answer.needs:
         needs = tuple(Row("yes" if need.met else "NO", need.need, need.reason) for need in answer.needs)
         blocks += [Heading("Needs"), Facts(needs)]
-    if answer.findings:
-        blocks += [Heading("Findings"), Findings(answer.findings)]
-    return Document("cuwheel doctor", tuple(blocks))
+    return Document("cuwheel doctor", (*blocks, *findings_section(answer.findings)))
 
 
 def _verdict(answer: Doctor) -> str:

@@ -12,7 +12,8 @@ from cuwheel.diagnosis.case import Heard, RecordedCall, WayOut
 from cuwheel.diagnosis.causes import knowledge
 from cuwheel.diagnosis.known import Version
 from cuwheel.diagnosis.text import HALF
-from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Facts, Row, short, table
 from cuwheel.support import quoting, wording
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
@@ -228,6 +229,6 @@ def _unknown(answer: Explain) -> str:
 def _listing(answer: Explain, *, verbose: bool) -> Document:
     blocks: list[Block] = []
     for family in dict.fromkeys(each.family for each in answer.known):
-        rows = tuple((each.id, each.why if verbose else each.title) for each in answer.known if each.family == family)
-        blocks += [Heading(family), Table((Column("cause", wrap=False), Column("means")), rows)]
+        rows = ((each.id, each.why if verbose else each.title) for each in answer.known if each.family == family)
+        blocks += [Heading(family), table((short("cause"), "means"), rows)]
     return Document("cuwheel explain --list", tuple(blocks))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cuwheel.facts.arch import Arch
-from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Facts, Row, short, table
 from cuwheel.support import quoting
 from cuwheel.support.wording import counted, rough_seconds, size
 from cuwheel.verdicts import torch_releases
@@ -54,9 +55,9 @@ def document(answer: Find, *, verbose: bool) -> Document:
     others = [each for each in answer.candidates if not each.chosen]
     releases = others if verbose else _once_a_release(answer.candidates)
     if releases:
-        columns = (Column("release", wrap=False), Column("outcome", wrap=False), Column("why"))
         rows = map(_row, releases) if verbose else _brief(releases)
-        blocks += [Heading("The others" if chosen else "Why not"), Table(columns, tuple(rows))]
+        heading = Heading("The others" if chosen else "Why not")
+        blocks += [heading, table((short("release"), short("outcome"), "why"), rows)]
     # Newer than the driver: it runs once it is compiled.
     cured = next((each for each in others if each.compiling and each.predicted_error), None)
     if cured and (chosen is None or Version(cured.version) > Version(chosen.version)):
@@ -69,9 +70,8 @@ def document(answer: Find, *, verbose: bool) -> Document:
         what = "one more file" if rest == 1 else f"{rest} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))
     if answer.elsewhere:
-        ways = tuple(tuple(each.split(": ", 1)) for each in answer.elsewhere)
-        heads = (Column("source", wrap=False), Column("how"))
-        blocks += [Heading("Where wheels for a Jetson come from"), Table(heads, ways)]
+        ways = (tuple(each.split(": ", 1)) for each in answer.elsewhere)
+        blocks += [Heading("Where wheels for a Jetson come from"), table((short("source"), "how"), ways)]
     if answer.downloaded:
         blocks.append(Paragraph(f"  {size(answer.downloaded)} of wheels were downloaded for this; none is kept"))
     return Document(f"cuwheel find {answer.name}", tuple(blocks))

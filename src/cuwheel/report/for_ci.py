@@ -12,7 +12,8 @@ from xml.etree import ElementTree as ET
 
 from cuwheel.report import markdown
 from cuwheel.report.answer import document_of, shown
-from cuwheel.report.document import Column, Document, Table
+from cuwheel.report.document import Document
+from cuwheel.report.tables import figure, table
 from cuwheel.support import codec, files, wording
 from cuwheel.support.finding import SEVERITIES, Finding, find_rule
 from cuwheel.version import __version__
@@ -37,10 +38,11 @@ def save(answer: Check, folder: Path) -> None:
 
 def summary(answer: Check) -> str:
     """The document of the terminal, and the files with their sizes."""
-    columns = (Column("file"), Column("size", numeric=True), Column("device code for"))
     rows = ((wording.file_name(each.target), wording.size(each.size), " ".join(each.archs)) for each in answer.targets)
     found = document_of(answer, verbose=False)
-    return markdown.text(Document(found.title, (*found.blocks, Table(columns, tuple(rows)))))
+    return markdown.text(
+        Document(found.title, (*found.blocks, table(("file", figure("size"), "device code for"), rows)))
+    )
 
 
 # What is to be said of each file, the same on several machines once.

@@ -11,7 +11,8 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.gpus import Gpu, driver_support, find_architecture
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
-from cuwheel.report.document import Column, Document, Facts, Row, Table
+from cuwheel.report.document import Document
+from cuwheel.report.tables import Facts, Row, table
 from cuwheel.verdicts.choice import releases_for
 
 
@@ -75,9 +76,8 @@ def _gpu(gpu: Gpu) -> GpuRow:
 def document(answer: Gpus, *, verbose: bool) -> Document:
     if len(answer.gpus) == 1 or verbose:
         return Document("cuwheel lookup gpu", tuple(Facts(_details(row)) for row in answer.gpus))
-    columns = (Column("GPU"), Column("capability"), Column("generation"), Column("CUDA"))
-    rows = tuple((row.name, row.capability, row.generation, _span(row)) for row in answer.gpus)
-    return Document("cuwheel lookup gpu", (Table(columns, rows),))
+    rows = ((row.name, row.capability, row.generation, _span(row)) for row in answer.gpus)
+    return Document("cuwheel lookup gpu", (table(("GPU", "capability", "generation", "CUDA"), rows),))
 
 
 def _details(row: GpuRow) -> tuple[Row, ...]:

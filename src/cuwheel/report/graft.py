@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.changes.graft.answer import Graft, Proof
-from cuwheel.report.document import Amount, Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
+from cuwheel.report.tables import Amount, Facts, Row, figure, table
 from cuwheel.support.wording import counted, file_name, release_of_file, rough_seconds, size
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def document(answer: Graft, *, verbose: bool) -> Document:
         blocks.append(Facts(tuple(_proof_rows(answer.proof))))
     if answer.compiled:
         blocks.append(Facts(tuple(compiled_rows(answer))))
-    if answer.findings:
-        blocks += [Heading("Findings"), Findings(answer.findings)]
-    return Document(title, tuple(blocks))
+    return Document(title, (*blocks, *findings_section(answer.findings)))
 
 
 def _heading(answer: Graft) -> str:
@@ -68,14 +67,8 @@ def _about(answer: Graft) -> str:
 
 
 def _libraries(answer: Graft) -> Iterator[Block]:
-    columns = (
-        Column("file"),
-        Column("before", numeric=True),
-        Column("after", numeric=True),
-        Column("containers", numeric=True),
-        Column("added"),
-    )
-    rows = tuple(
+    columns = ("file", figure("before"), figure("after"), figure("containers"), "added")
+    rows = (
         (
             file_name(each.path),
             Amount(size(each.bytes_before), each.bytes_before),
@@ -85,7 +78,7 @@ def _libraries(answer: Graft) -> Iterator[Block]:
         )
         for each in answer.libraries
     )
-    yield Table(columns, rows)
+    yield table(columns, rows)
 
 
 def _proof_rows(proof: Proof) -> Iterator[Row]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from cuwheel.report import chart
 from cuwheel.report.answer import Answer, document_of
-from cuwheel.report.document import Block, Chart, Document, Heading
+from cuwheel.report.document import Block, Document, Heading
+from cuwheel.report.drawings import Chart, drawn
 from cuwheel.support import files, wording
 from cuwheel.version import __version__
 
@@ -40,5 +40,5 @@ def page(document: Document) -> str:
 def _drawn(block: Block, number: int) -> str:
     """`HeatMap` is drawn by `heat_map.html.j2`."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower()
-    shown = chart.drawn(block) if isinstance(block, Chart) else block
+    shown = drawn(block) if isinstance(block, Chart) else block
     return _TEMPLATES.get_template(f"{name}.html.j2").render(block=shown, number=number)

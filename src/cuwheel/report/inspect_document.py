@@ -12,24 +12,13 @@ from msgspec.structs import replace
 from cuwheel.device_code import description
 from cuwheel.device_code.libraries import DeviceCode, Library
 from cuwheel.facts.arch import Arch, machine_code_first
-from cuwheel.report.document import (
-    Amount,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    map_of_code,
-)
+from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
+from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, Row, Table, figure, map_of_code, short, table
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import a_few, counted, file_name, first_few, size
 from cuwheel.verdicts import variant_values
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Cell, HeatMap
     from cuwheel.report.inspect import Inspect
 
 
@@ -121,8 +110,8 @@ def _brief(groups: Sequence[Group]) -> Table:
     archs = sorted({row.arch for group in shown for row in group.code})
     numbers = list(dict.fromkeys(arch.number for arch in archs))
     fits = sum(len(number) + 2 for number in numbers) <= _WIDEST
-    code_columns = tuple(Column(number, wrap=False) for number in numbers) if fits else (Column("code for"),)
-    columns = (Column("library"), Column("size", numeric=True), Column("CUDA", wrap=False), *code_columns)
+    code_columns = tuple(map(short, numbers)) if fits else ("code for",)
+    columns = ("library", figure("size"), short("CUDA"), *code_columns)
     names = _short(shown)
     rows: list[tuple[Cell, ...]] = []
     for group, name in zip(shown, names, strict=True):
@@ -132,7 +121,7 @@ def _brief(groups: Sequence[Group]) -> Table:
     if len(shown) < len(groups):
         blank = [""] * len(code_columns)
         rows.append((f"{len(groups) - len(shown)} with less", Amount("", 0), "", *blank))
-    return Table(columns, tuple(rows))
+    return table(columns, rows)
 
 
 def _toolkits(group: Group) -> str:
@@ -224,8 +213,7 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
         blocks.append(where_it_runs(answer, groups))
     if len(groups) > 1:
         blocks.append(heat_map(groups))
-    if findings := merged_findings(answer, verbose=verbose):
-        blocks += [Heading("Findings"), Findings(findings)]
+    blocks += findings_section(merged_findings(answer, verbose=verbose))
     if verbose:
         blocks += _everything(answer, others)
     elif answer.libraries:
@@ -251,8 +239,8 @@ def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
             yield Paragraph(_sentence(sentence))
     if others:
         yield Heading(f"{counted(len(others), 'library')} without device code")
-        rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in others)
-        yield Table((Column("file"), Column("machine", wrap=False), Column("size", numeric=True)), rows)
+        rows = ((each.path, each.machine, Amount(size(each.size), each.size)) for each in others)
+        yield table(("file", short("machine"), figure("size")), rows)
 
 
 def _title(answer: Inspect) -> str:
@@ -284,10 +272,9 @@ def _codes(code: Sequence[DeviceCode], *, full: bool) -> Table:
         count, stored = alike.get(key, (0, 0))
         alike[key] = count + row.count, stored + row.bytes
     largest = max((stored for _, stored in alike.values()), default=0) or 1
-    texts = (Column(each, wrap=False) for each in ("arch", "kind", "link", "packed", "ISA"))
-    return Table(
-        (*texts, Column("count", numeric=True), Column("stored", numeric=True)),
-        tuple(
+    return table(
+        (*map(short, ("arch", "kind", "link", "packed", "ISA")), figure("count"), figure("stored")),
+        (
             (*key, Amount(f"{count:,}", count), Amount(size(stored), stored, stored / largest))
             for key, (count, stored) in alike.items()
         ),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
-from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
+from cuwheel.report.tables import Facts, Row, figure, short, table
 from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, counted, size
 
@@ -61,9 +62,7 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.problem:
         blocks += [Heading("Why"), Paragraph(f"  {answer.problem}")]
         blocks += [_cause(each) for each in answer.causes[:_CAUSES]]
-    if answer.findings:
-        blocks += [Heading("Beside that"), Findings(answer.findings)]
-    return Document(title, tuple(blocks))
+    return Document(title, (*blocks, *findings_section(answer.findings, "Beside that")))
 
 
 def _headline(answer: Install) -> str:
@@ -114,7 +113,7 @@ def _editable(plan: EditablePlan) -> Iterator[Row]:
 
 def _fleet(answer: Install) -> Iterator[Block]:
     yield Heading(_fleet_headline(answer))
-    columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
+    columns = ("machines", "package", "how", figure("files"))
     rows = []
     for part in answer.parts:
         names = ", ".join(part.machines)
@@ -125,7 +124,7 @@ def _fleet(answer: Install) -> Iterator[Block]:
             taken = f"{each.name} {each.version or '-'}"
             rows.append((names, taken, "; ".join(filter(None, how)), str(len(part.files))))
     if rows:
-        yield Table(columns, tuple(rows))
+        yield table(columns, rows)
     if answer.lock:
         place = [] if answer.lock == "." else [answer.lock]
         command = quoting.here(["cuwheel", "install", "--locked", *place])
@@ -156,7 +155,7 @@ def _pins(pins: Mapping[str, str]) -> Iterator[str]:
 def _changes(answer: Install) -> list[Block]:
     if not answer.changes:
         return []
-    columns = (Column("package"), Column("from", wrap=False), Column("to", wrap=False), Column(""))
+    columns = ("package", short("from"), short("to"), "")
     refused = {each.name for each in answer.refused}
     rows = [
         (each.name, each.from_ or "-", each.to or "-", f"refused: --allow {each.name}" if each.name in refused else "")
@@ -168,7 +167,7 @@ def _changes(answer: Install) -> list[Block]:
     places = [f"  from {index}: {', '.join(there)}" for index, there in names.items() if index]
     if len(names) == 1 and len(rows) > 1:
         places = [f"  all from {index}" for index in names if index]
-    return [Heading("Changes"), Table(columns, tuple(rows)), *([Paragraph("\n".join(places))] if places else [])]
+    return [Heading("Changes"), table(columns, rows), *([Paragraph("\n".join(places))] if places else [])]
 
 
 def _cause(cause: Cause) -> Facts:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.arch import machine_code_first
-from cuwheel.report.document import Amount, Block, Cell, Column, Document, Findings, Heading, Paragraph, Table, hidden
+from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section, hidden
+from cuwheel.report.tables import Amount, Cell, Table, figure, short, table
 from cuwheel.support.wording import counted, elided, file_name, size
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def document(answer: Kernels, *, verbose: bool) -> Document:
         blocks += [Heading("Without any of them"), Paragraph("\n".join(f"  {path}" for path in answer.absent_from))]
     if answer.unread:
         blocks.append(Paragraph(f"{answer.unread} pieces of LTO-IR were not read: only NVIDIA's linker can"))
-    if answer.findings:
-        blocks += [Heading("Findings"), Findings(answer.findings)]
-    return Document(f"cuwheel kernels {answer.target}", tuple(blocks))
+    return Document(f"cuwheel kernels {answer.target}", (*blocks, *findings_section(answer.findings)))
 
 
 def _overview(answer: Kernels) -> str:
@@ -66,16 +65,8 @@ def _totals(answer: Kernels) -> Table:
             )
         )
         previous = library
-    columns = (
-        Column("library"),
-        Column("arch", wrap=False),
-        Column("kind", wrap=False),
-        Column("link", wrap=False),
-        Column("kernels", numeric=True),
-        Column("regs", numeric=True),
-        Column("stack", numeric=True),
-    )
-    return Table(columns, tuple(rows))
+    names = map(short, ("arch", "kind", "link"))
+    return table(("library", *names, *map(figure, ("kernels", "regs", "stack"))), rows)
 
 
 def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
@@ -84,16 +75,8 @@ def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
     missing = f"; missing in {', '.join(presence.missing)}" if presence.missing else ""
     mangled = f"{presence.name}\n" if presence.name != presence.demangled else ""
     yield Paragraph(f"{mangled}{where}{missing}")
-    columns = (
-        Column("arch", wrap=False),
-        Column("kind", wrap=False),
-        Column("link", wrap=False),
-        Column("registers", numeric=True),
-        Column("shared", numeric=True),
-        Column("stack", numeric=True),
-        Column("code", numeric=True),
-    )
-    rows = tuple(
+    columns = (*map(short, ("arch", "kind", "link")), *map(figure, ("registers", "shared", "stack", "code")))
+    rows = (
         (
             code.arch,
             code.kind,
@@ -107,7 +90,7 @@ def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
         for kernel in code.kernels
         if code.library == presence.library and kernel.name == presence.name
     )
-    yield Table(columns, rows)
+    yield table(columns, rows)
 
 
 def _bytes(value: int | None) -> Cell:

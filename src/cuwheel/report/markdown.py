@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import (
-    Amount,
-    Chart,
-    Column,
-    Facts,
-    Findings,
-    Heading,
-    HeatMap,
-    Matrix,
-    Paragraph,
-    Row,
-    Table,
-    Timeline,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
+from cuwheel.report.drawings import Chart, Timeline
+from cuwheel.report.tables import Amount, Cell, Column, Facts, HeatMap, Look, Mark, Matrix, Row, Table
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Cell, Document, Look, Mark
     from cuwheel.support.finding import Severity
 
 _LOOKS: dict[Look, str] = {"good": "✅", "fair": "✅", "poor": "⚠️", "bad": "❌", "none": "❔"}
@@ -67,7 +54,7 @@ def _table(block: Table) -> str:
 
 
 def _matrix(block: Matrix) -> str:
-    columns = (Column(""), *map(Column, block.columns))
+    columns = [Column(""), *map(Column, block.columns)]
     rows = ([_named(row), *map(_mark, marks)] for row, marks in zip(block.rows, block.cells, strict=True))
     return "\n\n".join(filter(None, (_drawn(columns, rows), _facts(block.meanings))))
 

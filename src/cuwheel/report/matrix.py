@@ -8,7 +8,8 @@ from pathlib import Path
 from cuwheel.building.recording.matrix import STATE_FILE, Cell, Matrix
 from cuwheel.machine import profile
 from cuwheel.report.answer import to_json
-from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Column, Facts, Row, figure, short, table
 from cuwheel.support import files, quoting, wording
 from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
@@ -23,9 +24,8 @@ def save(answer: Matrix) -> None:
 
 def document(answer: Matrix, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(f"{answer.file}: {_count(answer)}")]
-    columns = [Column(axis) for axis in answer.axes]
-    columns += [Column("result", wrap=False), Column("time", numeric=True), Column("cause")]
-    blocks.append(Table(tuple(columns), tuple(_row(answer, each) for each in answer.cells)))
+    columns: list[str | Column] = [*answer.axes, short("result"), figure("time"), "cause"]
+    blocks.append(table(columns, (_row(answer, each) for each in answer.cells)))
     if verbose or not any(each.run for each in answer.cells):
         lines = (
             (f"  {', '.join(each.choices.values())}:", f"    {quoting.here(each.command)}") for each in answer.cells

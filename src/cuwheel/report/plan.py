@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
-from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
+from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
+from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
 from cuwheel.support.wording import a_few, percent_change, size
 
 if TYPE_CHECKING:
@@ -57,10 +58,9 @@ def _coverage(rows: Sequence[Served], *, verbose: bool) -> Table:
     alike: dict[tuple[str, str, str], list[Served]] = {}
     for row in rows:
         alike.setdefault((row.capability, row.how, row.by), []).append(row)
-    columns = (Column("machines"), Column("number", numeric=True), Column("GPU"), Column("how"), Column("by"))
-    return Table(
-        columns,
-        tuple(
+    return table(
+        ("machines", figure("number"), "GPU", "how", "by"),
+        (
             (_names([each.machine for each in found], verbose=verbose), _count(found), capability, how, by)
             for (capability, how, by), found in alike.items()
         ),
@@ -129,8 +129,7 @@ def _number(rows: Sequence[NotServed]) -> str:
 def _reading(reading: Reading) -> Iterator[Block]:
     whose = f"{'looks like' if reading.guessed else 'read as'} {reading.spelling}'s"
     yield Heading(f"{reading.text}  ({whose})")
-    words = tuple((word.word, word.meaning) for word in reading.words)
-    yield Table((Column("word"), Column("asks for")), words)
+    yield table(("word", "asks for"), ((word.word, word.meaning) for word in reading.words))
     yield Paragraph(f"It {reading.reach}.")
     facts = [Row("not served", reading.missed)] if reading.missed and not reading.open else []
     facts += [Row("compiled by", reading.toolkits)] if reading.toolkits else []

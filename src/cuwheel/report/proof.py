@@ -1,4 +1,4 @@
-"""`cuwheel verify --read`: the document of a proof. What hardware contradicts comes first."""
+"""`cuwheel verify --read`: the document of a proof, and of those of a fleet. What hardware contradicts comes first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.proving.runner import loaded
-from cuwheel.report.document import Block, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, last_lines
+from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section, last_lines
+from cuwheel.report.tables import Facts, Row, Table, figure, short, table
 from cuwheel.support import codec
 from cuwheel.support.wording import size
 
 if TYPE_CHECKING:
+    from cuwheel.proving.on_cluster import Proofs
     from cuwheel.proving.outcomes import CheckResult
     from cuwheel.proving.proof import Proof, ProofMachine, ProofWheel
 
@@ -29,8 +31,7 @@ def document(answer: Proof, *, verbose: bool) -> Document:
     if against:
         blocks.append(Heading("Predictions that hardware contradicts"))
         blocks += [Paragraph(f"{each.file}: {each.why}") for each in against]
-    if answer.findings:
-        blocks += [Heading("The proof itself"), Findings(answer.findings)]
+    blocks += findings_section(answer.findings, "The proof itself")
     network = {"cut": "checks had no network", "open": "checks could use it", "": "not known whether checks had one"}
     facts = (*_machine(answer.machine), Row("network", network[answer.network]))
     blocks += [Heading("The machine"), Facts(facts)]
@@ -93,13 +94,7 @@ def loaded_rows(checks: Sequence[CheckResult]) -> list[Row]:
 
 
 def _checks(wheel: ProofWheel) -> Table:
-    columns = (
-        Column("check"),
-        Column("where", wrap=False),
-        Column("outcome", wrap=False),
-        Column("time", numeric=True),
-        Column("why"),
-    )
+    columns = ("check", short("where"), short("outcome"), figure("time"), "why")
     rows = (
         (
             each.name,
@@ -110,4 +105,18 @@ def _checks(wheel: ProofWheel) -> Table:
         )
         for each in wheel.checks
     )
-    return Table(columns, tuple(rows))
+    return table(columns, rows)
+
+
+def of_proofs(answer: Proofs, *, verbose: bool) -> Document:
+    blocks: list[Block] = []
+    for each in answer.proofs:
+        blocks.append(Heading(f"compute capability {each.gpu}" + (f", on {each.worker}" if each.worker else "")))
+        if each.proof is None:
+            blocks.append(Paragraph(f"not tried: {each.problem}"))
+            continue
+        blocks += document(each.proof, verbose=verbose).blocks
+        blocks.append(Paragraph(f"cuwheel verify --read {each.file}"))
+    good = sum(each.succeeded for each in answer.proofs)
+    blocks.append(Paragraph(f"proven on {good} of {len(answer.proofs)} kinds of GPU"))
+    return Document("cuwheel verify: proofs of a fleet", tuple(blocks))

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cuwheel.report import variants
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, Verbatim, hidden
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section, hidden
+from cuwheel.report.tables import Amount, Column, Table, figure, short, table
 from cuwheel.support import files, quoting
 from cuwheel.support.wording import counted, elided, percent, size
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel
-    from cuwheel.report.document import Block
 
 _SHOWN = 20
 _TAG_WIDTH = 34
@@ -41,13 +41,11 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
     yield from _use(answer)
     yield from variants.published(answer.variants)
-    if answer.findings:
-        yield Heading("Findings")
-        yield Findings(answer.findings)
+    yield from findings_section(answer.findings)
     if answer.changes and verbose:
         yield Heading("Files that would change" if answer.dry_run else "Files that changed")
         rows = ((each.path, each.action, size(each.size) if each.size is not None else "") for each in answer.changes)
-        yield Table((Column("file"), Column("", wrap=False), Column("size", numeric=True)), tuple(rows))
+        yield table(("file", short(""), figure("size")), rows)
     elif answer.changes and answer.dry_run:
         yield Paragraph(
             f"{counted(len(answer.changes), 'file')} of the index would be written or removed (--verbose lists them)"
@@ -63,7 +61,7 @@ def _use(answer: Publish) -> Iterator[Block]:
 
 
 def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
-    columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
+    columns = ("machines", "package", "how", figure("files"))
     rows = []
     for part in mirror.parts:
         names = ", ".join(part.machines)
@@ -72,7 +70,7 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
         for each in part.packages:
             how = each.outcome if each.version else each.why
             rows.append((names, f"{each.name} {each.version or '-'}", how, str(len(part.files))))
-    yield Table(columns, tuple(rows))
+    yield table(columns, rows)
     if mirror.new:
         amount = f" ({size(mirror.bytes_new)})" if mirror.bytes_new else ""
         yield Paragraph(f"{len(mirror.new)} files {'would be' if dry_run else 'were'} downloaded{amount}")
@@ -86,13 +84,8 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
 def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
     """A name is told in the parts that people read; one that is no wheel's stands as it is."""
     told = {each.outcome for each in shown} != {"added"}  # which the heading says of all
-    columns = (
-        Column("wheel", wrap=False),
-        Column("for", wrap=False),
-        *([Column("", wrap=False)] if told else []),
-        Column("size", numeric=True),
-        *([Column("channels")] if channels else []),
-    )
+    outcomes, in_channels = [short("")] if told else [], ["channels"] if channels else []
+    columns: list[str | Column] = [*map(short, ("wheel", "for")), *outcomes, figure("size"), *in_channels]
     rows: list[tuple[str | Amount, ...]] = []
     for each in shown:
         name = WheelName.parse(each.file)
@@ -102,7 +95,7 @@ def _wheels(shown: Sequence[PublishedWheel], *, channels: bool) -> Table:
         outcome = (each.outcome,) if told else ()
         shown_channels = (" ".join(each.channels),) if channels else ()
         rows.append((what, tag, *outcome, Amount(size(each.size), each.size), *shown_channels))
-    return Table(columns, tuple(rows))
+    return table(columns, rows)
 
 
 def _sum(answer: Publish) -> str:

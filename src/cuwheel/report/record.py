@@ -10,7 +10,8 @@ from cuwheel.building.recording.command import Failure, LastWords, Reason, Recor
 from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
 from cuwheel.report.answer import to_json
-from cuwheel.report.document import Amount, Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
 from cuwheel.support import files, log, wording
 from cuwheel.support.wording import a_few, size
 
@@ -156,28 +157,19 @@ def _facts(answer: Recorded) -> Iterator[Row]:
 
 def _files(files: tuple[FileTime, ...], found: Summary) -> Table:
     whole = sum(each.seconds for each in found.files) or 1.0
-    columns = (Column("time"), Column("calls", numeric=True), Column("file"), Column("for"))
-    return Table(
-        columns,
-        tuple((_amount(each.seconds, whole), str(each.calls), each.file, " ".join(each.archs)) for each in files),
-    )
+    rows = ((_amount(each.seconds, whole), str(each.calls), each.file, " ".join(each.archs)) for each in files)
+    return table(("time", figure("calls"), "file", "for"), rows)
 
 
 def _shares(title: str, shares: tuple[Share, ...], whole: float) -> Table:
-    columns = (Column("time"), Column("runs", numeric=True), Column(title))
-    return Table(columns, tuple((_amount(each.seconds, whole or 1.0), str(each.runs), each.name) for each in shares))
+    rows = ((_amount(each.seconds, whole or 1.0), str(each.runs), each.name) for each in shares)
+    return table(("time", figure("runs"), title), rows)
 
 
 def _longest(calls: tuple[CallSummary, ...]) -> Table:
-    columns = (
-        Column("call", numeric=True),
-        Column("time", numeric=True),
-        Column("memory", numeric=True),
-        Column("what"),
-    )
-    return Table(
-        columns,
-        tuple(
+    return table(
+        (figure("call"), figure("time"), figure("memory"), "what"),
+        (
             (f":{each.number}", _time(each.seconds or 0.0), size(each.memory) if each.memory else "", each.what)
             for each in calls
         ),

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cuwheel.changes.repair.answer import Fact, Repair, RepairedWheel, SearchPath
-from cuwheel.report.document import (
-    Amount,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    Verbatim,
-    hidden,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
+from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
 from cuwheel.support.wording import file_name, release_of_file, size
-
-if TYPE_CHECKING:
-    from cuwheel.report.document import Block
 
 __all__ = ["Repair", "RepairedWheel", "document"]
 _SHOWN = 12
@@ -54,9 +39,7 @@ def _wheel(each: RepairedWheel, *, dry_run: bool, verbose: bool) -> Iterator[Blo
     if each.requires and each.outcome != "refused":
         yield Heading("Requirements added")
         yield Verbatim(tuple(f"  {line}" for line in each.requires))
-    if rest := tuple(finding for finding in each.findings if finding.severity != "error"):
-        yield Heading("Findings")
-        yield Findings(rest)
+    yield from findings_section(finding for finding in each.findings if finding.severity != "error")
     if verbose:
         yield from _trails(each.libraries)
     if each.output and not dry_run:
@@ -88,18 +71,12 @@ def _libraries(each: RepairedWheel, *, verbose: bool) -> Iterator[Block]:
     shown = [fact for fact in each.libraries if verbose or not (fact.fate == "system" or fact.indirect)]
     if not shown:
         return
-    columns = (
-        Column("library", wrap=False),
-        Column("fate", wrap=False),
-        Column("size", numeric=True),
-        Column("found", numeric=True),
-        Column("why"),
-    )
+    columns = (short("library"), short("fate"), figure("size"), figure("found"), "why")
     vias: dict[str, str] = {}
     for fact in shown:
         if folder := _folder(fact):
             vias.setdefault(folder, fact.via)
-    yield Table(columns, tuple(_row(fact, list(vias)) for fact in shown))
+    yield table(columns, (_row(fact, list(vias)) for fact in shown))
     if hidden := len(each.libraries) - len(shown):
         yield Paragraph(f"  and {hidden} of the system, or needed only by NVIDIA's own (--verbose)")
     elif any(fact.indirect for fact in shown):

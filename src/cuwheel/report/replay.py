@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.building.recording.calls import status_words
 from cuwheel.building.recording.replays import CallLine, Replay
-from cuwheel.report.document import Block, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Facts, Row, figure, short, table
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.culprits import Explanation
@@ -38,8 +39,7 @@ def _list(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
     if not answer.calls:
         yield Paragraph("  The record has no compiler calls.")
         return
-    columns = (Column("", numeric=True), Column("ended", wrap=False), Column("seconds", numeric=True), Column("call"))
-    yield Table(columns, tuple(_row(each) for each in answer.calls))
+    yield table((figure(""), short("ended"), figure("seconds"), "call"), map(_row, answer.calls))
 
 
 def _row(line: CallLine) -> tuple[str, str, str, str]:

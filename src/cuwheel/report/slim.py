@@ -9,25 +9,13 @@ from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Size, Slim
 from cuwheel.facts.arch import machine_code_first
-from cuwheel.report.document import (
-    Amount,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    Verbatim,
-    hidden,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.graft import compiled_rows
+from cuwheel.report.tables import Amount, Column, Facts, Row, figure, short, table
 from cuwheel.support.wording import counted, file_name, first_few, percent_change, size
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.plan import FileChange
-    from cuwheel.report.document import Block
     from cuwheel.support.finding import Finding
 
 _SHOWN = 12
@@ -52,7 +40,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
             *([Facts(tuple(compiled_rows(answer)))] if answer.compiled else ()),
             *_cut_by_use(answer, verbose=verbose),
             *_what_remains(answer, verbose=verbose),
-            *([Heading("Findings"), Findings(_merged(answer.findings, verbose=verbose))] if answer.findings else ()),
+            *findings_section(_merged(answer.findings, verbose=verbose)),
             *_next_steps(answer),
         ),
     )
@@ -95,15 +83,9 @@ def _files(files: Iterable[FileChange], *, verbose: bool) -> Iterator[Block]:
     if not shown:
         return
     # File names stay whole where they leave room for the rest at 80 columns.
-    short = not verbose and max(len(file_name(each.path)) for each in shown) <= _NAME_WIDTH
-    columns = (
-        Column("file", wrap=not short),
-        Column("before", numeric=True),
-        Column("after", numeric=True),
-        Column("", numeric=True),
-        Column("removed"),
-    )
-    yield Table(columns, tuple(_row(each, verbose=verbose) for each in shown))
+    name = short if not verbose and max(len(file_name(each.path)) for each in shown) <= _NAME_WIDTH else Column
+    columns = (name("file"), figure("before"), figure("after"), figure(""), "removed")
+    yield table(columns, (_row(each, verbose=verbose) for each in shown))
     if len(ordered) > len(shown):
         yield hidden(len(ordered) - len(shown))
 
@@ -148,18 +130,13 @@ def _cut_by_use(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     yield Heading(f"Only for: {', '.join(answer.workload) or 'what was traced'}")
     words = "Whatever this does not load will fail, in words that do not say why, or give slightly other results."
     yield Paragraph(words + (f"\nNothing is left in {', '.join(without)}." if without else ""))
-    columns = (
-        Column("library"),
-        Column("kept", numeric=True),
-        Column("of", numeric=True),
-        Column("pieces of device code"),
-    )
+    columns = ("library", figure("kept"), figure("of"), "pieces of device code")
     rows = [
         (file_name(each.path), Amount(str(each.kept), each.kept), Amount(str(each.pieces), each.pieces), "")
         for each in shown
     ]
     if rows:
-        yield Table(columns, tuple(rows))
+        yield table(columns, rows)
 
 
 def _what_remains(answer: Slim, *, verbose: bool) -> Iterator[Block]:

@@ -14,24 +14,12 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cuwheel.report.document import (
-    Amount,
-    Chart,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    HeatMap,
-    Matrix,
-    Paragraph,
-    Table,
-    Timeline,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
+from cuwheel.report.drawings import Chart, Timeline
+from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, MarkedLine, Matrix, Table
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Cell, MarkedLine
     from cuwheel.support.finding import Finding
 
 _BAR_WIDTH = 12

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.machine.profile import Attempt
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
+from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import counted, size
@@ -19,7 +20,6 @@ from cuwheel.toolchains.provide import Decision, Verification
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block
     from cuwheel.toolchains.store import Store
 
 Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]
@@ -140,13 +140,16 @@ def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
 
 
 def _archives(archives: Sequence[Archive]) -> Table:
-    columns = (Column("file"), Column("version"), Column("size", numeric=True), Column("sha256", wrap=False))
-    rows = ((each.name, each.version, _size(each), each.sha256[:12]) for each in archives)
-    return Table(columns, tuple(rows))
-
-
-def _size(archive: Archive) -> Amount:
-    return Amount(size(archive.size) if archive.size else "?", archive.size or 0)
+    rows = (
+        (
+            each.name,
+            each.version,
+            Amount(size(each.size) if each.size else "?", each.size or 0),
+            each.sha256[:12],
+        )
+        for each in archives
+    )
+    return table(("file", "version", figure("size"), short("sha256")), rows)
 
 
 def _list(answer: Toolchain) -> Iterator[Block]:
@@ -154,10 +157,9 @@ def _list(answer: Toolchain) -> Iterator[Block]:
         yield Paragraph("No toolkit is installed.")
         yield Paragraph("Install one: cuwheel toolchain install 13.0")
         return
-    columns = (Column("CUDA", wrap=False), Column("from", wrap=False), Column("size", numeric=True), Column("with"))
-    yield Table(
-        (*columns, Column("identity", wrap=False)),
-        tuple(
+    yield table(
+        (short("CUDA"), short("from"), figure("size"), "with", short("identity")),
+        (
             (_release(each), each.provider, Amount(size(each.size), each.size), _extras(each), each.identity[:12])
             for each in answer.toolkits
         ),

@@ -10,7 +10,8 @@ from msgspec import Struct
 from cuwheel.facts import toolkits
 from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
 from cuwheel.facts.tables import tables
-from cuwheel.report.document import Column, Document, Facts, Row, Table
+from cuwheel.report.document import Document
+from cuwheel.report.tables import Facts, Row, figure, table
 
 
 class ToolkitRow(Struct, frozen=True, kw_only=True):
@@ -69,15 +70,8 @@ def _toolkit(toolkit: Release) -> ToolkitRow:
 def document(answer: Toolkits, *, verbose: bool) -> Document:
     if len(answer.toolkits) == 1 or verbose:
         return Document("cuwheel lookup cuda", tuple(Facts(_details(row)) for row in answer.toolkits))
-    columns = (
-        Column("CUDA"),
-        Column("PTX"),
-        Column("driver (Linux)"),
-        Column("gcc", numeric=True),
-        Column("clang", numeric=True),
-        Column("architectures"),
-    )
-    rows = tuple(
+    columns = ("CUDA", "PTX", "driver (Linux)", figure("gcc"), figure("clang"), "architectures")
+    rows = (
         (
             row.version,
             row.ptx_isa,
@@ -88,7 +82,7 @@ def document(answer: Toolkits, *, verbose: bool) -> Document:
         )
         for row in answer.toolkits
     )
-    return Document("cuwheel lookup cuda", (Table(columns, rows),))
+    return Document("cuwheel lookup cuda", (table(columns, rows),))
 
 
 def _details(row: ToolkitRow) -> tuple[Row, ...]:

@@ -7,25 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby, islice, repeat
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import (
-    Amount,
-    Bar,
-    Column,
-    Document,
-    Facts,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    Timeline,
-    hidden,
-    lanes_of,
-    ticks,
-)
+from cuwheel.report.document import Block, Document, Heading, Paragraph, hidden
+from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
+from cuwheel.report.tables import Amount, Cell, Facts, Row, Table, figure, table
 from cuwheel.support.wording import counted, duration, file_name, size
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block, Cell
     from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Traced
 
 _FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS, _ROWS, _TIMES = 5, 12, 6, 5, 3, 40, 10
@@ -125,8 +112,7 @@ def _swallowed(failures: Sequence[Failure], *, verbose: bool) -> Iterator[Block]
         error = f"{each.error.code} {each.error.name}"
         why = each.reason if each.archs else ""
         rows.append((error, each.api, _short(what, verbose=verbose), file_name(place), why, str(each.times)))
-    columns = [Column("error"), Column("call"), Column("what"), Column("in"), Column("why")]
-    yield Table((*columns, Column("times", numeric=True)), tuple(rows))
+    yield table(("error", "call", "what", "in", "why", figure("times")), rows)
     if len(shown) < len(failures):
         yield hidden(len(failures) - len(shown), "failed calls")
 
@@ -230,14 +216,7 @@ def _libraries(found: Sequence[LibraryUse]) -> Table:
         )
         for each in found
     ]
-    columns = (
-        Column("library"),
-        Column("loaded", numeric=True),
-        Column("used", numeric=True),
-        Column("bytes"),
-        Column("how"),
-    )
-    return Table(columns, tuple(rows))
+    return table(("library", figure("loaded"), figure("used"), "bytes", "how"), rows)
 
 
 def _kernels(answer: Traced, *, verbose: bool) -> Iterator[Block]:
@@ -279,8 +258,7 @@ def _kernels(answer: Traced, *, verbose: bool) -> Iterator[Block]:
     shown = rows if verbose else rows[:_TIMES]
     titles = ("launches", "together", "each") if timed else ("launches",)
     yield Heading("Kernels")
-    columns = (Column("kernel"), Column("library"), *(Column(title, numeric=True) for title in titles))
-    yield Table(columns, tuple(cells for _, _, cells in shown))
+    yield table(("kernel", "library", *map(figure, titles)), (cells for _, _, cells in shown))
     if len(shown) < len(rows):
         yield hidden(len(rows) - len(shown), "kernels")
 
@@ -305,7 +283,7 @@ def _timeline(answer: Traced) -> Timeline:
         seconds=end,
         rows=tuple(rows),
         legend=tuple((kind, _HOW[kind]) for kind in dict.fromkeys(each.how for each in answer.loads)),
-        ticks=ticks(end),
+        ticks=ticks_of_time(end),
         labels=tuple(labels),
     )
 

@@ -1,30 +1,22 @@
-"""`cuwheel lab trials`: the document of what `run` and `report` answer."""
+"""`cuwheel lab trials`: the documents of what `run` and `report`, `bisect`, and those of its service answer."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import (
-    Chart,
-    Column,
-    Document,
-    Facts,
-    Heading,
-    Paragraph,
-    Point,
-    Row,
-    Series,
-    Table,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
+from cuwheel.report.drawings import Chart, Point, Series
+from cuwheel.report.tables import Column, Facts, Row, Table, figure, short, table
 from cuwheel.support import quoting, wording
 from cuwheel.support.wording import a_few, duration, size
 
 if TYPE_CHECKING:
     from cuwheel.proving.measuring.analysis import Group, Side, Trials
+    from cuwheel.proving.measuring.bisection import Bisection
     from cuwheel.proving.measuring.journal import GpuUse
-    from cuwheel.report.document import Block
+    from cuwheel.proving.measuring.service import ServiceChange
 
 _FAILURES, _OUTPUT_LINES, _KERNELS, _LABEL = 3, 6, 5, 14
 _PERCENT = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -49,11 +41,10 @@ def _planned(answer: Trials) -> Iterator[Block]:
 
 def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
     yield Heading(_headline(answer))
-    columns = [Column(axis) for axis in answer.axes]
-    columns += [Column("failed", wrap=False), Column("rate", numeric=True), Column("95 %", wrap=False), Column("how")]
-    if any(each.seconds for each in answer.groups):
-        columns.append(Column("mean", numeric=True))
-    yield Table(tuple(columns), tuple(_row(answer, each, timed=columns[-1].title == "mean") for each in answer.groups))
+    columns: list[str | Column] = [*answer.axes, short("failed"), figure("rate"), short("95 %"), "how"]
+    timed = any(each.seconds for each in answer.groups)
+    rows = (_row(answer, each, timed=timed) for each in answer.groups)
+    yield table([*columns, figure("mean")] if timed else columns, rows)
     # The rates with their intervals: of every condition, and of every value of every axis.
     conditions = [(" ".join(each.axes.values()) or "all", each) for each in answer.groups]
     values = [(f"{effect.axis} {side.value}", side) for effect in answer.effects for side in effect.sides]
@@ -124,10 +115,9 @@ def _chart(caption: str, rows: Sequence[tuple[str, Group | Side]]) -> Chart:
 
 
 def _effects(answer: Trials) -> Table:
-    columns = (Column("axis"), Column("values"), Column("p", numeric=True), Column("verdict", wrap=False))
-    return Table(
-        columns,
-        tuple(
+    return table(
+        ("axis", "values", figure("p"), short("verdict")),
+        (
             (
                 each.axis,
                 ", ".join(f"{side.value} {side.failures}/{side.runs}" for side in each.sides),
@@ -204,3 +194,51 @@ def _use(use: GpuUse) -> str:
         f"{use.power_most:.0f} W of {use.power_limit:.0f}" if use.power_most and use.power_limit else "",
     ]
     return "at its hottest " + ", ".join(filter(None, parts)) if any(parts) else ""
+
+
+# The first version that fails, and what resumes trials after each start of the machine.
+
+
+def of_bisection(answer: Bisection, *, verbose: bool) -> Document:
+    return Document(f"cuwheel lab trials bisect {answer.what}", tuple(_of_bisection(answer, verbose=verbose)))
+
+
+def _of_bisection(answer: Bisection, *, verbose: bool) -> Iterator[Block]:
+    if answer.first_bad is None:
+        yield Heading(f"{answer.what}: no answer: {answer.problem}")
+    else:
+        first, before = answer.first_bad, answer.last_good or ""
+        yield Heading(f"{answer.what}: {first} is the first that fails; {before} is the last that does not")
+    rows = (
+        (each.name[: None if verbose else 40], f"{each.failures} of {each.runs}", each.side) for each in answer.decided
+    )
+    yield table(map(short, ("candidate", "failed", "decided")), rows)
+    foretold = f", about {answer.foretold} were foretold once the rate was known" if answer.foretold else ""
+    yield Paragraph(f"{answer.runs} runs{foretold}.")
+    if answer.rates:
+        yield Paragraph(
+            f"Wrong with a chance of at most {wording.percent(answer.error)}, if one of these {len(answer.candidates)} "
+            f"brought the fault: a good one fails in at most {wording.percent(answer.rates.good)} of its runs, a bad "
+            f"one in at least {wording.percent(answer.rates.bad)}."
+        )
+    if verbose:
+        yield Paragraph(f"Candidates: {a_few(answer.candidates, 50)}. Journal: {answer.folder}")
+
+
+def of_service(answer: ServiceChange, *, verbose: bool) -> Document:
+    return Document("cuwheel lab trials", tuple(_of_service(answer, verbose=verbose)))
+
+
+def _of_service(answer: ServiceChange, *, verbose: bool) -> Iterator[Block]:
+    place = answer.path or "your crontab"
+    if answer.removing:
+        words = "would be removed from" if answer.dry_run else "removed from" if answer.done else "is not in"
+        yield Heading(f"{answer.name} {words} {place}")
+        return
+    yield Heading(f"{answer.name}: {'would be ' if answer.dry_run else ''}written to {place}")
+    if answer.dry_run or verbose:
+        yield Verbatim(tuple(answer.text.splitlines()))
+        yield Paragraph("then: " + "; ".join(shlex.join(each) for each in answer.commands))
+    yield Paragraph("It resumes the trials after each start of the machine, until they are done.")
+    if answer.note:
+        yield Paragraph(answer.note[0].upper() + answer.note[1:] + ".")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cuwheel.report.document import Amount, Block, Column, Facts, Heading, Row, Table
+from cuwheel.report.document import Block, Heading
+from cuwheel.report.tables import Amount, Facts, Row, figure, short, table
 from cuwheel.support.wording import file_name, size
 
 if TYPE_CHECKING:
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
 
 def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:
     """What each release has, and what an installer takes where none fits."""
-    columns = (Column("label", wrap=False), Column("a machine must have"), Column("size", numeric=True))
+    columns = (short("label"), "a machine must have", figure("size"))
     for each in sets:
         yield Heading(f"Variants: {file_name(each.document)}")
-        yield Table(
-            columns, tuple((wheel.label, _words(wheel), Amount(size(wheel.size), wheel.size)) for wheel in each.wheels)
-        )
+        rows = ((wheel.label, _words(wheel), Amount(size(wheel.size), wheel.size)) for wheel in each.wheels)
+        yield table(columns, rows)
         yield Facts(tuple(Row("otherwise", file_name(plain)) for plain in each.plain))
 
 
@@ -28,8 +28,8 @@ def published(made: Sequence[PublishedVariant]) -> Iterator[Block]:
     """Those of an index."""
     if made:
         yield Heading("Variants")
-        columns = (Column("of"), Column("label", wrap=False), Column("a machine must have"))
-        yield Table(columns, tuple((each.made_from, each.label, _words(each)) for each in made))
+        rows = ((each.made_from, each.label, _words(each)) for each in made)
+        yield table(("of", short("label"), "a machine must have"), rows)
 
 
 def _words(wheel: VariantWheel | PublishedVariant) -> str:

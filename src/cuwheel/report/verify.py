@@ -7,25 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.report.document import (
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Paragraph,
-    Row,
-    Table,
-    Verbatim,
-    last_lines,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, last_lines
 from cuwheel.report.proof import loaded_rows
+from cuwheel.report.tables import Facts, Row, Table, figure, short, table
 from cuwheel.support.finding import SEVERITIES, Finding, gravest_first
 from cuwheel.support.wording import a_few, counted, size
 
 if TYPE_CHECKING:
     from cuwheel.proving.outcomes import Installation, Result, Verified, Verify
-    from cuwheel.report.document import Block
     from cuwheel.verdicts.verdict import Verdict
 
 _LINES = 12
@@ -78,9 +67,8 @@ def _file(wheel: Verified) -> str:
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
     yield Paragraph(_environment(tried))
     if tried.outcome == "planned":
-        columns = (Column("check"), Column("kind", wrap=False), Column("where", wrap=False))
         rows = ((each.name, each.kind, "with a GPU" if each.gpu else "anywhere") for each in tried.planned)
-        yield Table(columns, tuple(rows))
+        yield table(("check", short("kind"), short("where")), rows)
         return
     if tried.problem:
         # Of a program that failed it has the output, line by line.
@@ -128,9 +116,8 @@ def _environment(tried: Installation) -> str:
 
 
 def _table(tried: Installation) -> Table:
-    columns = (Column("check"), Column("outcome", wrap=False), Column("time", numeric=True), Column("why"))
     rows = ((each.name, each.outcome, _time(each), each.problem or _imported(each)) for each in tried.checks)
-    return Table(columns, tuple(rows))
+    return table(("check", short("outcome"), figure("time"), "why"), rows)
 
 
 def _time(result: Result) -> str:

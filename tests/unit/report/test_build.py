@@ -22,7 +22,7 @@ from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Timeline
+    from cuwheel.report.drawings import Timeline
 
 
 def shown(answer: Build, monkeypatch: pytest.MonkeyPatch, *, verbose: bool = False, width: int = 80) -> str:

@@ -15,28 +15,10 @@ from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.facts.arch import Arch
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
-from cuwheel.report.document import (
-    Amount,
-    Block,
-    Chart,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    HeatMap,
-    Mark,
-    MarkedLine,
-    Matrix,
-    Paragraph,
-    Point,
-    Row,
-    Series,
-    Table,
-    Timeline,
-    Verbatim,
-)
+from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
+from cuwheel.report.drawings import Chart, Point, Series, Timeline
 from cuwheel.report.inspect import Inspect, LibraryCoverage
+from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, release_of_file, size
 from cuwheel.verdicts.judge import judge_all

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.report import html
 from cuwheel.report import trace as report
-from cuwheel.report.document import Amount, Table
+from cuwheel.report.tables import Amount, Table
 from cuwheel.tracing import traced
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 

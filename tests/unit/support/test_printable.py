@@ -11,19 +11,8 @@ from cuwheel.cli import frame, streams
 from cuwheel.errors import MalformedError
 from cuwheel.proving.runner import output
 from cuwheel.report import terminal
-from cuwheel.report.document import (
-    Amount,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Mark,
-    Matrix,
-    Paragraph,
-    Row,
-    Table,
-)
+from cuwheel.report.document import Document, Findings, Heading, Paragraph
+from cuwheel.report.tables import Amount, Column, Facts, Mark, Matrix, Row, Table
 from cuwheel.support import log, wording
 from cuwheel.support.finding import Finding
 

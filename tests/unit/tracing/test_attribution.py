@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.report.answer import document_of
-from cuwheel.report.document import Facts
+from cuwheel.report.tables import Facts
 from cuwheel.tracing import attribution, events
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import distributions, installed_files, normalised, plain_name, site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from cuwheel.delivery.environment_changes import InstallPlan, Place
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine

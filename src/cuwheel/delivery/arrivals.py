@@ -6,6 +6,7 @@ The channels that a wheel belongs to, `cu130` and `cu130/torch2.11`, follow from
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.variant import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from packaging.requirements import Requirement
 
     from cuwheel.device_code.wheel_facts import LibraryFacts, WheelFacts

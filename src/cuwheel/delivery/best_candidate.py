@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
@@ -35,8 +35,6 @@ from cuwheel.verdicts.predict import Outcome
 from cuwheel.verdicts.verdict import ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from packaging.requirements import Requirement
     from packaging.version import Version
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
@@ -36,9 +38,6 @@ from cuwheel.support import codec, files, log
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.network.resolver import Release
     from cuwheel.network.settings import Settings
 

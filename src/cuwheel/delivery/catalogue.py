@@ -8,6 +8,7 @@ without the wheel. Earlier releases wrote a file for each wheel (`facts/`), whic
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -24,8 +25,6 @@ from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.device_code.wheel_facts import WheelFacts
 

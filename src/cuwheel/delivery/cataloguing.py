@@ -7,9 +7,11 @@ the workers of a cluster. The page of an index shows a catalogue too.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -36,9 +38,6 @@ from cuwheel.version import __version__
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.clusters.engine import Engine
     from cuwheel.delivery.request import CatalogueRequest
 

@@ -5,6 +5,8 @@ What the flat index's JSON says is held against the files, and everything else a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import fields, replace
@@ -34,9 +36,6 @@ from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.index_folder import IndexFolder, Site
     from cuwheel.wheel.variant import Variant
 

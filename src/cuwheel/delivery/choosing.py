@@ -7,12 +7,14 @@ variable set.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from functools import reduce
 from itertools import product
 from operator import and_, attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -40,9 +42,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.best_candidate import Find, Search
     from cuwheel.delivery.install_answer import Install
     from cuwheel.machine.fleet import Machine

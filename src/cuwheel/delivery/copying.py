@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cuwheel.delivery import index_folder
 from cuwheel.delivery.publishing import Change
 from cuwheel.delivery.simple_api import SIMPLE
 from cuwheel.errors import UsageError
 from cuwheel.support import files, log, process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _REMOTE = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:(?!\\).+")  # not a drive of Windows
 _TIMEOUT_S = 24 * 3600.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
@@ -32,8 +33,6 @@ from cuwheel.wheel import journal_file, metadata
 from cuwheel.wheel.metadata import distributions, normalised, site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cuwheel.building.request import BuildRequest, BuildSettings
     from cuwheel.building.values import BuildPlan, DecidedJob
     from cuwheel.delivery.environment_changes import Place

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ from cuwheel.wheel.journal_file import Header, Journal, Pinned
 from cuwheel.wheel.metadata import distributions, normalised, read_info_file, site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.delivery.best_candidate import Search
     from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.support.finding import Finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from cuwheel.verdicts import wheel_tags
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.delivery.best_candidate import Search
     from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.install_answer import Install

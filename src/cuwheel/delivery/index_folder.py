@@ -9,6 +9,7 @@ import bisect
 import contextlib
 import re
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -28,8 +29,6 @@ from cuwheel.support import codec, confined, files, quoting
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.delivery.simple_api import PublishedFile
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -13,9 +14,6 @@ from cuwheel.network.resolver import Release
 from cuwheel.proving.outcomes import Result
 from cuwheel.support.finding import Cause, Finding
 from cuwheel.verdicts.predict import Outcome
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
 Way: TypeAlias = Literal["another version", "source build", "cpu build"]

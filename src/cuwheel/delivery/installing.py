@@ -5,6 +5,7 @@ Here it is decided what would change; `applying` carries it out. A lock for a fl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from cuwheel.wheel import journal_file
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cuwheel.delivery.best_candidate import Search
     from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.environment_changes import Place

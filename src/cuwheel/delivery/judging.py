@@ -5,6 +5,7 @@ What is in one is read as cheaply as it can be: from a facts file, the cache, or
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -37,8 +38,6 @@ from cuwheel.verdicts.verdict import worst_outcome
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cuwheel.delivery.catalogue import CatalogueReader
     from cuwheel.device_code.libraries import Library, TorchExports
     from cuwheel.device_code.source import Item

@@ -11,8 +11,9 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,9 +28,6 @@ from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from packaging.pylock import Package as Package751
 
     from cuwheel.delivery.request import LockFormat

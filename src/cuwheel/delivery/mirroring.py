@@ -10,6 +10,7 @@ one name. Where the fleet changes, what was cut for the one before stays for its
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,8 +39,6 @@ from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.delivery.install_answer import Part
     from cuwheel.delivery.lock_files import LockPart
     from cuwheel.delivery.request import PublishRequest

@@ -5,6 +5,7 @@ The page only looks it up: a verdict is one of `compat`'s, made when the wheel w
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -19,8 +20,6 @@ from cuwheel.verdicts.judge import Judge
 from cuwheel.verdicts.loading import loading, profile_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
     from cuwheel.device_code.libraries import Survey
     from cuwheel.device_code.wheel_facts import WheelFacts
     from cuwheel.facts.arch import Capability

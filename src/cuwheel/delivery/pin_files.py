@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,9 +16,6 @@ from cuwheel.facts import packages
 from cuwheel.support import files, system_calls
 from cuwheel.wheel.journal_file import Pinned
 from cuwheel.wheel.journal_file import SettingsKind as Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 KINDS = ("activate", "env-file", "systemd", "dockerfile")
 _BEGIN, _END = "# >>> cuwheel pins >>>", "# <<< cuwheel pins <<<"

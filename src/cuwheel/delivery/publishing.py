@@ -10,6 +10,8 @@ import functools
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -28,9 +30,6 @@ from cuwheel.support.finding import Finding, finding, gravest_first
 from cuwheel.support.wording import first_few, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.arrivals import Arrival
     from cuwheel.delivery.index_folder import Site
     from cuwheel.delivery.request import PublishRequest

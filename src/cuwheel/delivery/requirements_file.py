@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import shlex
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace  # noqa: TID251 - of its own dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,9 +21,6 @@ from cuwheel.wheel.metadata import MOST_REQUIREMENTS, normalised
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.request import InstallRequest
 
 _LARGEST = 1 << 22

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from base64 import b64decode
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,8 +29,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.metadata import WheelName, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.network.resolver import Release
 

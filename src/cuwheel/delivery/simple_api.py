@@ -6,7 +6,8 @@ carry what cuwheel knows of a file, so that a project's `index.json` is all that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,10 +16,6 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.support import codec
 from cuwheel.wheel.metadata import WheelName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 API_VERSION = "1.3"
 SCHEMA = "cuwheel.index/1"

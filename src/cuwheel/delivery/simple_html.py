@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectList, PublishedFile
 from cuwheel.support.wording import file_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
 
 _HEAD = """\
 <!DOCTYPE html>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,6 @@ from cuwheel.wheel import metadata, requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.building.values import BuildResult
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.machine.fleet import Machine

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -21,9 +23,6 @@ from cuwheel.errors import UnreadableError
 from cuwheel.support import codec, files, log, system_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.delivery.index_folder import IndexFolder, Journal
     from cuwheel.delivery.simple_api import Project, ProjectList, PublishedFile
     from cuwheel.delivery.update import Update

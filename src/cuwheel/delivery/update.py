@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import takewhile
@@ -27,8 +27,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from cuwheel.delivery.index_folder import IndexFolder
     from cuwheel.delivery.request import PublishRequest
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from cuwheel.wheel.metadata import WheelName
 from cuwheel.wheel.variant import Property
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from cuwheel.delivery.index_folder import IndexFolder
     from cuwheel.wheel.variant import Document, VariantSet
 

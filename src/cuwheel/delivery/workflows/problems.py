@@ -6,6 +6,7 @@ YAML that somebody wrote is read safely, and small.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.errors import MalformedError
@@ -16,8 +17,6 @@ from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cuwheel.delivery.request import Service
 
 

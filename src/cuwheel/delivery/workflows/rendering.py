@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -28,8 +29,6 @@ from cuwheel.verdicts.planning import plans
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cuwheel.building.tables import RepairTable, Table
     from cuwheel.delivery.request import Service
     from cuwheel.machine.fleet import Machine

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import DecodeError, Struct
@@ -34,9 +36,6 @@ from cuwheel.support.wording import first_few
 from cuwheel.verdicts.planning.plan import ALL, find_toolkits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from cuwheel.building.tables import Table
     from cuwheel.delivery.request import CiRequest
     from cuwheel.machine.fleet import Machine

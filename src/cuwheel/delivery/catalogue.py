@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -130,11 +129,8 @@ def _made_alike(one: WheelName, other: WheelName) -> bool:
 
 
 def parse(data: bytes, name: str) -> Contents:
-    try:
-        codec.refuse_newer(codec.decode(data, dict[str, object]), SCHEMA, name)
-        return codec.decode(data, Contents)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(name, f"is not a catalogue: {error}", "cuwheel catalogue add NAME --to FOLDER") from error
+    hint = "cuwheel catalogue add NAME --to FOLDER"
+    return codec.parse(data, Contents, name, "a catalogue", schema=SCHEMA, hint=hint)
 
 
 def unpacked(data: bytes, name: str) -> bytes:

@@ -232,7 +232,7 @@ class IndexFolder:
             return None
         try:
             found = codec.decode(data, Journal)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except msgspec.DecodeError:
             return Journal()
         return Journal(
             projects=tuple(each for each in found.projects if is_project(each)),

@@ -16,7 +16,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -256,13 +255,7 @@ def _read_pylock(path: Path) -> InstallLock | None:
         usual: dict[str, object] = {"glibc": None, "driver": None, "fallback": None, "pins": {}, "packages": {}}
         part = codec.convert({**usual, **known, "files": ()}, LockPart)
         wanted = codec.convert(own.get("wanted", []), tuple[str, ...])
-    except (
-        msgspec.DecodeError,
-        msgspec.ValidationError,
-        UnicodeDecodeError,
-        PylockValidationError,
-        ValueError,
-    ) as error:
+    except (PylockValidationError, ValueError) as error:  # also of msgspec and of the decoding
         raise MalformedError(path, f"is not a lock: {error}", hint=_AGAIN) from error
     return _checked(InstallLock(wanted=wanted, parts=(replace(part, files=releases),)), path)
 
@@ -289,17 +282,9 @@ def _release(package: Package751, folder: Path) -> Release:
 def _read_json(path: Path) -> InstallLock:
     """As cuwheel wrote locks before: all kinds of machines in one file."""
     data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
-    try:
-        head = codec.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(path, f"is not a lock of cuwheel install: {error}") from error
-    codec.refuse_newer(head, SCHEMA, path)
-    if not isinstance(head, dict) or head.get("schema") != SCHEMA:
+    found = codec.parse(data, InstallLock, path, "a lock of cuwheel install", schema=SCHEMA, hint=_AGAIN)
+    if found.schema != SCHEMA:
         raise MalformedError(path, "is not a lock of cuwheel install", hint=_AGAIN)
-    try:
-        found = codec.decode(data, InstallLock)
-    except msgspec.ValidationError as error:
-        raise MalformedError(path, f"is not a lock of cuwheel install: {error}") from error
     return _checked(found, path)
 
 

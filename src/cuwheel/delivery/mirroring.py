@@ -15,7 +15,6 @@ from dataclasses import replace as with_fields  # noqa: TID251 - of its own data
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -26,7 +25,7 @@ from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.lock_files import InstallLock
 from cuwheel.delivery.publishing import Mirror, Publish
 from cuwheel.delivery.request import InstallRequest
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine, machines_named
 from cuwheel.network.resolver import Release
 from cuwheel.support import codec, files, log
@@ -333,9 +332,5 @@ def _read_record(folder: Path) -> dict[str, MirroredFile]:
     data = files.read_if_present(folder / RECORD, _MOST, "the record of a mirror")
     if data is None:
         return {}
-    try:
-        codec.refuse_newer(codec.decode(data, dict[str, object]), _SCHEMA, str(folder / RECORD))
-        return codec.decode(data, Record).files
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "remove it: everything is then brought again"
-        raise MalformedError(folder / RECORD, f"is not the record of a mirror: {error}", hint) from error
+    hint = "remove it: everything is then brought again"
+    return codec.parse(data, Record, folder / RECORD, "the record of a mirror", schema=_SCHEMA, hint=hint).files

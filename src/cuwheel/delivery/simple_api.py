@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.errors import NewerSchemaError
 from cuwheel.support import codec
 from cuwheel.wheel.metadata import WheelName
 
@@ -125,16 +125,13 @@ def json_lines(rows: Iterable[PublishedFile | ListedProject]) -> list[bytes]:
 def json_with_lines(page: Project | ProjectList, written: Iterable[bytes]) -> bytes:
     """`written`: its files or projects, as JSON."""
     key = "files" if isinstance(page, Project) else "projects"
-    head, _, tail = codec.encode(msgspec.structs.replace(page, **{key: ()})).rpartition(b"[]")
+    head, _, tail = codec.encode(replace(page, **{key: ()})).rpartition(b"[]")
     return b"".join((head, b"[\n", b",\n".join(written), b"\n]", tail, b"\n"))
 
 
 def parse_page(data: bytes, type_: type[Page], name: str) -> Page:
     """What stands in somebody's folder, or on a server. `name`: what it is called in errors."""
-    try:
-        found = codec.decode(data, type_)
-    except msgspec.DecodeError as error:
-        raise MalformedError(name, f"is not a page of a package index: {error}") from error
+    found = codec.parse(data, type_, name, "a page of a package index")
     if not found.meta.api_version.startswith("1."):
         raise NewerSchemaError(name, f"simple API {found.meta.api_version}", API_VERSION)
     if isinstance(found, ProjectList) and found.schema not in ("", SCHEMA):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "cuwheel.json"
 SCHEMA: Final = "cuwheel.wheel/1"
+_WHAT = "a description of a wheel"
 _LIMIT = 1 << 20
 
 
@@ -174,13 +174,9 @@ def of_folder(info: Path) -> Description | None:
 
 def parse(data: bytes, name: str) -> Description:
     """What somebody's file says."""
-    try:
-        found = codec.decode(data, dict[str, object])
-    except msgspec.DecodeError as error:
-        raise MalformedError(name, f"is not a description of a wheel: {error}") from error
-    codec.refuse_newer(found, SCHEMA, name)
+    found = codec.parse(data, dict[str, object], name, _WHAT, schema=SCHEMA)
     problems: list[str] = []
     result = codec.convert_or_list_problems(found, Description, NAME, problems)
     if result is None:
-        raise MalformedError(name, f"is not a description of a wheel: {'; '.join(problems[:3])}")
+        raise MalformedError(name, f"is not {_WHAT}: {'; '.join(problems[:3])}")
     return result

@@ -36,7 +36,7 @@ from cuwheel.device_code.libraries import (
     Symbols,
     Wrapper,
 )
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch
 from cuwheel.support import codec, files
 from cuwheel.support.finding import Finding
@@ -51,6 +51,7 @@ SUFFIX: Final = f".{description.NAME}"
 SCHEMA: Final = "cuwheel.facts/1"
 _MOST_BYTES = 64 << 20
 _MOST_CONTAINERS = 1 << 20  # of all libraries together, once counts are written out; real wheels have some thousands
+_WHAT = "a facts file of a wheel"
 _HINT = "write it again with: cuwheel publish"
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -262,20 +263,10 @@ def parse(data: bytes, name: str) -> WheelFacts:
     """What somebody's file says. `name`: what the file is called in messages."""
     if len(data) > _MOST_BYTES:
         raise MalformedError(name, f"has more than {_MOST_BYTES:,} bytes: too large for facts of a wheel", _HINT)
-    try:
-        schema = codec.decode(data, _Named).schema
-        if codec.is_newer(schema, SCHEMA):
-            raise NewerSchemaError(name, schema, SCHEMA)
-        facts = codec.decode(data, WheelFacts)
-    except msgspec.DecodeError as error:
-        raise MalformedError(name, f"is not a facts file of a wheel: {error}", _HINT) from error
+    facts = codec.parse(data, WheelFacts, name, _WHAT, schema=SCHEMA, hint=_HINT)
     if problem := next(_problems(facts), None):
-        raise MalformedError(name, f"is not a facts file of a wheel: {problem}", _HINT)
+        raise MalformedError(name, f"is not {_WHAT}: {problem}", _HINT)
     return facts
-
-
-class _Named(msgspec.Struct):
-    schema: str
 
 
 def _problems(facts: WheelFacts) -> Iterator[str]:

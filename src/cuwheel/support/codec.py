@@ -20,7 +20,15 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from cuwheel.errors import MOST_SOUGHT, ConfigurationError, CuwheelError, FactsError, NewerSchemaError, UnreadableError
+from cuwheel.errors import (
+    MOST_SOUGHT,
+    ConfigurationError,
+    CuwheelError,
+    FactsError,
+    MalformedError,
+    NewerSchemaError,
+    UnreadableError,
+)
 from cuwheel.support import system_calls, wording
 
 T = TypeVar("T")
@@ -72,6 +80,23 @@ def decode(data: bytes | str, type_: Any = Any) -> Any:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeError as error:  # not of msgspec's own class
         raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
+
+
+class _Named(msgspec.Struct):
+    schema: str = ""
+
+
+def parse(data: bytes | str, type_: type[T], name: str | Path, what: str, *, schema: str = "", hint: str = "") -> T:
+    """JSON that should be `what`; `name`: of the file. What it is not is an error for whoever has this file.
+
+    `schema`: the latest that is known.
+    """
+    try:
+        if schema:
+            _refuse_newer(decode(data, _Named).schema, schema, name)
+        return decode(data, type_)
+    except msgspec.DecodeError as error:
+        raise MalformedError(name, f"is not {what}: {error}", hint) from error
 
 
 def convert(data: object, type_: type[T]) -> T:
@@ -158,7 +183,10 @@ def convert_or_list_problems(data: object, type_: type[T], where: str, problems:
 
 def refuse_newer(data: object, known: str, name: str | Path) -> None:
     """Before its fields are read: of a newer schema one can say nothing but that it is newer."""
-    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
+    _refuse_newer(str(data.get("schema", "")) if isinstance(data, dict) else "", known, name)
+
+
+def _refuse_newer(schema: str, known: str, name: str | Path) -> None:
     if is_newer(schema, known):
         raise NewerSchemaError(name, schema[:100], known)
 

@@ -27,7 +27,7 @@ NULL = "null"  # the label of a variant for every machine
 _LIMIT = 1 << 20
 _LABEL = lazy_pattern(r"[0-9a-z_.]+", re.ASCII)
 _WORD = lazy_pattern(r"[0-9a-z_]+", re.ASCII)
-_NOT_ONE = "is not a document of wheel variants"
+_WHAT = "a document of wheel variants"
 
 
 class Property(Struct, frozen=True, kw_only=True):
@@ -105,24 +105,21 @@ def parse(data: bytes, name: str) -> Document:
     """What somebody's file says."""
     if len(data) > _LIMIT:
         raise MalformedError(name, f"has more than {_LIMIT:,} bytes: too large for a document of variants")
-    try:
-        found = codec.decode(data, dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
+    found = codec.parse(data, dict[str, Any], name, _WHAT)
     try:
         variants = codec.convert(found.get("variants"), dict[str, dict[str, dict[str, tuple[str, ...]]]])
         providers = codec.convert(found.get("providers", {}), dict[str, dict[str, object]])
         priorities = codec.convert(found.get("default-priorities", {}), dict[str, Any])
         namespaces = codec.convert(priorities.get("namespace", []), tuple[str, ...])
     except (msgspec.ValidationError, RecursionError) as error:
-        raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
+        raise MalformedError(name, f"is not {_WHAT}: {error}") from error
     document = Document(
         variants=tuple(_variant(label, properties) for label, properties in variants.items()),
         namespaces=namespaces,
         providers=providers,
     )
     if problem := _problem(document):
-        raise MalformedError(name, f"{_NOT_ONE}: {problem}")
+        raise MalformedError(name, f"is not {_WHAT}: {problem}")
     return document
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import jinja2
-import msgspec
 from msgspec import Struct, structs
 
 from cuwheel.building import tables
-from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
+from cuwheel.errors import NewerSchemaError, UsageError
 from cuwheel.facts import services, spellings, toolkits
 from cuwheel.facts import services as facts
 from cuwheel.support import codec
@@ -221,11 +220,8 @@ def matrix_rows(plan: Path, cpus: Sequence[str], *, windows: bool = False, image
 
 
 def _read_plan(plan: Path) -> _Plan:
-    try:
-        found = codec.decode(head(plan, _LARGEST_PLAN), _Plan)
-    except msgspec.DecodeError as error:
-        hint = "cuwheel build --dry-run --json > plan.json"
-        raise MalformedError(plan, f"is not the plan of a build: {error}", hint) from error
+    hint = "cuwheel build --dry-run --json > plan.json"
+    found = codec.parse(head(plan, _LARGEST_PLAN), _Plan, plan, "the plan of a build", hint=hint)
     if found.schema != _SCHEMA:
         raise NewerSchemaError(plan, found.schema, _SCHEMA)
     return found

@@ -311,8 +311,9 @@ def _read_page(kind: str) -> Callable[[bytes], object]:
             candidates.listed_files(data, kind, "http://127.0.0.1:1/simple/pkg/")
         if kind == "text/html":
             text = data.decode("utf-8", "replace")
-            simple_html.projects_of_html(text)
-            simple_html.files_of_html(text)
+            links = simple_html.Links(text, "page")
+            links.projects()
+            links.files()
         else:
             simple_api.parse_page(data, simple_api.Project, "fuzzed")
 

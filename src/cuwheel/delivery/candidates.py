@@ -10,7 +10,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
@@ -22,7 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import simple_api
+from cuwheel.delivery import simple_api, simple_html
 from cuwheel.errors import (
     CuwheelError,
     MalformedError,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
-_HASH = re.compile(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MOST_FILES = 100_000  # of one project; those with a release for every night have some ten thousand
 _LONGEST = 4096
@@ -93,10 +91,7 @@ class _TooManyError(MalformedError):
 
 
 def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
-    try:
-        page = codec.decode(body, _JsonPage)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(url, f"is not a page of a package index: {error}") from error
+    page = codec.parse(body, _JsonPage, url, "a page of a package index")
     if not page.meta.api_version.startswith("1."):
         raise NewerSchemaError(url, f"simple API {page.meta.api_version}", simple_api.API_VERSION)
     if len(page.files) > _MOST_FILES:
@@ -104,89 +99,46 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
     for raw in page.files:
         try:
             published = codec.decode(raw, simple_api.PublishedFile)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             log.debug("%s: a file is not read: %s", url, error)
             continue
-        yanked = published.yanked if isinstance(published.yanked, str) else "" if published.yanked else None
-        made = _listed_file(
-            url,
-            published.url,
-            sha256=published.sha256,
-            size=published.size,
-            requires_python=published.requires_python,
-            yanked=yanked,
-        )
+        made = _listed_file(url, published)
         if made and made.file == published.filename:
-            facts = published.facts.sha256 if published.facts else ""
-            yield replace(made, uploaded=published.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
+            yield made
 
 
 def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
-    parser = _Links(url)
-    try:
-        parser.feed(body.decode("utf-8", "replace"))
-        parser.close()
-    except (AssertionError, ValueError) as error:  # what html.parser raises for declarations it cannot read
-        raise MalformedError(url, f"is not a page of a package index: {error}") from error
-    base = _joined(url, parser.base) if parser.base else url
-    for link in parser.links:
-        href, _, fragment = link.get("href", "").partition("#")
-        hashed = _HASH.search(fragment)
-        size = link.get("data-size", "")
-        made = _listed_file(
-            base or url,
-            href,
-            sha256=hashed[1] if hashed else None,
-            size=int(size[:18]) if size.isascii() and size.isdigit() else None,
-            requires_python=link.get("data-requires-python") or None,
-            yanked=link.get("data-yanked"),
-        )
-        if made:
-            yield replace(made, uploaded=link.get("data-upload-time"))
+    page = simple_html.Links(body.decode("utf-8", "replace"), url, most=_MOST_FILES + 1)
+    listed = page.files()
+    if len(listed) > _MOST_FILES:
+        raise _TooManyError(url)
+    base = _joined(url, page.base) or url
+    for published in listed:
+        if made := _listed_file(base, published):
+            yield made
 
 
-class _Links(HTMLParser):
-    def __init__(self, url: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.url = url
-        self.base = ""
-        self.links: list[dict[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = {name: value or "" for name, value in attrs}
-        if tag == "base" and not self.base:
-            self.base = attributes.get("href", "")
-        elif tag == "a" and attributes.get("href"):
-            if len(self.links) == _MOST_FILES:
-                raise _TooManyError(self.url)
-            self.links.append(attributes)
-
-
-def _listed_file(
-    page: str,
-    href: str,
-    *,
-    sha256: str | None,
-    size: int | None,
-    requires_python: str | None,
-    yanked: str | None,
-) -> IndexFile | None:
+def _listed_file(page: str, published: simple_api.PublishedFile) -> IndexFile | None:
     """None for what leads nowhere: a page on a server may not send us to files of this machine."""
-    url = _joined(page, href)
+    url = _joined(page, published.url)
     if url is None:
         return None
     try:
         name = addresses.file_name(url)
     except CuwheelError:
         return None
-    digest = (sha256 or "").lower()
+    sha256, size = published.sha256.lower(), published.size or 0
+    requires_python, yanked = published.requires_python or "", published.yanked
+    facts = published.facts.sha256 if published.facts else ""
     return IndexFile(
         file=name,
         url=url,
-        sha256=digest if _SHA256.fullmatch(digest) else None,
-        size=size if size is not None and size > 0 else None,
-        requires_python=requires_python if requires_python and len(requires_python) <= _LONGEST else None,
-        yanked=yanked if yanked is None else yanked[:_LONGEST],
+        sha256=sha256 if _SHA256.fullmatch(sha256) else None,
+        size=size if size > 0 else None,
+        requires_python=requires_python if 0 < len(requires_python) <= _LONGEST else None,
+        yanked=yanked[:_LONGEST] if isinstance(yanked, str) else "" if yanked else None,
+        uploaded=published.upload_time,
+        facts=facts if _SHA256.fullmatch(facts) else "",
     )
 
 

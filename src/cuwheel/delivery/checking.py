@@ -25,7 +25,7 @@ from cuwheel.delivery.simple_api import (
 )
 from cuwheel.delivery.variants import in_channels, is_document, variants_by_document
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
 from cuwheel.network import addresses
 from cuwheel.proving import wheel_rules
 from cuwheel.support import files, log
@@ -123,14 +123,18 @@ class PageChecks:
         if data is None:
             self._wrong(path, ["it is not there"])
             return
-        text = data.decode("utf-8", "replace")
+        try:
+            links = simple_html.Links(data.decode("utf-8", "replace"), path)
+        except MalformedError as error:
+            self._wrong(path, [error.message.removeprefix(f"{path}: ")])
+            return
         rows: Sequence[PublishedFile | ListedProject]
         if isinstance(expected, Project):
-            rows = simple_html.files_of_html(text)
+            rows = links.files()
             shown = tuple(simple_html.as_html_shows(each) for each in expected.files)
             expected = replace(expected, files=shown)
         else:
-            rows = [ListedProject(name) for name in simple_html.projects_of_html(text)]
+            rows = [ListedProject(name) for name in links.projects()]
         self._wrong(path, list(differences(expected, rows)))
 
     def _parsed(self, path: str, type_: type[Page]) -> Page | None:
@@ -192,27 +196,25 @@ def check_file(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
     try:
         yield from _file_problems(site, page, file)
     except NetworkError as error:
-        yield _file_finding("index-link", error.message, fix=error.hint or _REPLACE)
+        yield finding("index-link", error.message, fix=error.hint or _REPLACE)
 
 
 def _file_problems(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
     with site.file(page, file.url) as path:
         if path is None:
-            yield _file_finding("index-link", f"the link leads nowhere: {file.url}", fix=_REPLACE)
+            yield finding("index-link", f"the link leads nowhere: {file.url}", fix=_REPLACE)
             return
         if path.name != file.filename:
-            yield _file_finding("index-link", f"the link leads to another file: {file.url}", fix=_REPLACE)
+            yield finding("index-link", f"the link leads to another file: {file.url}", fix=_REPLACE)
             return
         size = path.stat().st_size
         if file.size is not None and size != file.size:
             short = "truncated" if size < file.size else "too long"
-            yield _file_finding(
-                "index-hash", f"it is {short}: {size:,} bytes, and the page says {file.size:,}", fix=_REPLACE
-            )
+            yield finding("index-hash", f"it is {short}: {size:,} bytes, and the page says {file.size:,}", fix=_REPLACE)
             return
         if file.sha256 and (sha256 := files.sha256(path)) != file.sha256:
             hashes = (f"the page says {file.sha256}", f"the file has {sha256}")
-            yield _file_finding("index-hash", "its content is not what the page says", *hashes, fix=_REPLACE)
+            yield finding("index-hash", "its content is not what the page says", evidence=hashes, fix=_REPLACE)
             return
         if file.wheel:
             yield from _wheel(site, page, file, path)
@@ -226,23 +228,23 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
             yield from examine(wheel_rules.VARIANT_RULES, WheelSubject(wheel=wheel, survey=wheel_facts.survey(facts)))
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
-        yield _file_finding("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)
+        yield finding("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)
         return
     both = (file.core_metadata, file.dist_info_metadata)
     if problem := _beside(site, page, file.url + METADATA, metadata, both):
-        yield _file_finding("index-metadata", problem, fix=_RENEW_BESIDE)
+        yield finding("index-metadata", problem, fix=_RENEW_BESIDE)
     if problem := _beside(site, page, file.url + FACTS, wheel_facts.encoded(facts), (file.facts,)):
-        yield _file_finding("index-facts", problem, fix=_RENEW_BESIDE)
+        yield finding("index-facts", problem, fix=_RENEW_BESIDE)
     if file.provenance and (problem := _provenance(site, page, file)):
-        yield _file_finding("index-provenance", problem, fix=_RENEW_BESIDE)
+        yield finding("index-provenance", problem, fix=_RENEW_BESIDE)
     if file.requires_python != facts.requires_python:
         message = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
-        yield _file_finding("index-metadata", message, fix=_RENEW_BESIDE)
+        yield finding("index-metadata", message, fix=_RENEW_BESIDE)
     # Which plain wheels stand beside variants is the page's to know.
     channels = tuple(each for each in file.channels if facts.variant or each != arrivals.VARIANTS)
     if (wanted := arrivals.channels_of_wheel(facts).names) != channels:
-        message = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
-        yield _file_finding("index-channel", message, fix=_RENEW_BESIDE)
+        message = f"it is in {_channel_words(file.channels)} and belongs in {', '.join(wanted) or 'none'}"
+        yield finding("index-channel", message, fix=_RENEW_BESIDE)
 
 
 def _provenance(site: Site, page: str, file: PublishedFile) -> str:
@@ -269,13 +271,9 @@ def _beside(site: Site, page: str, link: str, wanted: bytes, hashes: Sequence[ob
     return ""
 
 
-def _file_finding(rule: str, message: str, *evidence: str, fix: str) -> Finding:
-    return finding(rule, message, evidence=evidence, fix=fix)
-
-
 # The variants of an index: each release that has some has their document, and it says what the wheels say.
 
-_RENEW_VARIANTS = "make it anew: cuwheel publish FOLDER/files --to FOLDER"
+_RENEW = "make it anew: cuwheel publish FOLDER/files --to FOLDER"
 
 
 def check_variants(site: Site, name: str, page: Project) -> Iterator[tuple[str, Finding]]:
@@ -287,11 +285,11 @@ def check_variants(site: Site, name: str, page: Project) -> Iterator[tuple[str, 
         wheels = [files[str(each)] for each in wanted.get(document, ())]
         problems = _variant_problems(site, where, files.get(document), wheels)
         if found := list(problems):
-            yield document, _variant_finding("index-variants", found[0], *first_few(found[1:]))
+            yield document, finding("index-variants", found[0], evidence=first_few(found[1:]), fix=_RENEW)
     for before, after in zip(page.files, in_channels(page.files), strict=True):
         if before.channels != after.channels:
-            message = f"it is in {_variant_words(before)}, and belongs in {_variant_words(after)}"
-            yield before.filename, _variant_finding("index-channel", message)
+            message = f"it is in {_channel_words(before.channels)}, and belongs in {_channel_words(after.channels)}"
+            yield before.filename, finding("index-channel", message, fix=_RENEW)
 
 
 def _variant_problems(
@@ -328,17 +326,6 @@ def _variant(site: Site, where: str, wheel: PublishedFile) -> Variant | None:
             return wheel_facts.load(path).variant if path else None
         except CuwheelError:
             return None
-
-
-def _variant_words(file: PublishedFile) -> str:
-    return ", ".join(file.channels) or "no channel"
-
-
-def _variant_finding(rule: str, message: str, *evidence: str) -> Finding:
-    return finding(rule, message, evidence=evidence, fix=_RENEW_VARIANTS)
-
-
-_RENEW = "make it anew: cuwheel publish FOLDER/files --to FOLDER"
 
 
 def check_index(place: str | Path, signers: Path | None = None) -> Publish:

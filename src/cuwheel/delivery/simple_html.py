@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from html import escape
 from html.parser import HTMLParser
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectList, PublishedFile
+from cuwheel.errors import MalformedError
 from cuwheel.support.wording import file_name
 
 _HEAD = """\
@@ -30,6 +34,7 @@ _TAIL = "</body>\n</html>\n"
 _SECURE = "https://"  # PEP 740 allows no other address in HTML
 _SPECIAL = "&<>\"'\0"
 _HASHED = ("data-core-metadata", "data-dist-info-metadata", "data-cuwheel-facts")
+_HASH = re.compile(r"(?:^|&)sha256=([^&]*)")
 
 
 def html_page(shown: Project | ProjectList) -> bytes:
@@ -84,24 +89,62 @@ def _escaped(text: str) -> str:
     return escape(text.replace("\0", ""))
 
 
-def files_of_html(text: str) -> tuple[PublishedFile, ...]:
-    """What a page of a project links to, as an installer reads it; without what HTML does not show."""
-    return tuple(_read_html(attributes, label) for attributes, label in _anchors(text))
-
-
 def as_html_shows(file: PublishedFile) -> PublishedFile:
     """Without what only the JSON has."""
     secure = file.provenance if file.provenance and file.provenance.startswith(_SECURE) else None
     return replace(file, provenance=secure, provenance_hashes=None)
 
 
-def projects_of_html(text: str) -> tuple[str, ...]:
-    """The names that a list of projects links to."""
-    return tuple(attributes.get("href", "").rstrip("/") for attributes, _ in _anchors(text))
+class _Link(Struct):
+    attributes: dict[str, str]
+    text: str = ""
 
 
-def _read_html(attributes: Mapping[str, str], label: str) -> PublishedFile:
-    url, _, fragment = attributes.get("href", "").partition("#")
+class Links(HTMLParser):
+    """What a page links to, as an installer reads it: no more than `most` links. `name`: of the page, in errors.
+
+    `base`: what they are relative to, where the page says so.
+    """
+
+    def __init__(self, text: str, name: str, *, most: int = sys.maxsize) -> None:
+        super().__init__(convert_charrefs=True)
+        self.base = ""
+        self._found: list[_Link] = []
+        self._open: _Link | None = None
+        self._most = most
+        try:
+            self.feed(text)
+            self.close()
+        except (AssertionError, ValueError) as error:  # what html.parser raises for declarations it cannot read
+            raise MalformedError(name, f"is not a page of a package index: {error}") from error
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        if tag == "base" and not self.base:
+            self.base = attributes.get("href", "")
+        elif tag == "a" and attributes.get("href") and len(self._found) < self._most:
+            self._open = _Link(attributes)
+            self._found.append(self._open)
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self._open.text += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a":
+            self._open = None
+
+    def projects(self) -> list[str]:
+        """The names that a list of projects links to."""
+        return [each.attributes["href"].rstrip("/") for each in self._found]
+
+    def files(self) -> list[PublishedFile]:
+        """Those of a project; without what HTML does not show."""
+        return [_published(each.attributes, each.text.strip()) for each in self._found]
+
+
+def _published(attributes: dict[str, str], label: str) -> PublishedFile:
+    url, _, fragment = attributes["href"].partition("#")
     size = attributes.get("data-size", "")
     yanked = attributes.get("data-yanked")
     return PublishedFile(
@@ -109,7 +152,7 @@ def _read_html(attributes: Mapping[str, str], label: str) -> PublishedFile:
         url=url,
         hashes=_hashes(fragment) or Hashes(),
         requires_python=attributes.get("data-requires-python"),
-        size=int(size[:19]) if size.isascii() and size.isdigit() else None,
+        size=int(size[:18]) if size.isascii() and size.isdigit() else None,
         upload_time=attributes.get("data-upload-time"),
         yanked=False if yanked is None else yanked or True,
         core_metadata=_hashes(attributes.get("data-core-metadata", "")) or False,
@@ -120,32 +163,5 @@ def _read_html(attributes: Mapping[str, str], label: str) -> PublishedFile:
 
 
 def _hashes(text: str) -> Hashes | None:
-    name, _, value = text.partition("=")
-    return Hashes(value) if name == "sha256" else None
-
-
-def _anchors(text: str) -> list[tuple[dict[str, str], str]]:
-    reader = _Anchors()
-    reader.feed(text)
-    reader.close()
-    return reader.found
-
-
-class _Anchors(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[dict[str, str], str]] = []
-        self._open: dict[str, str] | None = None
-        self._text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self._open, self._text = {name: value or "" for name, value in attrs}, ""
-
-    def handle_data(self, data: str) -> None:
-        self._text += data if self._open is not None else ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "a" and self._open is not None:
-            self.found.append((self._open, self._text.strip()))
-            self._open = None
+    found = _HASH.search(text)
+    return Hashes(found[1]) if found else None

@@ -37,12 +37,14 @@ def test_what_json_says() -> None:
 
 def test_what_html_says() -> None:
     body = f"""<!DOCTYPE html><html><head><base href="/other/"></head><body>
-    <a href="demo-1.0-py3-none-any.whl#sha256={SHA}" data-requires-python="&gt;=3.9" data-yanked="" data-size="7">x</a>
+    <a href="demo-1.0-py3-none-any.whl#sha256={SHA}" data-requires-python="&gt;=3.9" data-yanked="" data-size="7"
+       data-cuwheel-facts="sha256={"cd" * 32}">x</a>
     <a href="https://files.test/demo-1.0%2Bcu130-cp311-cp311-linux_x86_64.whl">y</a>
     <a href="#top">top</a><a>none</a></body></html>""".encode()
     first, second = candidates.listed_files(body, "text/html", PAGE)
     assert (first.url, first.sha256) == ("https://index.test/other/demo-1.0-py3-none-any.whl", SHA)
     assert (first.requires_python, first.yanked, first.size) == (">=3.9", "", 7)
+    assert first.facts == "cd" * 32
     assert second.file == "demo-1.0+cu130-cp311-cp311-linux_x86_64.whl"
     assert (second.yanked, second.sha256) == (None, None)
 

@@ -348,6 +348,15 @@ def _not_planned_for(buffer: Buffer) -> MalformedError:
 Patch: TypeAlias = tuple[int, bytes]  # a place in the new file, and what stands there
 
 
+class NewFile(NamedTuple):
+    """As much of a `Draft` as it takes to write one."""
+
+    size: int
+    pieces: tuple[Piece, ...]
+    patches: tuple[Patch, ...] = ()
+    checksum_at: int | None = None
+
+
 class Draft(NamedTuple):
     """`placed`: from the old offset of a container to the new. `patches` go over the pieces.
 

@@ -6,46 +6,22 @@ sections that go stay, empty, so that the numbers of all sections, which symbols
 
 from __future__ import annotations
 
-import os
 import struct
-import tempfile
-from contextlib import closing, suppress
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from cuwheel.changes.binaries import payloads
-from cuwheel.changes.binaries.draft import round_up
+from cuwheel.changes.binaries.draft import NewFile, Piece, round_up
 from cuwheel.device_code import elf as elf_file
 from cuwheel.device_code.elf import SHT_NOBITS
-from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.support import system_calls
+from cuwheel.errors import MalformedError
 from cuwheel.support.buffer import Buffer, FileBuffer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_CHUNK = 1 << 20
-
-
-class _Moved(NamedTuple):
-    """Bytes of the old file, and where they are in the new one."""
-
-    offset: int
-    place: int
-    size: int
-
-
-class _Layout(NamedTuple):
-    """`head`: bytes from the start that stay where they are, but for the file's header."""
-
-    header: bytes
-    head: int
-    moved: tuple[_Moved, ...]
-    table: bytes
-    table_at: int
-
-    @property
-    def size(self) -> int:
-        return self.table_at + len(self.table)
 
 
 def strip_host_debug(source: Path, target: Path, name: str) -> int | None:
@@ -54,36 +30,20 @@ def strip_host_debug(source: Path, target: Path, name: str) -> int | None:
     Also where the file is not laid out as linkers do it, such as one that patchelf has put a segment behind.
     """
     with closing(FileBuffer(source, name)) as buffer:
-        layout = _laid_out(buffer)
-    if layout is None:
+        made = _laid_out(buffer)
+    if made is None:
         return None
-    try:
-        handle, made = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
-        beside = Path(made)
-        try:
-            with os.fdopen(handle, "w+b") as file, source.open("rb") as original:
-                system_calls.set_mode(handle, os.fstat(original.fileno()).st_mode & 0o7777)
-                for each in (_Moved(0, 0, layout.head), *layout.moved):
-                    original.seek(each.offset)
-                    file.seek(each.place)
-                    for start in range(0, each.size, _CHUNK):
-                        file.write(original.read(min(_CHUNK, each.size - start)))
-                file.seek(layout.table_at)
-                file.write(layout.table)
-                file.seek(0)
-                file.write(layout.header)
-                file.flush()
-                _must_be_same(original.fileno(), handle, layout, name)
-            system_calls.rename_over(beside, target)
-        finally:
-            with suppress(FileNotFoundError):
-                beside.unlink()
-    except OSError as error:
-        raise UnreadableError.from_os(error, target) from error
-    return layout.size
+    pieces = made.pieces
+
+    def must_be_same(beside: Path) -> None:
+        if wrong := payloads.first_differing(source, beside, pieces):
+            raise MalformedError(name, f"what was at {wrong.offset:#x} is not the same without debug information")
+
+    payloads.write_beside(source, target, made, None, must_be_same)
+    return made.size
 
 
-def _laid_out(buffer: Buffer) -> _Layout | None:
+def _laid_out(buffer: Buffer) -> NewFile | None:
     try:
         elf = elf_file.read_elf(buffer)
         header = list(_HEADER.unpack(buffer.read(0, _HEADER.size)))
@@ -101,25 +61,19 @@ def _laid_out(buffer: Buffer) -> _Layout | None:
     if not regular or inside or not debug or not debug <= {number for _, number in behind}:
         return None
     end = head
-    moved: list[_Moved] = []
+    pieces = [Piece(_HEADER.size, head - _HEADER.size, _HEADER.size)]
     for offset, number in behind:
         row = rows[number]
         if number in debug:
             row[1], row[4], row[5] = SHT_NOBITS, end, 0
             continue
         place = round_up(end, max(row[8], 1))
-        moved.append(_Moved(offset, place, row[5]))
+        pieces.append(Piece(place, row[5], offset))
         row[4], end = place, place + row[5]
     header[6] = table_at = round_up(end, 8)
     table = b"".join(_SECTION.pack(*row) for row in rows)
-    if any(each.offset + each.size > buffer.size for each in moved) or table_at + len(table) >= buffer.size:
+    size = table_at + len(table)
+    if any(each.offset + each.size > buffer.size for each in pieces) or size >= buffer.size:
         return None
-    return _Layout(_HEADER.pack(*header), head, tuple(moved), table, table_at)
-
-
-def _must_be_same(old: int, new: int, layout: _Layout, name: str) -> None:
-    """All that stays is what it was, but for the header's word of where the table of sections is."""
-    start = len(layout.header)
-    for each in (_Moved(start, start, layout.head - start), *layout.moved):
-        if not payloads.same_bytes(old, each.offset, new, each.place, each.size):
-            raise MalformedError(name, f"what was at {each.offset:#x} is not the same without debug information")
+    head_and_table = Piece(0, _HEADER.size, data=_HEADER.pack(*header)), Piece(table_at, len(table), data=table)
+    return NewFile(size, (*pieces, *head_and_table))

@@ -6,8 +6,8 @@ import os
 import struct
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from cuwheel.support.buffer import Buffer, MemoryBuffer, OutOfBoundsError, zstd_
 from cuwheel.support.finding import Finding, finding
 
 if TYPE_CHECKING:
+    from cuwheel.changes.binaries.draft import Draft, NewFile
     from cuwheel.changes.binaries.plan import EntryDecision, LibraryPlan
     from cuwheel.device_code.libraries import Compression
 
@@ -59,9 +60,7 @@ class Spool(Struct, kw_only=True):
             at, self._size = self._size, self._size + len(data)
             self.replacements[offset] = Replacement(header, at, len(data))
         if self.fileno is not None:
-            written = 0
-            while written < len(data):
-                written += system_calls.write_at(self.fileno, data[written:], at + written)
+            write_all(self.fileno, data, at)
 
 
 @contextmanager
@@ -194,15 +193,50 @@ def write_pieces(
     try:
         for piece in pieces:
             if piece.data:
-                _write_at(target, memoryview(piece.data), piece.place)
+                write_all(target, piece.data, piece.place)
             elif piece.spool and spool is not None:
                 _copy_range(spool, piece.offset, target, piece.place, piece.size, chunk)
             else:
                 _copy_range(source, piece.offset, target, piece.place, piece.size, chunk)
         for place, data in patches:
-            _write_at(target, memoryview(data), place)
+            write_all(target, data, place)
     except OSError as error:
         raise UnreadableError.from_os(error) from error
+
+
+def write_beside(
+    source: Path, target: Path, made: Draft | NewFile, spool: int | None, must_hold: Callable[[Path], object]
+) -> None:
+    """Beside `target`, then renamed, if `must_hold` does not raise for what was written. `spool`: open, or None."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target.parent) from error
+    beside = Path(name)
+    try:
+        with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
+            system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
+            os.ftruncate(file.fileno(), made.size)
+            write_pieces(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
+            if made.checksum_at is not None:
+                write_checksum(file.fileno(), made.checksum_at, made.size)
+        must_hold(beside)
+        system_calls.rename_over(beside, target)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target) from error
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def first_differing(source: Path, written: Path, pieces: Iterable[Piece], spool: int | None = None) -> Piece | None:
+    """The first piece that is not the same bytes as where it came from."""
+    with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
+        for each in pieces:
+            original = spool if each.spool and spool is not None else old.fileno()
+            if not each.data and not same_bytes(original, each.offset, new.fileno(), each.place, each.size):
+                return each
+    return None
 
 
 def same_bytes(one: int, at: int, other: int, place: int, size: int) -> bool:
@@ -222,13 +256,13 @@ def write_checksum(target: int, place: int, size: int) -> None:
     `place`: of its four bytes, which count as zeros. As a number, a piece is its words' sum modulo 65,535.
     """
     try:
-        _write_at(target, memoryview(bytes(4)), place)
+        write_all(target, bytes(4), place)
         total, nonzero = 0, False
         for at in range(0, size, _CHUNK):
             number = int.from_bytes(system_calls.read_at(target, min(_CHUNK, size - at), at), "little")
             total, nonzero = (total + number) % 0xFFFF, nonzero or bool(number)
         folded = total or (0xFFFF if nonzero else 0)
-        _write_at(target, memoryview((folded + size).to_bytes(8, "little")[:4]), place)
+        write_all(target, (folded + size).to_bytes(8, "little")[:4], place)
     except OSError as error:
         raise UnreadableError.from_os(error) from error
 
@@ -238,11 +272,12 @@ def _copy_range(source: int, offset: int, target: int, place: int, size: int, ch
         count = system_calls.read_into(source, chunk[: min(size, _CHUNK)], offset)
         if not count:  # it was cut while it was read
             raise OutOfBoundsError("the file", offset, size, offset)
-        _write_at(target, chunk[:count], place)
+        write_all(target, chunk[:count], place)
         offset, place, size = offset + count, place + count, size - count
 
 
-def _write_at(target: int, data: memoryview, place: int) -> None:
-    while data:
-        count = system_calls.write_at(target, data, place)
-        data, place = data[count:], place + count
+def write_all(target: int, data: bytes | memoryview, place: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        count = system_calls.write_at(target, rest, place)
+        rest, place = rest[count:], place + count

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries import draft, elf_writer, host_debug, payloads, pe_references, pe_writer
-from cuwheel.changes.binaries.draft import Addition, open_library, rebuild_container, walk_containers
+from cuwheel.changes.binaries.draft import Addition, Piece, open_library, rebuild_container, walk_containers
 from cuwheel.device_code.fatbin import RawContainer, RawEntry, Walk
 from cuwheel.device_code.pe import Pe
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.support import log, system_calls
+from cuwheel.support import log
 from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import Device, HasCode, chosen_entry, device_of_machine
@@ -67,7 +66,7 @@ def _slim_code(source: Path, target: Path, plan: LibraryPlan) -> Rewritten:
             except MalformedError as error:
                 words = f"left unchanged: {error.problem}"
                 return Rewritten(plan.unchanged, (finding("cannot-rewrite", words),))
-        write_draft(
+        payloads.write_beside(
             source,
             target,
             made,
@@ -167,21 +166,15 @@ def draft_grown(
                 continue
             size = each.entry.header_size + each.entry.payload
             if spool is not None:
-                _copy_entry(each, size, spool, at)
+                for start in range(0, size, _CHUNK):
+                    data = each.buffer.read(each.entry.offset + start, min(_CHUNK, size - start))
+                    payloads.write_all(spool, data, at + start)
             wanted.append(Addition(at, each.entry.header_size, each.entry.payload))
             at += size
         if index in contents and index in unnamed:
             raise MalformedError(base.name, f"nothing refers to the container at {old.offset:#x}, which was to change")
         made.append(rebuild_container(old, _head(base, old), wanted, {}, pinned=index in unnamed))
     return draft_library(file, tuple(made), registration)
-
-
-def _copy_entry(each: Foreign, size: int, spool: int, at: int) -> None:
-    for start in range(0, size, _CHUNK):
-        data = each.buffer.read(each.entry.offset + start, min(_CHUNK, size - start))
-        written = 0
-        while written < len(data):
-            written += system_calls.write_at(spool, data[written:], at + start + written)
 
 
 def grow_library(
@@ -206,7 +199,7 @@ def grow_library(
                 same_as_drafted(source, beside, base.name, made, file.fileno())
                 must_hold(beside)
 
-            write_draft(source, target, made, file.fileno(), check)
+            payloads.write_beside(source, target, made, file.fileno(), check)
             return made.size
     except OSError as error:
         raise UnreadableError.from_os(error, target) from error
@@ -245,31 +238,6 @@ def draft_library(
     return elf_writer.draft_elf(file, containers, registration, blank)
 
 
-def write_draft(
-    source: Path, target: Path, made: Draft, spool: int | None, must_hold: Callable[[Path], object]
-) -> None:
-    """Beside `target`, then renamed, if `must_hold` does not raise for what was written. `spool`: open, or None."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target.parent) from error
-    beside = Path(name)
-    try:
-        with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
-            system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
-            os.ftruncate(file.fileno(), made.size)
-            payloads.write_pieces(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
-            if made.checksum_at is not None:
-                payloads.write_checksum(file.fileno(), made.checksum_at, made.size)
-        must_hold(beside)
-        system_calls.rename_over(beside, target)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target) from error
-    finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
-
-
 # Whether what was written is what was planned: the new file is read again as if somebody else had made it.
 
 _HINT = (
@@ -289,7 +257,11 @@ class _Found(NamedTuple):
 def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: int | None) -> None:
     """Raises MalformedError where it is not."""
     _must_take_same_entries(same_as_drafted(source, written, plan.path, made, spool), made, plan)
-    _must_stand_beside_emptied(source, written, plan, made)
+    # What is kept beside code that was emptied in place.
+    kept = (each for each in plan.entries if each.keep and made.emptied)
+    outside = (each for each in kept if each.entry.section not in FATBIN_SECTIONS or each.entry.container is None)
+    pieces = (Piece(made.shift.placed(each.entry.offset), each.bytes, each.entry.offset) for each in outside)
+    _must_hold_same_bytes(source, written, plan.path, pieces)
 
 
 def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> _Found:
@@ -315,7 +287,8 @@ def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: 
     ]
     if after != before or found.registration.module_ids != made.registration.module_ids:
         raise MalformedError(name, "the new file registers other code than the original", _HINT)
-    _must_hold_same_bytes(source, written, name, made, spool)
+    # Kept entries are the same bytes, header and all; others are what the spool holds.
+    _must_hold_same_bytes(source, written, name, (each for each in made.pieces if each.device), spool)
     return found
 
 
@@ -381,31 +354,12 @@ def _code(entry: HasCode) -> tuple[str, str]:
     return entry.kind, entry.arch
 
 
-def _must_hold_same_bytes(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> None:
-    """Kept entries are the same bytes, header and all; others are what the spool holds."""
+def _must_hold_same_bytes(
+    source: Path, written: Path, name: str, pieces: Iterable[Piece], spool: int | None = None
+) -> None:
     try:
-        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
-            for piece in made.pieces:
-                if piece.data:
-                    continue
-                original = spool if piece.spool and spool is not None else old.fileno()
-                if piece.device and not payloads.same_bytes(
-                    original, piece.offset, new.fileno(), piece.place, piece.size
-                ):
-                    raise MalformedError(name, f"device code at {piece.offset:#x} is not the same", _HINT)
+        wrong = payloads.first_differing(source, written, pieces, spool)
     except OSError as error:
         raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
-
-
-def _must_stand_beside_emptied(source: Path, written: Path, plan: LibraryPlan, made: Draft) -> None:
-    """Where code was emptied in place, what is kept beside it is the same bytes."""
-    try:
-        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
-            for each in plan.entries if made.emptied else ():
-                at = each.entry.offset
-                if not each.keep or (each.entry.section in FATBIN_SECTIONS and each.entry.container is not None):
-                    continue
-                if not payloads.same_bytes(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
-                    raise MalformedError(plan.path, f"device code at {at:#x} is not the same", _HINT)
-    except OSError as error:
-        raise MalformedError(plan.path, f"the new file cannot be read: {error}", _HINT) from error
+    if wrong:
+        raise MalformedError(name, f"device code at {wrong.offset:#x} is not the same", _HINT)

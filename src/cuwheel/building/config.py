@@ -1,19 +1,19 @@
 """The configuration of a build: found, read, checked whole, and overridden by what the command line says.
 
-Keys are written with hyphens; a field that Python cannot have (`for`, `import`) has an underscore behind it.
+Keys are written with hyphens. What Python calls them (`pass_through`, `for_`) is taken too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import FieldInfo, fields
 from packaging.utils import canonicalize_name
 
 from cuwheel.building import tables
@@ -25,15 +25,14 @@ from cuwheel.wheel.requirements import checked
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
-_hints = functools.cache(typing.get_type_hints)  # a file may have thousands of rows of a kind
 _WITH_COMMAS = ("requires", "before")  # whose texts may have commas themselves: torch>=2,<3
-_LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
+_LISTS = ("for", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
 class FoundConfiguration(Struct, frozen=True, kw_only=True):
     """Where a configuration came from: `path` is None if there is none.
 
-    `keys`: what it says, by field names; `overrides`: what a caller says in its place.
+    `keys`: what it says; `overrides`: what a caller says in its place.
     """
 
     path: Path | None
@@ -42,11 +41,17 @@ class FoundConfiguration(Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any]
 
 
+@functools.cache
+def _keys(table: type[Struct]) -> dict[str, FieldInfo]:
+    """Those of a table. A file may have thousands of rows of a kind."""
+    return {each.encode_name: each for each in fields(table)}
+
+
 def find_configuration(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> FoundConfiguration:
-    """That of a source folder, or that of a file; `overrides` by field names, nested as the tables are."""
+    """That of a source folder, or that of a file; `overrides` nested as the tables are."""
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
-    named = _by_field(data, Table, where, problems)
+    named = _by_key(data, Table, where, problems)
     overriding = _by_override(overrides)
     codec.convert_or_list_problems(named, Table, where, problems)
     own = [
@@ -54,7 +59,7 @@ def find_configuration(source: Path | None, file: Path | None, overrides: Mappin
         for each in tables.problems_of_table(codec.convert(_readable(named), Table))
     ]
     if problems or own:
-        all_problems = [_as_written(each) for each in [*problems, *own]]
+        all_problems = [each.removeprefix(": ") for each in [*problems, *own]]
         raise ConfigurationError(path or "the configuration", all_problems, _hint(problems))
     table = codec.convert(_merged(named, overriding), Table)
     if wrong := list(tables.problems_of_table(table)):  # the file is right: an option is wrong
@@ -76,8 +81,8 @@ def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
 
 
 def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """What a recipe says, by field names and checked as every configuration is."""
-    named = _by_field(data, Table, where, problems)
+    """What a recipe says, checked as every configuration is."""
+    named = _by_key(data, Table, where, problems)
     codec.convert_or_list_problems(named, Table, where, problems)
     problems += [f"{where}.{each}" for each in tables.problems_of_table(codec.convert(_readable(named), Table))]
     return named
@@ -85,11 +90,11 @@ def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) 
 
 def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401
     """What has the right shape: a key that has not must not hide what is wrong with the others."""
-    hints = _hints(type_)
     good: dict[str, Any] = {}
     for key, value in named.items():
-        if (hint := hints.get(key)) is None:
+        if (found := _keys(type_).get(key)) is None:
             continue  # an unknown key, which was reported
+        hint = found.type
         if codec.is_value(hint) and isinstance(value, dict):
             good[key] = _readable(value, hint)
         elif typing.get_origin(hint) is dict and isinstance(value, dict):
@@ -140,10 +145,10 @@ def _tool(data: dict[str, Any]) -> Any:  # noqa: ANN401 - a person wrote it
 
 def _by_override(overrides: Mapping[str, object]) -> dict[str, Any]:
     problems: list[str] = []
-    named: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
+    named = _by_key(dict(overrides), Table, "", problems)
     codec.convert_or_list_problems(codec.builtins(named), Table, "", problems)
     if problems:
-        raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
+        raise UsageError("; ".join(each.removeprefix(": ") for each in problems), hint="cuwheel build --help")
     return named
 
 
@@ -151,52 +156,51 @@ def settings_of(assignments: Iterable[str]) -> dict[str, Any]:
     """`merge=true`, `plan.future=true`, `environment.USE_CUDA=1`: keys of the configuration, as `--set` takes them.
 
     Values as they are written in a shell: without quotation marks, lists with commas. A list that is set twice has
-    what both say.
+    what both say. Keys in the answer are as Python calls them.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for each in assignments:
         path, equals, text = each.partition("=")
         if not equals:
             raise UsageError(f"{each[:80]!r} is not a key and its value, such as merge=true")
-        place, table, names = found, Table, path.strip().split(".")
+        place, table, names = result, Table, path.strip().split(".")
         while names:
-            name = _field(names.pop(0), _hints(table))
-            hint: Any = _hints(table).get(name)
-            if hint is None:
-                keys = [key(field) for field in _hints(table)]
-                raise UnknownNameError("key of the configuration", path[:80], wording.similar_names(key(name), keys))
+            key = _key(names.pop(0), _keys(table))
+            if (found := _keys(table).get(key)) is None:
+                raise UnknownNameError("key of the configuration", path[:80], wording.similar_names(key, _keys(table)))
+            name, hint = found.name, found.type
             if typing.get_origin(hint) is dict and names:
                 place.setdefault(name, {})[".".join(names)] = text
                 break
             if codec.is_value(hint) and names:
                 place, table = place.setdefault(name, {}), hint
                 continue
-            value = _typed(text, hint, name) if not names else None
+            value = _typed(text, hint, key) if not names else None
             if value is None:
                 raise UsageError(f"{path[:80]}: this cannot be set on the command line", hint=hint_of_keys())
             place[name] = [*place.get(name, []), *value] if isinstance(value, list) else value
             names = []
-    named = _by_override(found)  # says what is wrong with it
+    named = _by_override(result)  # says what is wrong with it
     if wrong := list(tables.problems_of_table(codec.convert(named, Table))):
         raise UsageError("; ".join(wrong))
-    return found
+    return result
 
 
 def hint_of_keys() -> str:
     """All that a configuration may have; what is in a table behind a dot, as `--set` takes it."""
     named: list[str] = []
-    for name, hint in _hints(Table).items():
-        inner = _hints(hint) if codec.is_value(hint) else {}
-        named += [f"{key(name)}.{key(each)}" for each in inner] or [key(name)]
+    for key, each in _keys(Table).items():
+        inner = _keys(each.type) if codec.is_value(each.type) else {}
+        named += [f"{key}.{below}" for below in inner] or [key]
     return f"the keys are {', '.join(named)}"
 
 
-def _typed(text: str, hint: Any, name: str) -> Any:  # noqa: ANN401
+def _typed(text: str, hint: Any, key: str) -> Any:  # noqa: ANN401
     """A text as the type of its key wants it; None for tables and lists of them."""
     if hint is GuardTable and text == _INJECT:
         return text
     if _item(hint) is str:
-        return [text] if name in _WITH_COMMAS else [part.strip() for part in text.split(",") if part.strip()]
+        return [text] if key in _WITH_COMMAS else [part.strip() for part in text.split(",") if part.strip()]
     if codec.is_value(hint) or _item(hint) or typing.get_origin(hint) is dict:
         return None
     kinds = {hint, *typing.get_args(hint)}
@@ -214,31 +218,31 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return below | above | both
 
 
-def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str]) -> dict[str, Any]:  # noqa: ANN401
-    """Keys as the fields are called, in tables of tables too; a single text where a list of texts is meant."""
-    hints = _hints(type_)
+def _by_key(data: dict[str, Any], table: Any, where: str, problems: list[str]) -> dict[str, Any]:  # noqa: ANN401
+    """With the keys of the table, in tables of tables too; a single text where a list of texts is meant."""
     result: dict[str, Any] = {}
     for written, value in data.items():
-        name = _field(str(written), hints)
-        if name in result:
-            problems.append(f"{where}: {key(name)!r} appears twice, with a hyphen and with an underscore")
-        below = f"{where}.{name}" if where else name
-        result[name] = _value(value, hints.get(name), name, below, problems)
+        key = _key(str(written), _keys(table))
+        if key in result:
+            problems.append(f"{where}: {key!r} appears twice, with a hyphen and with an underscore")
+        below = f"{where}.{key}" if where else key
+        found = _keys(table).get(key)
+        result[key] = _value(value, found and found.type, key, below, problems)
     return result
 
 
-def _value(value: Any, hint: Any, name: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
+def _value(value: Any, hint: Any, key: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
     if hint is GuardTable and value == _INJECT:
         return {"inject": True}
     if codec.is_value(hint) and isinstance(value, dict):
-        return _by_field(value, hint, where, problems)
+        return _by_key(value, hint, where, problems)
     item = _item(hint)
     if isinstance(value, str) and item is str:
-        return [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else [value]
+        return [part.strip() for part in value.split(",") if part.strip()] if key in _LISTS else [value]
     if isinstance(value, list | tuple):
         rows = codec.is_value(item)
         return [
-            _by_field(each, item, f"{where}[{index}]", problems) if rows and isinstance(each, dict) else each
+            _by_key(each, item, f"{where}[{index}]", problems) if rows and isinstance(each, dict) else each
             for index, each in enumerate(value)
         ]
     return value
@@ -251,43 +255,17 @@ def _item(hint: Any) -> Any:  # noqa: ANN401
     return next(found, None)
 
 
-def _field(key: str, fields: Mapping[str, object]) -> str:
-    name = key.replace("-", "_")
-    found = f"{name}_" if f"{name}_" in fields else name
-    return found if found in fields else key  # an unknown key is reported as it was written
-
-
-def key(field: str) -> str:
-    return field.removesuffix("_").replace("_", "-")
-
-
-def _tables() -> Iterator[Any]:
-    """Table and every table below it."""
-    waiting: list[Any] = [Table]
-    while waiting:
-        table = waiting.pop()
-        yield table
-        hints = typing.get_type_hints(table).values()
-        waiting += [each for hint in hints for each in (hint, _item(hint)) if codec.is_value(each)]
-
-
-def _as_written(problem: str) -> str:
-    """A problem with the keys as a person writes them, not as the fields are called."""
-    return _field_names().sub(lambda match: key(match[0]), problem).removeprefix(": ")
-
-
-@functools.cache
-def _field_names() -> re.Pattern[str]:
-    """Those that are written otherwise. Worked out once: a file may have thousands of problems."""
-    names = {name for table in _tables() for name in typing.get_type_hints(table) if key(name) != name}
-    return re.compile(rf"(?<![\w{{])(?:{'|'.join(sorted(names))})(?![\w}}])")
+def _key(written: str, keys: Mapping[str, object]) -> str:
+    """As the table has it; an unknown one is reported as it was written."""
+    key = written.replace("_", "-").removesuffix("-")
+    return key if key in keys else written
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a cuwheel.toml, for editors; of pyproject.toml it is `tool.cuwheel`."""
     made = codec.schema(Table)
     for table in made["$defs"].values():
-        table["properties"] = {key(name): _lenient(each) for name, each in table["properties"].items()}
+        table["properties"] = {key: _lenient(each) for key, each in table["properties"].items()}
         table["additionalProperties"] = False
         table.pop("required", None)
         if guard := table["properties"].get("guard"):

@@ -47,7 +47,7 @@ BACKENDS: dict[str, BackendKind] = {
 }
 
 
-class GateTable(Struct, frozen=True, kw_only=True):
+class GateTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[gate]`: what a wheel must be to leave the build.
 
     `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`: extra architectures to accept.
@@ -65,7 +65,7 @@ class GateTable(Struct, frozen=True, kw_only=True):
     size: str | None = None
 
 
-class RepairTable(Struct, frozen=True, kw_only=True):
+class RepairTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[repair]`: `enabled` None: where the wheel needs it, that is where it has libraries and a plain linux tag."""
 
     enabled: bool | None = None
@@ -74,7 +74,7 @@ class RepairTable(Struct, frozen=True, kw_only=True):
     requires: bool = False  # write the packages of NVIDIA's libraries into the metadata
 
 
-class GuardTable(Struct, frozen=True, kw_only=True):
+class GuardTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[guard]`: write the coverage and the lines that check it into this package of the wheel.
 
     `inject`: put the call into its `__init__.py` too, for sources that know nothing of it; `guard = "inject"` is short
@@ -86,7 +86,7 @@ class GuardTable(Struct, frozen=True, kw_only=True):
     message: str = ""  # what to install instead, in the package's own words
 
 
-class CheckTable(CheckTerms, frozen=True, kw_only=True):
+class CheckTable(CheckTerms, frozen=True, kw_only=True, rename="kebab"):
     """`[[verify.check]]`: exactly one of `command`, `python` and `import_`."""
 
     name: str = ""
@@ -97,7 +97,7 @@ class CheckTable(CheckTerms, frozen=True, kw_only=True):
     memory: str = "8 GB"
 
 
-class VerifyTable(Struct, frozen=True, kw_only=True):
+class VerifyTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[verify]`: `imports` None: the packages that the wheel itself has at its top."""
 
     imports: tuple[str, ...] | None = None
@@ -115,7 +115,7 @@ _WHEEL_AT_ADDRESS = re.compile(
 )
 
 
-class CiTable(Struct, frozen=True, kw_only=True):
+class CiTable(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[ci]`: what `cuwheel ci` writes.
 
     `cpus`: of the wheels; without, that of the machines which they are for. `windows`: build them for Windows too.
@@ -157,7 +157,7 @@ class CiTable(Struct, frozen=True, kw_only=True):
         return bool(_WHEEL_IN_REPOSITORY.fullmatch(self.installed))
 
 
-class Table(Struct, frozen=True, kw_only=True):
+class Table(Struct, frozen=True, kw_only=True, rename="kebab"):
     """`[tool.cuwheel]`, whole.
 
     Texts of `environment`, `before` and `config_settings` may hold `{archs.cmake}`, `{archs.torch}`, `{archs.nvcc}`,

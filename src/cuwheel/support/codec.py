@@ -307,11 +307,12 @@ def is_value(type_: Any) -> bool:  # noqa: ANN401
 
 @cache
 def _shape(type_: Any) -> tuple[dict[str, Any], frozenset[str]]:  # noqa: ANN401
-    """The fields of a value with their annotations, and which of them must be there: a file has
+    """The fields of a value as files have them, with their annotations, and which of them must be there: a file has
     thousands of rows of a few kinds.
     """
     fields = msgspec.structs.fields(type_)
-    return {each.name: each.type for each in fields}, frozenset(each.name for each in fields if each.required)
+    required = frozenset(each.encode_name for each in fields if each.required)
+    return {each.encode_name: each.type for each in fields}, required
 
 
 def _without_none(type_: Any) -> Any:  # noqa: ANN401

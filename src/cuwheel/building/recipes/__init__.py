@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cuwheel.building.tables import Table
 
 FOLDER = Path(__file__).parent
-_NAMES_OF_OTHERS = ("environment.", "config-settings.")  # variables and keys that are not ours to spell
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -130,12 +129,11 @@ def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:
 
 def _lines(settings: dict[str, Any], in_effect: dict[str, Any], where: str) -> Iterator[str]:
     for name, value in settings.items():
-        label = where + (name if where in _NAMES_OF_OTHERS else config.key(name))
         now = in_effect.get(name)
         if isinstance(value, dict):
-            yield from _lines(value, now if isinstance(now, dict) else {}, f"{label}.")
+            yield from _lines(value, now if isinstance(now, dict) else {}, f"{where}{name}.")
         elif isinstance(value, list):
             if kept := [str(each) for each in value if isinstance(now, list | tuple) and each in now]:
-                yield f"{label} = {', '.join(kept)}"
+                yield f"{where}{name} = {', '.join(kept)}"
         elif value == now:
-            yield f"{label} = {str(value).lower() if isinstance(value, bool) else value}"
+            yield f"{where}{name} = {str(value).lower() if isinstance(value, bool) else value}"

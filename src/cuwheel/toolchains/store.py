@@ -66,36 +66,19 @@ class Store:
 
         `final` is where the folder is going to be, for what writes its own place into files.
         """
+        final = self.place(recipe)
         with self.locked(recipe.identity[:16]):
             if installed := self.find(recipe.identity):
                 return installed
-            try:
-                return self._make(recipe, fill)
-            except OSError as error:
-                raise UnreadableError.from_os(error, error.filename or self.folder, hint=NO_SPACE) from error
+            with _filled(final) as scratch:
+                installed = fill(scratch, final)
+                # On the disk before the folder gets its name.
+                files.write(scratch / _MARKER, codec.indented(installed), durable=True)
+        return installed
 
     def place(self, recipe: Recipe) -> Path:
         """Where the toolkit of a recipe is, or is going to be."""
         return self.toolchains / f"{recipe.cuda}-{recipe.provider}-{recipe.identity[:12]}"
-
-    def _make(self, recipe: Recipe, fill: Callable[[Path, Path], Installed]) -> Installed:
-        final = self.place(recipe)
-        name = final.name
-        self.toolchains.mkdir(parents=True, exist_ok=True)
-        for old in self.toolchains.glob(f"{_SCRATCH}{name}-*"):
-            shutil.rmtree(old, ignore_errors=True)  # we hold the lock, so the process that made it was killed
-        scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=self.toolchains))
-        try:
-            installed = fill(scratch, final)
-            # On the disk before the folder gets its name.
-            files.write(scratch / _MARKER, codec.indented(installed), durable=True)
-            if final.exists():  # incomplete or of another time: nothing that can be used
-                remove_folder(final)
-            scratch.chmod(0o755)
-            system_calls.rename_over(scratch, final)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        return installed
 
     def remove(self, installed: Installed) -> None:
         folder = Path(installed.folder)
@@ -116,18 +99,8 @@ class Store:
         final = self.folder / "roots" / name
         with self.locked(f"root-{name}"):
             if not final.is_dir():
-                final.parent.mkdir(parents=True, exist_ok=True)
-                for old in final.parent.glob(f"{_SCRATCH}{name}-*"):
-                    shutil.rmtree(old, ignore_errors=True)
-                scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=final.parent))
-                try:
+                with _filled(final) as scratch:
                     fill(scratch)
-                    scratch.chmod(0o755)
-                    system_calls.rename_over(scratch, final)
-                except OSError as error:
-                    raise UnreadableError.from_os(error, error.filename or final, hint=NO_SPACE) from error
-                finally:
-                    shutil.rmtree(scratch, ignore_errors=True)
         return final
 
     def remove_downloads(self) -> int:
@@ -154,6 +127,26 @@ class Store:
             yield
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def _filled(final: Path) -> Iterator[Path]:
+    """A folder to fill, which is `final` once it is whole. The caller holds the lock of that."""
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        for old in final.parent.glob(f"{_SCRATCH}{final.name}-*"):
+            shutil.rmtree(old, ignore_errors=True)  # we hold the lock, so the process that made it was killed
+        scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{final.name}-", dir=final.parent))
+        try:
+            yield scratch
+            if final.exists():  # incomplete or of another time: nothing that can be used
+                remove_folder(final)
+            scratch.chmod(0o755)
+            system_calls.rename_over(scratch, final)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        raise UnreadableError.from_os(error, error.filename or final, hint=NO_SPACE) from error
 
 
 def _is_there(installed: Installed) -> bool:

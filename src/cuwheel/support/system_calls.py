@@ -54,9 +54,9 @@ def open_file(path: str | Path, flags: int, mode: int = 0o666, *, at: int | None
         raise OSError(errno.EINVAL, str(error), str(path)) from error
 
 
-def open_plain(path: Path) -> IO[bytes]:
+def open_plain(path: Path, flags: int = 0) -> IO[bytes]:
     """For reading what others wrote. A pipe in its place, or a link to a terminal, would be waited for without end."""
-    handle = open_file(path, os.O_RDONLY | AT_ONCE)
+    handle = open_file(path, os.O_RDONLY | AT_ONCE | flags)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")

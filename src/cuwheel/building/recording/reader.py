@@ -11,10 +11,9 @@ import json
 import os
 import re
 import signal
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cuwheel.building.recording import calls
 from cuwheel.building.recording.calls import (
@@ -103,7 +102,7 @@ def _read_kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> 
     if len(parts) != 2 or parts[0] not in RECORD_FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
         return ""
     try:
-        with _open_plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
+        with system_calls.open_plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
             data = system_calls.read_up_to(file, limit)
     except (OSError, ValueError):
         return ""
@@ -118,15 +117,6 @@ def _known_encoding(value: object) -> str:
         with contextlib.suppress(LookupError):
             return codecs.lookup(value).name
     return "utf-8"
-
-
-def _open_plain(path: Path, flags: int = 0) -> BinaryIO:
-    """A pipe would keep us waiting, and a device has no end."""
-    handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE | flags)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
-    return os.fdopen(handle, "rb")
 
 
 def _read_head(folder: Path) -> dict[str, Any]:
@@ -146,7 +136,7 @@ def _read_head(folder: Path) -> dict[str, Any]:
 
 def _read_json(path: Path, limit: int) -> dict[str, Any]:
     try:
-        with _open_plain(path) as file:
+        with system_calls.open_plain(path) as file:
             value = json.loads(system_calls.read_up_to(file, limit))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
@@ -172,7 +162,7 @@ class _Reading:
 
     def read(self) -> None:
         try:
-            with _open_plain(self._folder / CALLS_FILE) as file:
+            with system_calls.open_plain(self._folder / CALLS_FILE) as file:
                 for line in _lines(file):
                     self._heed(line)
         except OSError as error:

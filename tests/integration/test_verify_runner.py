@@ -247,6 +247,8 @@ def test_no_driver_is_no_gpu(tmp_path: Path) -> None:
 
 DRIVER = """
 extern "C" int cuInit(int) { BODY; return 0; }
+extern "C" int cuDriverGetVersion(int *number) { *number = 13000; return 0; }
+extern "C" int cuDeviceGetName(char *, int, int) { return 0; }
 extern "C" int cuDeviceGetCount(int *count) { *count = 2; return 0; }
 extern "C" int cuDeviceGet(int *device, int index) { *device = index; return 0; }
 extern "C" int cuDeviceGetAttribute(int *value, int what, int device)
@@ -268,7 +270,7 @@ def test_the_driver_is_asked_for_gpus(
 ) -> None:
     """One that crashes or hangs when it is asked has none."""
     library(tmp_path, "libcuda.so.1", DRIVER.replace("BODY", body))
-    monkeypatch.setattr(checks, "_DRIVER_LIMITS", checks._DRIVER_LIMITS._replace(seconds=2.0))
+    monkeypatch.setattr(checks, "_LIMITS", checks._LIMITS._replace(seconds=2.0))
     environ = {**ENVIRON, "LD_LIBRARY_PATH": str(tmp_path)}
     assert checks.visible_capabilities(sys.executable, environ) == seen
     check = {"name": "it", "kind": "python", "text": "", "capabilities": ["9.9"]}

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from ..runner import child
-from ..runner.output import Capture
+from ..runner import checks
 
-# In a process of its own: a driver may hang or crash.
-_ASK = """\
-import ctypes, json, os
-cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-status = cuda.cuInit(0)
-number, gpus = ctypes.c_int(), []
-found = {"status": status, "cuda": None, "gpus": gpus}
-if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
-    found["cuda"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
-if status == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
-    for index in range(number.value):
-        device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
-        memory, capability = ctypes.c_size_t(0), []
-        if cuda.cuDeviceGet(ctypes.byref(device), index):
-            continue
-        cuda.cuDeviceGetName(name, 256, device)
-        for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-            capability.append(str(value.value))
-        if hasattr(cuda, "cuDeviceTotalMem_v2"):
-            cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-        gpus.append({"name": name.value.decode("utf-8", "replace"), "capability": ".".join(capability),
-                     "memory": memory.value})
-print("cuwheel " + json.dumps(found))
-"""
 # What the environment's own packages say, without importing them.
 _FRAMEWORKS = """\
 import importlib.metadata, importlib.util, json, os, re
@@ -68,13 +39,12 @@ print("cuwheel " + json.dumps(found))
 """
 _SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")
 _SMI_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
-_LIMITS = child.Limits(seconds=120.0, memory=8 << 30, guarded=False)
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64", "x64": "x86_64"}
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "BNB_CUDA_VERSION")
 
 
 def machine_profile(environ: Mapping[str, str]) -> dict[str, Any]:
-    asked = _asked(_ASK, sys.executable, environ)
+    asked = checks.ask(checks.ASK_DRIVER, sys.executable, environ)
     smi = _smi(environ)
     libc = glibc()
     return {
@@ -96,26 +66,7 @@ def machine_profile(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def frameworks_of(python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, list[Optional[str]]]:
     """Name → version and CUDA of the frameworks that an environment has."""
-    return _asked(_FRAMEWORKS, python, environ, cut=cut)
-
-
-def _asked(question: str, python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, Any]:
-    """The answer of a few lines of Python; nothing where they do not come to their end."""
-    for line in reversed(_output([python, "-c", question], environ, cut=cut).splitlines()):
-        if line.startswith("cuwheel "):
-            try:
-                answer = json.loads(line[len("cuwheel ") :])
-            except ValueError:
-                return {}
-            return answer if isinstance(answer, dict) else {}
-    return {}
-
-
-def _output(words: list[str], environ: Mapping[str, str], *, cut: bool = False) -> str:
-    capture = Capture(())
-    with tempfile.TemporaryDirectory() as folder:
-        end = child.run_command(words, environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16))
-    return capture.whole.text() if end.status == 0 else ""
+    return checks.ask(_FRAMEWORKS, python, environ, cut=cut)
 
 
 def _smi(environ: Mapping[str, str]) -> list[list[str]]:
@@ -124,7 +75,9 @@ def _smi(environ: Mapping[str, str]) -> list[list[str]]:
     program = shutil.which("nvidia-smi", path=path)
     if program is None:
         return []
-    rows = [[each.strip() for each in line.split(",")] for line in _output([program, *_SMI], environ).splitlines()]
+    rows = [
+        [each.strip() for each in line.split(",")] for line in checks.printed([program, *_SMI], environ).splitlines()
+    ]
     return [row for row in rows if len(row) == 3]  # noqa: PLR2004 - as many as were asked for
 
 

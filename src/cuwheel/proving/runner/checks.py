@@ -86,39 +86,61 @@ def confined_variables(
     return {**own, **let}
 
 
-_ASK_DRIVER = """\
-import ctypes, os
+# A question to Python is a few lines, run apart: a driver may hang or crash.
+
+_LIMITS = child.Limits(seconds=120.0, memory=8 << 30, guarded=False)
+_ANSWER = "cuwheel "  # before it: other things print, too
+ASK_DRIVER = """\
+import ctypes, json, os
 cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-count, number = ctypes.c_int(), ctypes.c_int()
-if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
-    for index in range(count.value):
-        device, parts = ctypes.c_int(), []
-        if cuda.cuDeviceGet(ctypes.byref(device), index) == 0:
-            for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-                cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-                parts.append(str(number.value))
-            print("capability " + ".".join(parts))
+status = cuda.cuInit(0)
+number, gpus = ctypes.c_int(), []
+found = {"status": status, "cuda": None, "gpus": gpus}
+if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
+    found["cuda"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+if status == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
+    for index in range(number.value):
+        device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+        memory, capability = ctypes.c_size_t(0), []
+        if cuda.cuDeviceGet(ctypes.byref(device), index):
+            continue
+        cuda.cuDeviceGetName(name, 256, device)
+        for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            capability.append(str(value.value))
+        if hasattr(cuda, "cuDeviceTotalMem_v2"):
+            cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        gpus.append({"name": name.value.decode("utf-8", "replace"), "capability": ".".join(capability),
+                     "memory": memory.value})
+print("cuwheel " + json.dumps(found))
 """
-_ANSWER = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
-_DRIVER_LIMITS = child.Limits(seconds=60.0, memory=4 << 30, guarded=False)
+
+
+def ask(question: str, python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, Any]:
+    """The answer of a few lines of Python; nothing where they do not come to their end."""
+    for line in reversed(printed([python, "-c", question], environ, cut=cut).splitlines()):
+        if line.startswith(_ANSWER):
+            try:
+                answer = json.loads(line[len(_ANSWER) :])
+            except ValueError:
+                return {}
+            return answer if isinstance(answer, dict) else {}
+    return {}
+
+
+def printed(words: Sequence[str], environ: Mapping[str, str], *, cut: bool = False) -> str:
+    capture = Capture(())
+    with tempfile.TemporaryDirectory() as folder:
+        end = child.run_command(words, environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16))
+    return capture.whole.text() if end.status == 0 else ""
 
 
 def visible_capabilities(python: str, environ: Mapping[str, str], *, cut: bool = False) -> tuple[str, ...]:
-    """Of the GPUs that a program started now would see, such as `9.0`; asked of the driver in another process.
-
-    None at all where there is no driver, or it does not answer.
-    """
-    capture = Capture(())
-    with tempfile.TemporaryDirectory() as folder:
-        end = child.run_command(
-            [python, "-c", _ASK_DRIVER],
-            environ,
-            folder,
-            _DRIVER_LIMITS._replace(cut=cut),
-            capture,
-            secrets.token_hex(16),
-        )
-    return tuple(_ANSWER.findall(capture.whole.text())) if end.status == 0 else ()
+    """Of the GPUs that a program started now would see, such as `9.0`; none where there is no driver."""
+    gpus = ask(ASK_DRIVER, python, environ, cut=cut).get("gpus")
+    rows = [each for each in gpus if isinstance(each, dict)] if isinstance(gpus, list) else []
+    found = (str(each.get("capability")) for each in rows)
+    return tuple(each for each in found if re.fullmatch(r"\d+\.\d+", each))
 
 
 # The Python that a check runs in its own process. It proves that it came to its end: a status of 0 alone does not. The

@@ -45,6 +45,17 @@ def provider(name: ProviderName) -> Provider:
     return cast("Provider", importlib.import_module(f"cuwheel.toolchains.providers.{name}"))
 
 
+def first_recipe(names: Sequence[ProviderName], wanted: Wanted, around: Surroundings) -> Recipe:
+    """Of the first of these that can; raises with what all of them say."""
+    reasons = []
+    for name in names:
+        try:
+            return provider(name).decide(wanted, around)
+        except CuwheelError as error:
+            reasons.append(error.message.splitlines()[0])
+    raise UnavailableError("; ".join(reasons))
+
+
 def decide(
     wanted: Wanted, around: Surroundings, have: Callable[[ProviderName], Installed | None]
 ) -> tuple[Recipe | Installed, tuple[Attempt, ...]]:

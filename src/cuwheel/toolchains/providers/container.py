@@ -12,9 +12,8 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.tables import tables
 from cuwheel.machine.compilers import nvcc_version_in
 from cuwheel.support import process
-from cuwheel.toolchains import toolchain
+from cuwheel.toolchains import providers, toolchain
 from cuwheel.toolchains import workplace as _workplace
-from cuwheel.toolchains.providers import index, redist
 from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     # Whether an image has a toolkit, by its name: it may not be here yet, and NVIDIA's and their offspring say so.
     if "cuda" in image.rpartition("/")[2] or "nvidia" in image:
         return base
-    mounted = _mounted(wanted, around)
+    mounted = providers.first_recipe(("index", "redist"), wanted, around)
     return replace(base, archives=mounted.archives, release=mounted.release, place="")
 
 
@@ -60,16 +59,6 @@ def _engine(around: Surroundings) -> str:
             else:
                 return name
     raise UnavailableError("; ".join(reasons) or f"no {' or '.join(_ENGINES)} was found on PATH")
-
-
-def _mounted(wanted: Wanted, around: Surroundings) -> Recipe:
-    reasons = []
-    for way in (index.decide, redist.decide):
-        try:
-            return way(wanted, around)
-        except CuwheelError as error:
-            reasons.append(error.message)
-    raise UnavailableError("; ".join(reasons))
 
 
 def make(recipe: Recipe, workplace: Workplace) -> Installed:

@@ -17,14 +17,14 @@ from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.facts import toolkits, versions
 from cuwheel.machine import compilers, python_environment
 from cuwheel.toolchains import archives as unpacking
+from cuwheel.toolchains import providers
 from cuwheel.toolchains import workplace as workplace_of
 from cuwheel.toolchains.driver_stub import processor_of
-from cuwheel.toolchains.providers import debian, index, redist
 from cuwheel.toolchains.toolchain import Recipe, processors_of
 from cuwheel.toolchains.workplace import nvcc_version, write_stub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
@@ -112,14 +112,7 @@ def _programs(wanted: Wanted, around: Surroundings) -> Recipe:
     """nvcc and what it calls, for this machine, of the same release as near as it can be had."""
     rows = tuple(row for row in wanted.components if row.programs)
     alone = replace(wanted, components=rows, target=None, l4t=None, exact=None)
-    reasons = []
-    decide_each: tuple[Callable[[Wanted, Surroundings], Recipe], ...] = (index.decide, redist.decide, debian.decide)
-    for decide_programs in decide_each:
-        try:
-            return decide_programs(alone, around)
-        except CuwheelError as error:
-            reasons.append(error.message.splitlines()[0])
-    raise UnavailableError("; ".join(reasons))
+    return providers.first_recipe(("index", "redist", "debian"), alone, around)
 
 
 def _other_release(toolkit: Toolkit, wanted: Wanted) -> str:

@@ -189,12 +189,36 @@ def licence_findings(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
 # The RECORDs of what was changed, and what else is written beside it.
 
 
-def stage_record(
+def stage_records(
     changes: Changes,
-    info: Path,
-    notes: Mapping[str, bytes],
+    owners: Mapping[str, Owner],
     digests: Mapping[str, Digest],
+    notes_of: Callable[[Owner, Mapping[str, str]], Mapping[str, bytes]],
     removed: Sequence[str] = (),
+) -> list[Finding]:
+    """Of every distribution that has one of these files. `notes_of`: what goes beside its RECORD, by the names that its
+    changed files have there.
+    """
+    changed = sorted([*digests, *removed])
+    found: dict[Path, dict[str, str]] = {}
+    for path in changed:
+        if owner := owners.get(path):
+            found.setdefault(owner.info, {})[path] = owner.row
+    findings = []
+    for info, names in found.items():
+        rows = {row: digests[path] for path, row in names.items() if path in digests}
+        gone = [row for path, row in names.items() if path not in digests]
+        notes = notes_of(owners[next(iter(names))], names)
+        findings += _stage_record(changes, info, notes, rows, gone)
+    # What was changed and nobody will check.
+    if lost := [path for path in changed if path not in owners]:
+        words = f"{len(lost)} of the changed libraries are listed in no RECORD"
+        findings.append(finding("in-no-record", words, evidence=tuple(lost[:5])))
+    return findings
+
+
+def _stage_record(
+    changes: Changes, info: Path, notes: Mapping[str, bytes], digests: Mapping[str, Digest], removed: Sequence[str]
 ) -> list[Finding]:
     """The RECORD of one distribution, and the notes beside it, by their names."""
     listed = info / "RECORD"
@@ -202,7 +226,7 @@ def stage_record(
     there = {f"{info.name}/{name}": row for name, row in rows.items() if (info / name).is_file()}
     new = {f"{info.name}/{name}": row for name, row in rows.items() if not (info / name).is_file()}
     for name, data in notes.items():
-        stage_bytes(changes, info / name, data, rows[name])
+        stage_bytes(changes, info / name, data)
     signatures = [info / each for each in record.SIGNATURES if (info / each).is_file()]
     for path in signatures:
         changes.remove(path, listed)
@@ -212,13 +236,17 @@ def stage_record(
         removed=[*removed, *(f"{info.name}/{each.name}" for each in signatures)],
         added=new,
     )
-    data = text.encode("utf-8", "surrogateescape")
-    stage_bytes(changes, listed, data, record.digest_of_bytes(data))
+    stage_bytes(changes, listed, text.encode("utf-8", "surrogateescape"))
     return [signature_dropped(f"{info.name}/{each.name}") for each in signatures]
 
 
-def stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> None:
-    staged = changes.stage()
+def earlier_note(owner: Owner, name: str) -> bytes | None:
+    path = owner.info / name
+    return path.read_bytes() if path.is_file() else None
+
+
+def stage_bytes(changes: Changes, path: Path, data: bytes) -> None:
+    staged, digest = changes.stage(), record.digest_of_bytes(data)
     staged.write_bytes(data)
     if path.exists():
         changes.replace(path, staged, digest)
@@ -228,13 +256,6 @@ def stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> No
 
 def signature_dropped(path: str) -> Finding:
     return finding("signature-dropped", f"{path} was a signature of the original files and was removed")
-
-
-def in_no_record(paths: Iterable[str], owners: Collection[str]) -> list[Finding]:
-    """What was changed and nobody will check."""
-    lost = sorted(set(paths) - set(owners))
-    words = f"{len(lost)} of the changed libraries are listed in no RECORD"
-    return [finding("in-no-record", words, evidence=tuple(lost[:5]))] if lost else []
 
 
 # A copy, changed before it takes its name.

@@ -16,7 +16,7 @@ from cuwheel.verdicts.predict import Outcome
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.changes.graft.request import GraftRequest
@@ -212,6 +212,22 @@ def note_of(earlier: Note | None, **new: Any) -> bytes:  # noqa: ANN401 - fields
             # The same wheel, whether a piece was compiled for it or before.
             compiled=(*before.compiled, *(replace(each, kept=False) for each in made.compiled)),
         )
+    )
+
+
+def note_of_distribution(
+    before: bytes | None,
+    names: Mapping[str, str],
+    libraries: Iterable[GraftedLibrary],
+    compiled: Iterable[CompiledCode],
+    base: Giver | None = None,
+) -> bytes:
+    """That of one among several distributions. `names`: of its libraries, as its RECORD has them."""
+    return note_of(
+        decode_note(before) if before else None,
+        base=base,
+        libraries=tuple(replace(each, path=names[each.path]) for each in libraries if each.path in names),
+        compiled=tuple(replace(each, library=names[each.library]) for each in compiled if each.library in names),
     )
 
 

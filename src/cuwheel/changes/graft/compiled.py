@@ -24,8 +24,7 @@ from cuwheel.changes.graft.answer import (
     GraftedLibrary,
     Reached,
     answer_of,
-    decode_note,
-    note_of,
+    note_of_distribution,
 )
 from cuwheel.changes.graft.decide import Decision
 from cuwheel.changes.graft.request import GraftRequest
@@ -516,19 +515,12 @@ def _write_in_place(root: Path, plan: Plan, owners: dict[str, in_place.Owner], *
                 libraries.append(decision.library(write_library(decision, staged, made.must_reach)))
                 digests[path] = record.digest_of(staged)
                 changes.replace(root / path, staged, digests[path])
-            for info in dict.fromkeys(owner.info for path, owner in owners.items() if path in digests):
-                own = {path: owner.row for path, owner in owners.items() if owner.info == info and path in digests}
-                before = info / GRAFT_NOTE
-                note = note_of(
-                    decode_note(before.read_bytes()) if before.is_file() else None,
-                    libraries=tuple(replace(each, path=own[each.path]) for each in libraries if each.path in own),
-                    compiled=tuple(
-                        replace(each, library=own[each.library]) for each in made.rows if each.library in own
-                    ),
-                )
-                rows = {own[path]: digests[path] for path in own}
-                findings += in_place.stage_record(changes, info, {GRAFT_NOTE: note}, rows)
-            findings += in_place.in_no_record(digests, owners)
+
+            def notes_of(owner: in_place.Owner, names: Mapping[str, str]) -> dict[str, bytes]:
+                before = in_place.earlier_note(owner, GRAFT_NOTE)
+                return {GRAFT_NOTE: note_of_distribution(before, names, libraries, made.rows)}
+
+            findings += in_place.stage_records(changes, owners, digests, notes_of)
             changes.apply()
     if not keep_originals:
         journal.commit(root)

@@ -10,12 +10,11 @@ import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
@@ -26,7 +25,7 @@ from cuwheel.changes.in_place import (
     Layout,
     Owner,
     changed_copy,
-    in_no_record,
+    earlier_note,
     layout_of_environment,
     layout_of_folder,
     licence_findings,
@@ -38,7 +37,7 @@ from cuwheel.changes.in_place import (
     read_text,
     signature_dropped,
     stage_bytes,
-    stage_record,
+    stage_records,
 )
 from cuwheel.changes.slim.answer import Size, Slim, SlimPlan, answer_of, note_of, total_of
 from cuwheel.changes.slim.decide import (
@@ -59,12 +58,12 @@ from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
 from cuwheel.wheel.journal_file import Header
 from cuwheel.wheel.metadata import SLIM_NOTE
-from cuwheel.wheel.record import Digest
 
 if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.slim.ahead import Ahead
     from cuwheel.wheel.journal import Changes
+    from cuwheel.wheel.record import Digest
 
 _LABEL = "slim"
 _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
@@ -282,15 +281,6 @@ def labelled(version: str) -> str:
 # An environment or a folder where it is, with its RECORDs, by the journal that undoes it.
 
 
-class _Rows(Struct, kw_only=True):
-    """What changes in one RECORD."""
-
-    version: str
-    digests: dict[str, Digest] = field(default_factory=dict)
-    removed: list[str] = field(default_factory=list)
-    files: list[FileChange] = field(default_factory=list)
-
-
 def _slim_in_place(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> Slim:
     """`only`: the distributions, by any spelling of their names; all without one."""
     root, dry_run = layout.root, task.request.dry_run
@@ -340,32 +330,21 @@ def _write_in_place(layout: Layout, plan: SlimPlan, owners: dict[str, Owner], fi
             changes.remove(root / path, owners[path].info / "RECORD" if path in owners else None)
         became = plan.files(results)
         changed = [each for each in became if each.fate != "unchanged"]
+
+        def notes_of(owner: Owner, names: Mapping[str, str]) -> dict[str, bytes]:
+            own = [replace(each, path=names[each.path]) for each in changed if each.path in names]
+            note = note_of(task, owner.version, own, earlier_note(owner, SLIM_NOTE))
+            return {SLIM_NOTE: note, **ahead.note(earlier_note(owner, GRAFT_NOTE), names)}
+
         if changed:
-            by_info: dict[Path, _Rows] = {}
-            for file in changed:
-                if owner := owners.get(file.path):
-                    rows = by_info.setdefault(owner.info, _Rows(version=owner.version))
-                    rows.files.append(replace(file, path=owner.row))
-                    if file.fate == "removed":
-                        rows.removed.append(owner.row)
-                    else:
-                        rows.digests[owner.row] = digests[file.path]
-            for info, rows in by_info.items():
-                earlier = {
-                    name: (info / name).read_bytes() for name in (SLIM_NOTE, GRAFT_NOTE) if (info / name).is_file()
-                }
-                names = {path: owner.row for path, owner in owners.items() if owner.info == info}
-                notes = {SLIM_NOTE: note_of(task, rows.version, rows.files, earlier.get(SLIM_NOTE))}
-                notes |= ahead.note(earlier.get(GRAFT_NOTE), names)
-                findings += stage_record(changes, info, notes, rows.digests, rows.removed)
+            findings += stage_records(changes, owners, digests, notes_of, plan.removed)
             if task.workload:
                 from cuwheel.changes.slim import use  # noqa: PLC0415
 
                 way_back = "install its packages again" if task.request.commit else f"undo: {_undo_command(task, root)}"
                 for name, data in use.workload_guard(task.workload.commands, way_back).items():
                     for site in layout.sites:
-                        stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
-            findings += in_no_record((each.path for each in changed), owners)
+                        stage_bytes(changes, site / name, data)
             changes.apply()
     if task.request.commit:
         journal.commit(root)

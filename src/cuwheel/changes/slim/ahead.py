@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.binaries import rewrite
-from cuwheel.changes.graft.answer import GRAFT_NOTE, CompiledCode, Giver, GraftedLibrary, decode_note, note_of
+from cuwheel.changes.graft.answer import GRAFT_NOTE, CompiledCode, Giver, GraftedLibrary, note_of_distribution
 from cuwheel.changes.slim.decide import decide_library
 from cuwheel.support import system_calls
 
@@ -67,12 +67,9 @@ class Ahead:
 
     def note(self, before: bytes | None, names: Mapping[str, str], base: Giver | None = None) -> dict[str, bytes]:
         """`graft`'s note of a distribution that got machine code. `names`: of its libraries, as its RECORD has them."""
-        rows = tuple(replace(each, library=names[each.library]) for each in self.rows if each.library in names)
-        libraries = tuple(replace(each, path=names[each.path]) for each in self._grown if each.path in names)
-        if not rows:
+        if not any(each.library in names for each in self.rows):
             return {}
-        earlier = decode_note(before) if before else None
-        return {GRAFT_NOTE: note_of(earlier, base=base, libraries=libraries, compiled=rows)}
+        return {GRAFT_NOTE: note_of_distribution(before, names, self._grown, self.rows, base)}
 
 
 @contextmanager

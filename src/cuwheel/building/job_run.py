@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.building import crossing, environment, gate, jobs, sources, workspace
@@ -118,7 +117,8 @@ class _Work:
         self.phases = _Phases()
         self.recorded = 0.0
         self.others: dict[str, str] = {}
-        self.server: CompilerCache | None = None
+        self.server: sccache.Server | None = None
+        self.no_cache = ""
         self.session: Session | None = None
         self.step = ""
         self.installer: Installer | None = None
@@ -136,7 +136,10 @@ class _Work:
                 if self.session:
                     self.session.finish(0 if wheel else 1)
             if self.server:
-                cached = self.server.counted()
+                hits, misses = self.server.counted() or (0, 0)
+                cached = Cached(hits=hits, misses=misses)
+            elif self.no_cache:
+                cached = Cached(problem=self.no_cache)
         record = self.job.folder / "record"
         return Built(
             key=self.job.key,
@@ -176,7 +179,8 @@ class _Work:
             self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
             if self.context.table.cache:
-                self.server = stack.enter_context(compiler_cache(job, self.context.store.folder / "sccache"))
+                cache = compiler_cache(job, self.context.store.folder / "sccache")
+                self.server, self.no_cache = stack.enter_context(cache)
             self.session = stack.enter_context(_recorded(job, self.server))
             self.recorded = time.monotonic() - self.phases.began
             if self.session:
@@ -248,16 +252,16 @@ class _Work:
 
 
 @contextlib.contextmanager
-def _recorded(job: DecidedJob, cache: CompilerCache | None) -> Iterator[Session | None]:
+def _recorded(job: DecidedJob, cache: sccache.Server | None) -> Iterator[Session | None]:
     """Every compiler call, and its progress. Nothing is recorded inside a container."""
     if job.toolchain.prefix:
         yield None
         return
     options = RecordOptions(
-        launcher=cache.launcher if cache else (),
+        launcher=(cache.client,) if cache else (),
         archs=job.force_archs,
         module_ids=job.module_ids,
-        phases=not (cache and cache.launcher),  # its times would be of the cache, and its flag unknown to it
+        phases=cache is None,  # its times would be of the cache, and its flag unknown to it
         way="path" if os.name == "nt" else "auto",  # what is watched there is one command, and these are several
     )
     environ = {**job.environ, **(cache.environ if cache else {})}
@@ -272,25 +276,14 @@ _TRIAL_S = 300.0
 _TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
 
 
-class CompilerCache(Struct, frozen=True, kw_only=True):
-    """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
-
-    launcher: tuple[str, ...] = ()
-    environ: dict[str, str] = field(default_factory=dict)
-    problem: str = ""
-    behind: sccache.Server | None = None
-
-    def counted(self) -> Cached:
-        """What it did so far."""
-        hits, misses = (self.behind.counted() if self.behind else None) or (0, 0)
-        return Cached(hits=hits, misses=misses, problem=self.problem)
-
-
 @contextlib.contextmanager
-def compiler_cache(job: DecidedJob, folder: Path) -> Iterator[CompilerCache]:
-    """`folder`: where results are kept, for all jobs. A cache that does not work must not stop the build."""
+def compiler_cache(job: DecidedJob, folder: Path) -> Iterator[tuple[sccache.Server | None, str]]:
+    """A server, or why there is none: a cache that does not work must not stop the build.
+
+    `folder`: where results are kept, for all jobs.
+    """
     if job.toolchain.prefix:
-        yield CompilerCache(problem="the compiler cache does not work inside a container")
+        yield None, "the compiler cache does not work inside a container"
         return
     with contextlib.ExitStack() as stack:
         try:
@@ -299,11 +292,7 @@ def compiler_cache(job: DecidedJob, folder: Path) -> Iterator[CompilerCache]:
             problem = _try_cache(job, made)
         except CuwheelError as error:
             problem = f"{error.message}: {error.hint}" if error.hint else error.message
-        yield (
-            CompilerCache(problem=problem)
-            if problem
-            else CompilerCache(launcher=(made.client,), environ=made.environ, behind=made)
-        )
+        yield (None, problem) if problem else (made, "")
 
 
 def _try_cache(job: DecidedJob, made: sccache.Server) -> str:

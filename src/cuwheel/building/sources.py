@@ -157,7 +157,11 @@ def unpack_source(archive: Path, cache: Path) -> Path:
                 made.mkdir()
                 _unpack(archive, made)
                 _only_folder(made, archive)
-                system_calls.rename_over(made, place)
+                try:
+                    system_calls.rename_over(made, place)
+                except OSError:
+                    if not place.is_dir():  # else another build was first, with the same
+                        raise
         os.utime(place)  # `cuwheel cache` takes it for the time of its last use
     except archives.BROKEN as error:
         problem = f"cannot be unpacked: {str(error) or type(error).__name__}"

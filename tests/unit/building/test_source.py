@@ -125,6 +125,20 @@ def test_an_sdist_is_unpacked_once(tmp_path: Path) -> None:
     assert found.folder == sources.obtain_source(str(path), tmp_path / "cache").folder
 
 
+def test_two_builds_may_unpack_the_same_sdist_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = archive(tmp_path / "a.tar.gz", {"a-1/pyproject.toml": b""})
+    only_folder, seen = sources._only_folder, []
+
+    def other_is_first(place: Path, source: Path) -> Path:
+        monkeypatch.setattr(sources, "_only_folder", only_folder)
+        seen.append(sources.unpack_source(source, tmp_path / "cache"))
+        return only_folder(place, source)
+
+    monkeypatch.setattr(sources, "_only_folder", other_is_first)
+    assert [sources.unpack_source(path, tmp_path / "cache")] == seen
+    assert [each.name for each in (tmp_path / "cache").iterdir()] == [seen[0].parent.name]
+
+
 def test_a_zip_is_a_source_too(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x-1.0.zip", "w") as file:
         file.writestr("x-1.0/setup.py", "")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 import cuwheel
 from cuwheel.changes.binaries import compiling
@@ -497,6 +498,25 @@ def test_what_takes_too_long_or_cannot_be_read_is_told(monkeypatch: pytest.Monke
     assert [each.rule for each in failed] == ["compile-failed"] * 2
     assert "did not answer within 0.05 s" in failed[0].evidence[0]
     assert "it is damaged" in failed[1].evidence[0]
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_what_ran_out_of_memory_is_tried_once_more_by_itself(
+    always: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The system ends the largest process; ptxas may also say by itself that there is none."""
+    real, program, first = assembler.assembler_of("13.4"), tmp_path / "ptxas", tmp_path / "first"
+    ends = f"mkdir {first} 2>/dev/null && kill -9 $$\n"
+    ends += f"mkdir {first}-too 2>/dev/null && echo Memory allocation failure && exit 255"
+    program.write_text(f'#!/bin/sh\n{"kill -9 $$" if always else ends}\nexec {real.program} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(assembler, "assembler_of", lambda cuda: replace(real, cuda=cuda, program=str(program)))
+    made = cuwheel.graft(FIXTURE, compile=["sm_120", "sm_80"], output=tmp_path / "made.so")
+    assert len(made.compiled) == (0 if always else 2)
+    assert [each.rule for each in made.findings] == (["compile-failed"] * 2 if always else [])
+    assert all("was ended by the system" in each.evidence[0] for each in made.findings)
 
 
 # What `check` says of each file of the truth set on a GPU of 9.0 with a driver for CUDA 13.0, the worst last.

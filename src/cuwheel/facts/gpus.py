@@ -308,6 +308,12 @@ def seconds_to_compile(ptx: int) -> tuple[float, float]:
     return ptx / rate.fastest, ptx / rate.slowest
 
 
+def memory_to_compile(ptx: int) -> int:
+    """Bytes that ptxas takes for one piece of PTX, at most."""
+    rate = tables().architectures.compiling
+    return rate.memory + rate.memory_a_byte * ptx
+
+
 def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _architectures().get(capability):

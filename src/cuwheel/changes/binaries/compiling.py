@@ -12,8 +12,8 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -332,29 +332,62 @@ def compile_all(
     linkers = {cuda: assembler.linker_of(cuda) for cuda in sorted({each.cuda for each in wanted if each.objects})}
     made: dict[Compilation, Compiled | Finding] = {}
     lock = threading.Lock()
-    bench = _Bench(folder, threading.Event())
+    cores, memory = system.available_resources()
+    bench = _Bench(folder, threading.Event(), _Room(memory))
     order = sorted(wanted, key=lambda each: -each.bytes)  # or one core would be left with the largest at the end
     with log.progress("compiling PTX", sum(each.bytes for each in wanted)) as progress:
 
-        def work(what: Compilation) -> None:
+        def work(what: Compilation, *, alone: bool = False) -> Compilation | None:
+            """What ran out of memory beside others is tried once more: returned."""
             try:
                 done: Compiled | Finding = _compile(what, read, tools[what.cuda], linkers.get(what.cuda), bench)
             except (ToolError, ToolTimeoutError, MalformedError) as error:
+                if isinstance(error, _OutOfMemoryError) and not alone:
+                    return what
                 done = _refused(what, tools[what.cuda], error)
             with lock:
                 made[what] = done
                 progress.advance(what.bytes)
+            return None
 
-        with ThreadPoolExecutor(system.compilers_at_once(system.available_resources()[0])) as pool:
+        with ThreadPoolExecutor(cores) as pool:
             futures = [pool.submit(work, each) for each in order]
             try:
-                for future in futures:
-                    future.result()
+                again = [each for future in futures if (each := future.result())]
             except BaseException:
                 bench.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+        for each in again:
+            work(each, alone=True)
     return {each: made[each] for each in wanted}
+
+
+class _OutOfMemoryError(ToolError):
+    """The system ended a program, as it does where memory ran out, or the program itself says that there is none."""
+
+
+_KILLED = -9
+_NO_MEMORY = re.compile(r"memory allocation failure|out of memory|bad_alloc", re.IGNORECASE)
+
+
+class _Room:
+    """The memory that compilers may take together: one that would take more waits, unless it is the only one."""
+
+    def __init__(self, size: int | None) -> None:
+        self._size, self._taken, self._changed = size, 0, threading.Condition()
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._size is None or self._taken + size <= self._size)
+            self._taken += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= size
+                self._changed.notify_all()
 
 
 class _Bench(NamedTuple):
@@ -362,9 +395,17 @@ class _Bench(NamedTuple):
 
     folder: Path
     stop: threading.Event
+    room: _Room
 
-    def run(self, words: Sequence[str], scratch: Path) -> None:
-        process.run(words, timeout=_SECONDS, cwd=scratch, stop=self.stop)
+    def run(self, words: Sequence[str], scratch: Path, memory: int) -> None:
+        """`memory`: what it takes, at most."""
+        with self.room.taken(memory):
+            done = process.run(words, timeout=_SECONDS, cwd=scratch, stop=self.stop, check=False)
+        if done.status:
+            told = done.stdout + done.stderr
+            kind = _OutOfMemoryError if done.status == _KILLED or _NO_MEMORY.search(told) else ToolError
+            problem = "was ended by the system, as where memory runs out" if done.status == _KILLED else ""
+            raise kind(words, problem or f"failed with status {done.status}", told)
 
 
 def _refused(what: Compilation, tool: Assembler, error: CuwheelError) -> Finding:
@@ -408,7 +449,9 @@ def _compile(
         options = [f"-arch={what.arch}", *what.options]
         call = Path(__file__).with_name("device_link_call.py")
         words = [sys.executable, "-I", str(call), linker.program, _CUBIN, *options, *inputs]
-        bench.run(words, scratch)
+        # LTO-IR is compiled from an earlier stage than PTX.
+        least = system.MEMORY_A_COMPILER if any(kind == "fatbin" for kind, _ in parts) else 0
+        bench.run(words, scratch, max(least, gpus.memory_to_compile(sum(len(data) for _, data in parts))))
         return (scratch / _CUBIN).read_bytes()
 
     def check(code: bytes) -> None:
@@ -426,7 +469,8 @@ def _assembled(
 
     def make(scratch: Path) -> bytes:
         (scratch / _PTX).write_bytes(text)
-        bench.run([tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], scratch)
+        memory = gpus.memory_to_compile(len(text))
+        bench.run([tool.program, f"-arch={arch}", "-m64", *options, _PTX, "-o", _CUBIN], scratch, memory)
         return (scratch / _CUBIN).read_bytes()
 
     def check(code: bytes) -> None:

@@ -118,7 +118,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         own = [each for each in self.wanted if each.library == library.path]
         sizes: dict[Arch, list[int]] = {}
         for each in own:
-            sizes.setdefault(each.arch, []).append(round(each.ptx.bytes * _SHARE_OF_PTX))
+            sizes.setdefault(each.arch, []).append(_about(each))
         return GraftedLibrary(
             path=library.path,
             bytes_before=library.size,
@@ -157,13 +157,19 @@ class Plan(Struct, frozen=True, kw_only=True):
                     arch=each.arch,
                     linked=each.ptx.linked or bool(each.objects),
                     ptx_isa=None,
-                    bytes=round(each.ptx.bytes * _SHARE_OF_PTX),
+                    bytes=_about(each),
                 )
                 for each in self.wanted
                 if each.library == library.path
             )
             for library in self.libraries
         }
+
+
+def _about(what: Compilation) -> int:
+    """The bytes of what is made, roughly; of a link those of all its objects."""
+    parts = [each.entry for each in what.objects] or [what.ptx]
+    return round(sum(each.bytes * (1 if each.kind == "cubin" else _SHARE_OF_PTX) for each in parts))
 
 
 def _added(sizes: Mapping[Arch, Sequence[int]]) -> tuple[AddedCode, ...]:

@@ -88,10 +88,12 @@ class Architecture(Struct, frozen=True, kw_only=True):
 
 
 class Compiling(Struct, frozen=True, kw_only=True):
-    """How fast the driver compiles PTX, in bytes a second."""
+    """How fast the driver compiles PTX, in bytes a second. `memory`: what ptxas takes, and for each byte more."""
 
     slowest: int
     fastest: int
+    memory: int
+    memory_a_byte: int
     source: tuple[str, ...]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,3 +193,39 @@ def test_a_container_counts_once_however_many_gpus() -> None:
     (left,) = compiling.what_to_compile(without, compiling.aims_of(["sm_120", "b200"])).untouched
     assert (left.rule, "container 0 stays as before" in left.message) == ("compile-unregistered", True)
     assert len(what_to_compile("bare-130.fatbin", "sm_120", "b200").wanted) == 2  # nothing has to register a file
+
+
+def test_who_would_take_more_memory_than_is_left_waits() -> None:
+    """All small ones at once, and what is larger than the whole machine by itself."""
+    room, order = compiling._Room(100), []
+    may_end = {size: threading.Event() for size in (60, 50, 900)}
+    begun = {size: threading.Event() for size in may_end}
+
+    def work(size: int) -> None:
+        with room.taken(size):
+            begun[size].set()
+            order.append(size)
+            may_end[size].wait(60)
+
+    workers = [threading.Thread(target=work, args=(size,)) for size in may_end]
+    workers[0].start()
+    assert begun[60].wait(60)
+    with room.taken(30), room.taken(10):
+        workers[1].start()
+        assert not begun[50].wait(0.2)
+    may_end[60].set()
+    assert begun[50].wait(60)
+    workers[2].start()
+    assert not begun[900].wait(0.2)
+    may_end[50].set()
+    assert begun[900].wait(60)
+    may_end[900].set()
+    for each in workers:
+        each.join()
+    assert order == [60, 50, 900]
+
+
+def test_where_nobody_knows_the_memory_nobody_waits() -> None:
+    room = compiling._Room(None)
+    with room.taken(10**12), room.taken(10**12):
+        pass

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import cuwheel
 from cuwheel.errors import UsageError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+BIN = Path(__file__).parents[3] / "fixtures" / "bin"
 PTX = """\
 .version 7.0
 .target sm_80
@@ -33,3 +31,14 @@ def test_an_environment_has_no_output(tmp_path: Path) -> None:
     """It would be changed in place, and the output would not be there."""
     with pytest.raises(UsageError, match="in place"):
         cuwheel.graft(env=tmp_path, compile=["sm_90"], output=tmp_path / "out")
+
+
+def test_what_a_link_adds_is_estimated_of_all_its_objects(tmp_path: Path) -> None:
+    base = BIN / "rdc-130.so"
+    made = cuwheel.graft(base, compile=["sm_120"], output=tmp_path, dry_run=True)
+    (library,) = made.libraries
+    (added,) = library.added
+    objects = [each for each in cuwheel.inspect(base, entries=True).libraries[0].entries if each.kind == "ptx"]
+    assert len(objects) > 1
+    assert min(each.bytes for each in objects) * 0.3 < added.bytes < sum(each.bytes for each in objects)
+    assert library.bytes_after == library.bytes_before + added.bytes

@@ -56,7 +56,7 @@ def test_something_fails(bare: Bare, tmp_path: Path) -> None:
     assert "no code for this GPU" in bare.answers("explain", "error.log", cwd=tmp_path)
     bare.answers("explain", "error.log", "--on", "h100", "--json", cwd=tmp_path)
     assert bare.run("doctor", "--json", cwd=tmp_path).returncode in {0, 1}  # 1: something is wrong with this machine
-    assert "No process of it called the CUDA driver" in bare.answers("trace", "--", "true", cwd=tmp_path)
+    assert "No process of the command called the CUDA driver" in bare.answers("trace", "--", "true", cwd=tmp_path)
 
 
 def test_a_build_is_recorded_without_a_compiler(bare: Bare, tmp_path: Path) -> None:

@@ -75,17 +75,11 @@ def _say(label: str, colour: str, text: str) -> None:
 
     text = _shown(text)
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        import textwrap
+        from cuwheel.cli import streams
 
-        from cuwheel.cli.streams import terminal_width
-
-        width = max(terminal_width() - 1, 20)
-        # Names, addresses and options stay whole.
-        wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        text = "\n".join(map(wrapper.fill, f"{label}: {text}".splitlines()))
-        text = text.removeprefix(f"{label}:").lstrip()
-        label = label if os.environ.get("NO_COLOR") else f"\x1b[{colour}m{label}\x1b[0m"
-    sys.stderr.write(f"{label}: {text}\n")
+        streams.say_on_terminal(label, text, colour)
+    else:
+        sys.stderr.write(f"{label}: {text}\n")
 
 
 def _shown(text: str) -> str:

@@ -204,8 +204,8 @@ def _refuse_bench(args: Namespace) -> Iterator[UsageError]:
     extra = args.function[1:] or (args.command if args.function else [])
     if extra:
         yield UsageError(
-            f"{extra[0]!r} is no option of bench, and one function is measured at a time",
-            hint="a command goes after --: cuwheel lab bench -- COMMAND",
+            f"unexpected: {places.shortened(extra[0])}",
+            hint="one function is measured at a time; a command goes after --: cuwheel lab bench -- COMMAND",
         )
 
 

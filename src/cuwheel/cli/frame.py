@@ -61,9 +61,9 @@ def run(words: Sequence[str]) -> int:
     from cuwheel.support import log
 
     level = "debug" if args.verbose else "error" if args.quiet else "info"
-    show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
-    listener = streams.on_terminal if show_progress else None if args.quiet else streams.in_lines
-    log.listen(level=level, on_progress=listener)
+    on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    listener = None if args.quiet else streams.on_terminal if on_terminal else streams.in_lines
+    log.listen(level=level, on_progress=listener, on_message=streams.say_on_terminal if on_terminal else None)
     _end_as_interrupted()
     answer = command.run(args)
     if getattr(args, "html", None):

@@ -80,6 +80,20 @@ def terminal_width() -> int:
         return _COLUMNS
 
 
+def say_on_terminal(label: str, text: str, colour: str = "") -> None:
+    """Wrapped; what went wrong, or may, has its label in front. Names, addresses and options stay whole."""
+    import textwrap
+
+    colour = colour or {"warning": "33"}.get(label, "")
+    front = f"{label}: " if colour else ""
+    width = max(terminal_width() - 1, 20)
+    wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    text = "\n".join(map(wrapper.fill, f"{front}{text}".splitlines()))
+    if front and not os.environ.get("NO_COLOR"):
+        text = f"\x1b[{colour}m{label}\x1b[0m{text.removeprefix(label)}"
+    sys.stderr.write(f"{text}\n")
+
+
 class _Bar:
     """Drawn by hand on one line of stderr: importing a terminal library costs more than most work does."""
 

@@ -73,7 +73,8 @@ def _library(library: LibraryComparison) -> Iterator[Block]:
     only = " (gone)" if library.after is None else " (new)" if library.before is None else ""
     yield Heading(f"{path}{only}")
     yield Paragraph(f"{library.size.before:,} → {library.size.after:,} bytes, {_change(library.size)}")
-    if rows := tuple(_values(library)):
+    # Of a file that only one side has, everything differs: what it is for is enough.
+    if rows := tuple(_gained_and_lost("architectures", library.architectures) if only else _values(library)):
         yield Facts(rows)
 
 

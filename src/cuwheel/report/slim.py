@@ -169,7 +169,10 @@ def _next_steps(answer: Slim) -> Iterator[Block]:
         lines += ["  to undo it, or to free the space: the originals are kept until then", f"    {answer.undo}"]
         lines.append(f"    {answer.undo.replace('--undo', '--commit')}")
     if answer.container:
-        lines += ["  in the layer of an image that installs; a later layer saves nothing", f"    {answer.container}"]
+        lines += [
+            "  in the layer of an image that installs packages: a later layer saves nothing",
+            f"    {answer.container}",
+        ]
     if lines:
         yield Heading("Next")
         yield Verbatim(tuple(lines))

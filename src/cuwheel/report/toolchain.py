@@ -119,7 +119,8 @@ def _would(recipe: Recipe) -> str:
         return "nothing was done (--dry-run)"
     total = sum(each.size or 0 for each in recipe.archives)
     least = "" if all(each.size for each in recipe.archives) else "at least "
-    return f"{counted(len(recipe.archives), 'file')}, {least}{size(total)}, would be downloaded (--dry-run)"
+    amount = f", {least}{size(total)}," if total else ""
+    return f"{counted(len(recipe.archives), 'file')}{amount} would be downloaded (--dry-run)"
 
 
 def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
@@ -154,7 +155,7 @@ def _archives(archives: Sequence[Archive]) -> Table:
 
 def _list(answer: Toolchain) -> Iterator[Block]:
     if not answer.toolkits:
-        yield Paragraph("No toolkit is installed.")
+        yield Paragraph("cuwheel has installed no toolkit (cuwheel doctor shows those of the system).")
         yield Paragraph("Install one: cuwheel toolchain install 13.0")
         return
     yield table(

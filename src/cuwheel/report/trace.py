@@ -119,10 +119,10 @@ def _swallowed(failures: Sequence[Failure], *, verbose: bool) -> Iterator[Block]
 
 def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
     if not answer.processes:
-        yield Heading("No process of it called the CUDA driver")
+        yield Heading("No process of the command called the CUDA driver")
         yield Paragraph(
-            "It uses no GPU, or found none (cuwheel doctor says what is here). What cannot be seen: programs that are "
-            "linked statically, that run as another user, or whose environment was cleared."
+            "It uses no GPU, or found none; cuwheel doctor shows what is here. trace does not see programs that are "
+            "linked statically, run as another user, or have a cleared environment."
         )
         return
     unseen = all(each.swallowed for each in answer.failures)

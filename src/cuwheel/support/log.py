@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}  # logging's own numbers
 _threshold: int | None = None
+_on_message: Callable[[str, str], None] | None = None
 
 
 def debug(message: str, *values: object) -> None:
@@ -60,7 +61,11 @@ def _write(level: str, message: str, values: tuple[object, ...]) -> None:
 
             safe = tuple(wording.printable_line(each) if isinstance(each, str) else _Shown(each) for each in values)
             text = masking.known(message % safe if safe else message, os.environ)
-            sys.stderr.write(wording.printable_message(text) + "\n")
+            text = wording.printable_message(text)
+            if _on_message:
+                _on_message(level, text)
+            else:
+                sys.stderr.write(text + "\n")
     elif logging := sys.modules.get("logging"):
         logging.getLogger("cuwheel").log(number, message, *values)
 
@@ -94,8 +99,13 @@ def progress(label: str, total: int | None = None) -> contextlib.AbstractContext
     return _listener(label, total)
 
 
-def listen(*, level: str, on_progress: ProgressListener | None = None) -> None:
-    """Send messages of `level` and above to stderr, and progress to `on_progress`."""
-    global _listener, _threshold  # noqa: PLW0603 - one process, one listener
-    _threshold = _LEVELS[level]
+def listen(
+    *,
+    level: str,
+    on_progress: ProgressListener | None = None,
+    on_message: Callable[[str, str], None] | None = None,
+) -> None:
+    """Send progress to `on_progress`, messages of `level` and above to `on_message` (without one, to stderr)."""
+    global _listener, _on_message, _threshold  # noqa: PLW0603 - one process, one listener
+    _threshold, _on_message = _LEVELS[level], on_message
     _listener = on_progress or _no_progress

@@ -51,3 +51,21 @@ def test_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     work.phases, work.step, work.session = _Phases(5.0), "", None
     work.phases.name = "environment"
     assert work._now() == "5.0 s: environment"
+
+
+def test_messages_on_a_terminal_are_wrapped_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    address = "https://wheels.example.com/simple/a-long-name/"
+    streams.say_on_terminal("warning", f"{address}: not reachable, so only the other places were asked")
+    streams.say_on_terminal("info", "downloading foo 1.0")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "downloading foo 1.0"
+    assert lines[0] == "warning:"
+    assert lines[1] == f"  {address}:"
+    assert all(len(line) < 40 for line in lines if address not in line)
+    monkeypatch.delenv("NO_COLOR")
+    streams.say_on_terminal("warning", "yes")
+    assert capsys.readouterr().err == "\x1b[33mwarning\x1b[0m: yes\n"

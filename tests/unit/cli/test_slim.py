@@ -77,7 +77,7 @@ def test_an_environment_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["slim", "--env", str(env), "--for", "h100"]) == 0
     shown = capsys.readouterr().out
     assert f"cuwheelslim--undo--env{env}" in "".join(shown.split())
-    assert ("in the layer of an image that installs" in shown) == (os.name == "posix")  # images are of Linux
+    assert ("in the layer of an image that installs packages" in shown) == (os.name == "posix")  # images are of Linux
     assert "libfoo.so" in shown
     assert main(["slim", "--undo", "--env", str(env), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -31,3 +31,14 @@ def test_the_command_line_hears_from_its_level_on(capsys: pytest.CaptureFixture[
     log.info("50 % done")
     log.warning("%s!", "yes")
     assert capsys.readouterr() == ("", "50 % done\nyes!\n")
+
+
+def test_messages_go_to_whoever_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[tuple[str, str]] = []
+    log.listen(level="info", on_message=lambda level, text: shown.append((level, text)))
+    log.info("reading %s", "a\x1b[2Jb")
+    log.warning("yes")
+    log.listen(level="info")
+    assert [level for level, _ in shown] == ["info", "warning"]
+    assert "\x1b" not in shown[0][1]
+    assert capsys.readouterr() == ("", "")

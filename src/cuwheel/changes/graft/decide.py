@@ -10,6 +10,7 @@ from cuwheel.changes.graft import fitting, host
 from cuwheel.changes.graft.answer import GraftedLibrary, Proof, weakest
 from cuwheel.changes.graft.fitting import Misfit, Pair
 from cuwheel.errors import MalformedError
+from cuwheel.support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -177,7 +178,7 @@ def _by_witness(pair: Pair, base: Description | None, donor: Description | None)
 
 
 def _interface(pair: Pair) -> str:
-    return f"kernels, parameters and variables of {len(pair.growing)} containers"
+    return f"kernels, parameters and variables of {counted(len(pair.growing), 'container')}"
 
 
 def witness(pair: Pair) -> tuple[str, ...]:

@@ -152,13 +152,14 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
     missing = [each for each in facts if each.fate == "missing"]
     if not missing:
         return
+    one = len(missing) == 1
     names = a_few([each.soname for each in missing], _SHOWN)
     folders = list(dict.fromkeys(looked.folder for each in missing for looked in each.trail))
     odd = (f"{looked.folder}/{each.soname} {looked.found}" for each in missing for looked in each.trail if looked.odd)
     needs = (f"{each.soname} is needed by {', '.join(each.needed_by[:3])}" for each in missing[:_SHOWN])
     yield finding(
         "library-missing",
-        f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
+        f"{names} {'was' if one else 'were'} not found, and users would not have {'it' if one else 'them'}",
         evidence=(
             *needs,
             *list(odd)[:_SHOWN],

@@ -319,7 +319,7 @@ def test_where_a_library_is_looked_for_first(tmp_path: Path, monkeypatch: pytest
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     decision = one(tmp_path, "libhip.so.7", "libsycl.so.8", "libc.so.6")
     (finding,) = decision.findings
-    assert finding.message == "libhip.so.7, libsycl.so.8 were not found, and users would not have it"
+    assert finding.message == "libhip.so.7, libsycl.so.8 were not found, and users would not have them"
     assert finding.fix.endswith("--exclude libhip.so.7 --exclude libsycl.so.8")
 
 

@@ -80,7 +80,7 @@ def _read_inflate(data: bytes) -> None:
     buffer = CountingBuffer("fuzzed", data[8:])
     packed = zip_reader.Packed(buffer, 0, buffer.size, min(size, _MOST_INFLATED), crc, "fuzzed")
     zip_reader.start_inflating(packed, 64)
-    opened = zip_reader.InflatedBuffer(packed, zip_reader.NoCapture(), lambda _count: None)
+    opened = zip_reader.InflatedBuffer(packed, None, lambda _count: None)
     opened.read(0, min(opened.size, 100))
     opened.read(max(0, opened.size - 100), min(opened.size, 100))
     opened.close()

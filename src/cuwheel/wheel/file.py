@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.support import log
@@ -32,19 +32,6 @@ ALGORITHMS = ("sha256", "sha384", "sha512")
 _WEAK = ("md5", "sha1", "sha224")  # nobody may rely on these, but what they say must be true too
 
 
-class Hashed(Protocol):
-    """An open wheel, as far as it is looked at here."""
-
-    @property
-    def record(self) -> str | None: ...
-    @property
-    def members(self) -> Mapping[str, Member]: ...
-    @property
-    def sizes(self) -> Mapping[str, int]: ...
-    @property
-    def zip(self) -> ZipReader: ...
-
-
 class Compared(NamedTuple):
     """`wrong`: files with another hash. `broken`: those that cannot be read, and why."""
 
@@ -57,19 +44,7 @@ def is_strong(text: str) -> bool:
     return text.partition("=")[0] in ALGORITHMS
 
 
-def wrong_members(wheel: Hashed) -> list[str]:
-    """The files that are not what RECORD says of them, or cannot be unpacked."""
-    rows = [row for row in record_rows(wheel.record or "") if row.path in wheel.members]
-    listed = {row.path: row.hash for row in rows if row.hash}
-    # What RECORD has no hash of has the checksum of the zip.
-    unlisted = dict.fromkeys((name for name in wheel.members if name not in listed), f"{ALGORITHMS[0]}=")
-    found, unpacked = compare_hashes(wheel, listed), compare_hashes(wheel, unlisted)
-    sizes = {row.path for row in rows if row.size and row.size != str(wheel.sizes[row.path])}
-    lost = {row.path for row in record_rows(wheel.record or "") if is_strong(row.hash)} - wheel.members.keys()
-    return sorted({*found.wrong, *found.broken, *unpacked.broken, *sizes, *lost})
-
-
-def compare_hashes(wheel: Hashed, listed: Mapping[str, str]) -> Compared:
+def compare_hashes(wheel: WheelFile, listed: Mapping[str, str]) -> Compared:
     """`listed`: members, and their hashes as RECORD writes them; a hash of a kind that nobody knows is wrong."""
     split = {name: text.partition("=") for name, text in listed.items()}
     wanted = {name: parts for name, parts in split.items() if parts[0] in (*ALGORITHMS, *_WEAK)}
@@ -191,7 +166,15 @@ class WheelFile:
 
     def wrong_hashes(self) -> list[str]:
         """The files that are not what RECORD says of them, or cannot be unpacked."""
-        return wrong_members(self)
+        every = tuple(record_rows(self.record or ""))
+        rows = [row for row in every if row.path in self.members]
+        listed = {row.path: row.hash for row in rows if row.hash}
+        # What RECORD has no hash of has the checksum of the zip.
+        unlisted = dict.fromkeys((name for name in self.members if name not in listed), f"{ALGORITHMS[0]}=")
+        found, unpacked = compare_hashes(self, listed), compare_hashes(self, unlisted)
+        sizes = {row.path for row in rows if row.size and row.size != str(self.sizes[row.path])}
+        lost = {row.path for row in every if is_strong(row.hash)} - self.members.keys()
+        return sorted({*found.wrong, *found.broken, *unpacked.broken, *sizes, *lost})
 
     def must_be_sound(self, done: str) -> None:
         """Before something is made of it. `done`: what is not going to be done to it, such as "slimmed"."""

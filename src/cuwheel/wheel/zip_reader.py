@@ -77,11 +77,6 @@ def inflated_pieces(packed: Packed) -> Iterator[bytes]:
     return (chunk for chunk, _ in _checked(packed, _decompressor()))
 
 
-def inflate_all(packed: Packed) -> bytes:
-    """The whole member, in memory."""
-    return b"".join(inflated_pieces(packed))
-
-
 class Capture(Protocol):
     """Hears every byte of the first pass, and keeps what readers will come back for, by its offset."""
 
@@ -94,22 +89,10 @@ class Capture(Protocol):
         """How far on from `position` it found nothing that it looks for."""
 
 
-class NoCapture:
-    def __init__(self) -> None:
-        self.pieces: dict[int, bytes] = {}
-
-    def feed(self, offset: int, chunk: bytes) -> bool:
-        del offset, chunk
-        return False
-
-    def clean_until(self, position: int) -> int:
-        return position
-
-
 class InflatedBuffer:
     """A large member. `advance` is called for every byte that the first pass reads."""
 
-    def __init__(self, packed: Packed, capture: Capture, advance: Callable[[int], None]) -> None:
+    def __init__(self, packed: Packed, capture: Capture | None, advance: Callable[[int], None]) -> None:
         self.name, self.size = packed.name, packed.size
         self._packed = packed
         self._offsets: list[int] = []
@@ -117,8 +100,8 @@ class InflatedBuffer:
         self._segments: dict[int, _Segment] = {}  # the one that was read last is last
         self._kept_offsets: list[int] = []
         self._kept: list[bytes] = []
-        self._pieces = capture.pieces
-        self.clean_until = capture.clean_until
+        self._pieces = capture.pieces if capture else {}
+        self.clean_until = capture.clean_until if capture else None
         self._first_pass(capture, advance)
 
     def read(self, offset: int, count: int) -> bytes:
@@ -142,12 +125,12 @@ class InflatedBuffer:
         self._kept.clear()
         self._checkpoints.clear()
 
-    def _first_pass(self, capture: Capture, advance: Callable[[int], None]) -> None:
+    def _first_pass(self, capture: Capture | None, advance: Callable[[int], None]) -> None:
         inflater = _decompressor()
         self._remember(inflater, 0, 0)
         position, room = 0, _ASKED_FOR
         for chunk, consumed in _checked(self._packed, inflater):
-            asked = capture.feed(position, chunk) and room >= len(chunk)
+            asked = capture is not None and capture.feed(position, chunk) and room >= len(chunk)
             following = position + len(chunk)
             if asked or position < _START or following > self.size - _END:
                 self._kept_offsets.append(position)
@@ -314,9 +297,9 @@ class ZipReader:
             advance(member.size)
             return SliceBuffer(self.source, packed.offset, member.size, member.name)
         if member.size > IN_MEMORY:
-            return InflatedBuffer(packed, capture or NoCapture(), advance)
+            return InflatedBuffer(packed, capture, advance)
         advance(member.size)
-        return MemoryBuffer(member.name, inflate_all(packed))
+        return MemoryBuffer(member.name, b"".join(inflated_pieces(packed)))
 
     def pieces(self, member: Member) -> Iterator[tuple[bytes, int]]:
         """A deflated member from its start on; each piece with how much was read for it and for those before it."""

@@ -255,7 +255,7 @@ async function copied(button, text) {
 /* Where no package is chosen yet: those that there are, or that the letters so far allow. */
 function choices(name) {
   const fitting = packages().filter((each) => each.includes(name.toLowerCase()));
-  const words = fitting.length ? "Choose a package:" : `There is no package named ${name} in this index.`;
+  const words = fitting.length ? "Choose a package, or name a GPU:" : `There is no package named ${name} in this index.`;
   const buttons = fitting.slice(0, CHOICES).map((each) => {
     const button = element("button", { type: "button" }, each);
     button.addEventListener("click", () => { byId("package").value = each; show(); byId("gpu").focus(); });

@@ -350,6 +350,8 @@ def judge_end(failure: Failing, end: child.End, capture: Capture) -> tuple[Failu
     """How it failed and in which words: the gravest thing first."""
     if end.stopped == "timeout":
         return "timeout", f"did not end within {end.seconds:.1f} s and was stopped"
+    if end.stopped == "processes":
+        return "memory", "started more and more processes and was stopped"
     if end.stopped:
         return "memory", f"took {end.memory / 1e6:,.0f} MB and was stopped"
     status = end.status if end.status is not None else -_KILLED

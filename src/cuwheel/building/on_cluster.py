@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -272,9 +271,7 @@ class EarlierRuns:
 
     def __init__(self, folder: Path, kind: tuple[str, ...]) -> None:
         self._folder, self._kind = folder, kind
-        self._seconds: dict[str, float] = {}
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            self._seconds = codec.decode((folder / "times.json").read_bytes(), dict[str, float])
+        self._seconds = codec.noted(folder / "times.json", dict[str, float]) or {}
 
     def _place(self, task: Task) -> Path:
         return self._folder / "answers" / task.key(self._kind)
@@ -285,12 +282,8 @@ class EarlierRuns:
     def answer(self, task: Task) -> Done | None:
         """If its files are still what they were."""
         place = self._place(task)
-        try:
-            found = None if task.fresh else codec.decode((place / _NOTE).read_bytes(), Answer)
-            if found is None or any(files.sha256(place / name) != sha256 for name, sha256 in found.hashes.items()):
-                return None
-        except (OSError, UnreadableError, msgspec.DecodeError) as error:
-            log.debug("%s has no answer: %s", place, error)
+        found = None if task.fresh else codec.noted(place / _NOTE, Answer)
+        if found is None or not all(files.holds(place / name, sha256) for name, sha256 in found.hashes.items()):
             return None
         paths = {name: place / name for name in found.hashes}
         return Done(task=task, text=found.text, files=paths, worker=found.worker, cached=True)
@@ -427,7 +420,4 @@ def _log_and_record(built: Built, work: Path) -> dict[str, Path]:
 
 def read_result(text: str) -> JobResult:
     """What `job` answered."""
-    try:
-        return codec.decode(text, JobResult)
-    except ValueError as error:
-        raise MalformedError("the answer of a worker", f"makes no sense: {error}") from error
+    return codec.parse(text, JobResult, "the answer of a worker", "what became of a job")

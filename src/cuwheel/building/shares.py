@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -214,12 +213,8 @@ def _place(share: Share, job: DecidedJob, context: BuildContext) -> Path:
 
 def _kept(place: Path) -> KeptShare | None:
     """A share of the cache, if it is still what it was."""
-    try:
-        found = codec.decode((place / _NOTE).read_bytes(), KeptShare)
-        return found if files.sha256(Path(found.wheel)) == found.sha256 else None
-    except (OSError, UnreadableError, msgspec.DecodeError) as error:
-        log.debug("%s has no share: %s", place, error)
-        return None
+    found = codec.noted(place / _NOTE, KeptShare)
+    return found if found and files.holds(Path(found.wheel), found.sha256) else None
 
 
 def _keep(place: Path, made: Built, job: DecidedJob) -> KeptShare:

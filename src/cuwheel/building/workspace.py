@@ -303,14 +303,8 @@ def forget_result(folder: Path) -> None:
 
 def earlier_result(folder: Path, key: str) -> Built | None:
     """What an earlier run made of the very same inputs, if it is still what it was."""
-    try:
-        built = codec.decode((folder / _DONE).read_bytes(), Built)
-        if built.key != key or files.sha256(Path(built.wheel)) != built.sha256:
-            return None
-    except (OSError, UnreadableError, msgspec.DecodeError) as error:
-        log.debug("%s has no result to resume: %s", folder, error)
-        return None
-    return built
+    built = codec.noted(folder / _DONE, Built)
+    return built if built and built.key == key and files.holds(Path(built.wheel), built.sha256) else None
 
 
 def end_leftovers(folder: Path) -> int:

@@ -162,7 +162,5 @@ def _performed(
         errors = running.errors()[-_SHOWN:].strip()
     if stopped_at:
         raise Reschedule  # this worker goes; whoever still wants it has it done elsewhere
-    try:
-        return codec.decode((folder / "answer.json").read_bytes(), Answer)
-    except (OSError, msgspec.DecodeError):
-        return Answer(problem=f"its process ended without an answer: {errors or 'it was killed'}", lacking=True)
+    lost = Answer(problem=f"its process ended without an answer: {errors or 'it was killed'}", lacking=True)
+    return codec.noted(folder / "answer.json", Answer) or lost

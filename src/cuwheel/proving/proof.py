@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -27,6 +26,7 @@ SCHEMA: Final = "cuwheel.proof/1"
 Agreement: TypeAlias = Literal["agreed", "contradicted", "open", "none"]
 _CLAIMS: dict[Agreement, int] = {"contradicted": 0, "none": 1, "open": 1, "agreed": 2}
 _LIMIT = 1 << 26
+_HINT = "write one with: python3 kit.pyz"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -143,11 +143,7 @@ def read_proof(path: Path, wheels: Sequence[Path] = ()) -> Proof:
 
 def parse_proof(data: bytes, name: str) -> Proof:
     """Raises where it is not one, whatever it is."""
-    try:
-        found = codec.decode(data, dict[str, object])
-    except msgspec.DecodeError as error:
-        raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
-    codec.refuse_newer(found, SCHEMA, name)
+    found = codec.parse(data, dict[str, object], name, "a proof", schema=SCHEMA, hint=_HINT)
     found = {
         key: each_string(value, wording.printable_line if key == "machine" else wording.printable_text)
         for key, value in found.items()
@@ -160,7 +156,7 @@ def parse_proof(data: bytes, name: str) -> Proof:
         problems += _wrong(proof)
     if proof is None or problems:
         shown = "; ".join(each[:200] for each in problems[:3])
-        raise MalformedError(name, f"is not a proof: {shown}", hint="write one with: python3 kit.pyz")
+        raise MalformedError(name, f"is not a proof: {shown}", hint=_HINT)
     judged = tuple(_judged(each, proof.machine) for each in proof.wheels)
     forged = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
     proof = replace(proof, wheels=judged, findings=tuple(forged))

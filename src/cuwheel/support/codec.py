@@ -29,7 +29,7 @@ from cuwheel.errors import (
     NewerSchemaError,
     UnreadableError,
 )
-from cuwheel.support import system_calls, wording
+from cuwheel.support import log, system_calls, wording
 
 T = TypeVar("T")
 
@@ -97,6 +97,15 @@ def parse(data: bytes | str, type_: type[T], name: str | Path, what: str, *, sch
         return decode(data, type_)
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not {what}: {error}", hint) from error
+
+
+def noted(path: Path, type_: type[T]) -> T | None:
+    """What cuwheel wrote for itself; None where it is not there, was cut short, or is another version's."""
+    try:
+        return decode(path.read_bytes(), type_)
+    except (OSError, msgspec.DecodeError) as error:
+        log.debug("%s is not used: %s", path, error)
+        return None
 
 
 def convert(data: object, type_: type[T]) -> T:

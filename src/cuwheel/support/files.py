@@ -178,6 +178,14 @@ def sha256(path: Path) -> str:
     return hasher.hexdigest()
 
 
+def holds(path: Path, digest: str) -> bool:
+    """Whether a file is there, and its SHA-256 is that."""
+    try:
+        return sha256(path) == digest
+    except UnreadableError:
+        return False
+
+
 def sha256_of(data: bytes) -> str:
     import hashlib  # noqa: PLC0415 - as above
 

@@ -154,7 +154,7 @@ def copy_to(folder: Path, archives: Sequence[Archive], supply: Supply) -> tuple[
         target = folder / archive.file
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (target.is_file() and files.sha256(target) == archive.sha256):
+            if not files.holds(target, archive.sha256):
                 files.copy(path, target)
         except OSError as error:
             raise UnreadableError.from_os(error, target) from error

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from cuwheel.errors import MalformedError, UnreadableError
@@ -43,7 +42,7 @@ class Store:
 
     def all(self) -> tuple[Installed, ...]:
         """What is complete, still there and readable, by version and provider. Folders without the marker are not."""
-        found = (_read(path.parent) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
+        found = (codec.noted(path, Installed) for path in sorted(self.toolchains.glob(f"*/{_MARKER}")))
         usable = [each for each in found if each and (each.prefix or _is_there(each))]
         return tuple(sorted(usable, key=lambda each: ([int(part) for part in each.cuda.split(".")], each.provider)))
 
@@ -163,14 +162,6 @@ def size_of(folder: Path) -> int:
     """Bytes of the files below a folder, links not counted."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files)
-
-
-def _read(folder: Path) -> Installed | None:
-    try:
-        return codec.decode((folder / _MARKER).read_bytes(), Installed)
-    except (OSError, msgspec.DecodeError) as error:
-        log.debug("%s is not a toolchain: %s", folder, error)
-        return None
 
 
 def remove_folder(folder: Path) -> None:

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files
 from cuwheel.support.wording import file_name
@@ -240,15 +239,7 @@ def read_workload(paths: Sequence[Path]) -> Workload:
 
 def _read_trace(path: Path) -> Traced:
     data = files.read_limited(path, _TRACE_LIMIT, "a trace")
-    try:
-        named = codec.decode(data, dict[str, object])
-        codec.refuse_newer(named, SCHEMA, path)
-        found = codec.decode(data, Traced) if named.get("schema") == SCHEMA else None
-    except msgspec.DecodeError as error:
-        raise MalformedError(path, f"is not a trace: {error}", _HINT) from error
-    if found is None:
-        raise MalformedError(path, "is not a trace", _HINT)
-    return found
+    return codec.parse(data, Traced, path, "a trace", schema=SCHEMA, hint=_HINT)
 
 
 def _uses(found: Traced) -> list[Use]:

@@ -11,7 +11,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -486,11 +485,8 @@ def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
             return {}
         if not resume:
             raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
-        state = folder / STATE_FILE
-        before = codec.decode(state.read_bytes(), Matrix) if state.is_file() else None
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
-    except msgspec.DecodeError:
-        before = None  # cut short, or of another kind: everything is run again
+    before = codec.noted(folder / STATE_FILE, Matrix)
     cells = before.cells if before else ()
     return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}

@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
-from cuwheel.errors import MalformedError, ToolError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.facts import versions
 from cuwheel.support import codec, process
 
@@ -134,8 +133,7 @@ def _rows() -> tuple[_Row, ...]:
     spec = importlib.util.find_spec("auditwheel")
     path = Path((spec and spec.origin) or "").parent / _FILE
     try:
-        return codec.decode(path.read_bytes(), tuple[_Row, ...])
+        data = path.read_bytes()
     except OSError as error:
         raise ToolError(["auditwheel"], f"has no policies in {path}", hint=_INSTALL) from error
-    except msgspec.DecodeError as error:
-        raise MalformedError(path, f"not policies of a known auditwheel version: {error}", hint=_INSTALL) from error
+    return codec.parse(data, tuple[_Row, ...], path, "a table of a known version of auditwheel", hint=_INSTALL)

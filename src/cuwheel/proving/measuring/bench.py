@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from cuwheel.errors import MalformedError, ToolError, UnreadableError, UsageError
+from cuwheel.errors import ToolError, UsageError
 from cuwheel.network import venvs
 from cuwheel.proving.measuring import execution, gpu_samples, rates
 from cuwheel.proving.measuring.execution import MeasuredEnvironment
 from cuwheel.proving.measuring.programs import caller
 from cuwheel.proving.measuring.rates import Ratio
-from cuwheel.support import codec, log, masking, process, quoting
+from cuwheel.support import codec, files, log, masking, process, quoting
 from cuwheel.support.wording import a_few
 from cuwheel.tracing import attribution, events, session
 from cuwheel.version import __version__
@@ -278,17 +278,9 @@ class Bench(Struct, frozen=True, kw_only=True):
 
 def read_earlier(path: Path) -> Bench:
     """An earlier run, as `--json` wrote it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES)
-        codec.refuse_newer(codec.decode(data), SCHEMA, path)
-        return codec.decode(data, Bench)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    except msgspec.DecodeError as error:
-        raise MalformedError(
-            path, f"is not what bench wrote: {error}", hint="cuwheel lab bench … --json > earlier.json"
-        ) from error
+    data = files.read_limited(path, _MOST_BYTES, "a run of bench")
+    hint = "cuwheel lab bench … --json > earlier.json"
+    return codec.parse(data, Bench, path, "what bench wrote", schema=SCHEMA, hint=hint)
 
 
 # The blocks of one side at one level, each with when it began and ended.

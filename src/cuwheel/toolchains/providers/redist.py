@@ -6,8 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import msgspec
-
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
@@ -75,13 +73,8 @@ def _listed(base: str, *, offline: bool) -> list[str]:
 
 
 def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
-    try:
-        found = codec.decode(archives.text_of(base, name, offline=offline))
-    except msgspec.DecodeError as error:
-        raise MalformedError(archives.join_address(base, name), f"is not a manifest: {error}") from error
-    if not isinstance(found, dict):
-        raise MalformedError(archives.join_address(base, name), "is not a manifest: it has no components")
-    return found
+    place = archives.join_address(base, name)
+    return codec.parse(archives.text_of(base, name, offline=offline), dict[str, Any], place, "a manifest")
 
 
 def _platform(cpu: str, *, tegra: bool) -> str:

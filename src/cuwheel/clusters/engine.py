@@ -85,7 +85,8 @@ class Engine:
         self._done: list[Done] = []
         self._sent: dict[str, Any] = {}
         self._lost = False
-        (folder / "inputs").mkdir()
+        self._inputs = folder / "inputs"
+        self._inputs.mkdir()
         self._client: Any = connected.client()
         self.workers = Roster(self._client)
         self._register()
@@ -123,13 +124,10 @@ class Engine:
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
-    def _input(self, sha256: str) -> Path:
-        return self._folder / "inputs" / sha256
-
     def add_input(self, path: Path) -> str:
         """A file as it is now, for tasks that name it by this hash."""
         sha256 = files.sha256(path)
-        files.copy(path, self._input(sha256))
+        files.copy(path, self._inputs / sha256)
         return sha256
 
     def gather(self) -> list[WorkerFacts]:
@@ -184,7 +182,7 @@ class Engine:
             self.workers.fix_kind()
         users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
-        ahead = sum(self._input(sha256).stat().st_size for sha256 in self._sent)
+        ahead = sum((self._inputs / sha256).stat().st_size for sha256 in self._sent)
         for each in list(self._waiting):
             task = self._fit_to_workers(each.task)
             able = self.workers.able(task, each.avoid)
@@ -193,7 +191,7 @@ class Engine:
             for sha256 in each.inputs - self._sent.keys():
                 if not self._scatter(sha256, shared=users[sha256] > 1):
                     return
-                ahead += self._input(sha256).stat().st_size
+                ahead += (self._inputs / sha256).stat().st_size
             self._waiting.remove(each)
             self._hand_over(each, task, able)
 
@@ -230,7 +228,7 @@ class Engine:
 
     def _scatter(self, sha256: str, *, shared: bool) -> bool:
         """A file on the workers, sent by Dask and passed on among them: to all where several tasks need it."""
-        name, content = f"file-{sha256}", read_pieces(self._input(sha256))
+        name, content = f"file-{sha256}", read_pieces(self._inputs / sha256)
         try:
             self._sent[sha256] = self._client.scatter({name: content}, broadcast=shared)[name]
         except Exception as error:  # noqa: BLE001 - a worker went meanwhile, or the scheduler did: tried again

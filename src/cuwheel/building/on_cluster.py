@@ -159,6 +159,7 @@ class OnCluster:
     def follow_up(self, done: Done) -> Iterator[Task]:
         """What an answer makes possible."""
         if not done.problem and not done.cached:
+            self._earlier.kind = self._engine.workers.kind  # known by now
             done = self._earlier.note(done)
         yield from self._unless_known(self._next(done))
 
@@ -267,14 +268,17 @@ _MOST_TIMES = 10_000
 
 
 class EarlierRuns:
-    """In a folder. `kind`: of the workers, whose answers fit together. The longest tasks go first."""
+    """In a folder. `kind`: of the workers, whose answers fit together; empty where none is there yet.
+
+    The longest tasks go first.
+    """
 
     def __init__(self, folder: Path, kind: tuple[str, ...]) -> None:
-        self._folder, self._kind = folder, kind
+        self._folder, self.kind = folder, kind
         self._seconds = codec.noted(folder / "times.json", dict[str, float]) or {}
 
     def _place(self, task: Task) -> Path:
-        return self._folder / "answers" / task.key(self._kind)
+        return self._folder / "answers" / task.key(self.kind)
 
     def timed(self, task: Task) -> Task:
         return replace(task, seconds=self._seconds.get(task.id))
@@ -282,7 +286,7 @@ class EarlierRuns:
     def answer(self, task: Task) -> Done | None:
         """If its files are still what they were."""
         place = self._place(task)
-        found = None if task.fresh else codec.noted(place / _NOTE, Answer)
+        found = codec.noted(place / _NOTE, Answer) if self.kind and not task.fresh else None
         if found is None or not all(files.holds(place / name, sha256) for name, sha256 in found.hashes.items()):
             return None
         paths = {name: place / name for name in found.hashes}

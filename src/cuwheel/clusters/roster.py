@@ -30,23 +30,29 @@ _FAULTS = 2  # one after the other, without a success between them
 
 
 class Roster:
-    """By address. `kind`: that of the workers whose results are put together; it is decided once.
+    """By address. Who is alive is Dask's to say.
 
-    Who is alive is Dask's to say. Who has another cuwheel or another kind lacks a resource that tasks ask for; so does
-    a worker that was set aside.
+    Who has another cuwheel or another kind lacks a resource that tasks ask for; so does a worker that was set aside.
     """
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401 - distributed is not typed
         self.client = client
+        self._kind: tuple[str, ...] = ()
         self._next = 0.0
         self._since: dict[str, float] = {}
         self._faults: Counter[str] = Counter()
         self._offers: dict[str, dict[str, float]] = {}
-        self._kind_is_fixed = False
         self.usable: dict[str, WorkerFacts] = {}
         self.refused: dict[str, str] = {}
         self.names: dict[str, str] = {}
-        self.kind: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Of the workers whose results are put together: that with the most cores, until it is fixed."""
+        cores: Counter[tuple[str, ...]] = Counter()
+        for facts in self.usable.values():
+            cores[facts.kind] += facts.cores
+        return self._kind or max(cores, key=cores.__getitem__, default=())
 
     def look(self) -> None:
         """Who is there, not more often than they say something. A scheduler that is gone says nothing new."""
@@ -66,11 +72,6 @@ class Roster:
             problem = self.refused.get(address) or self._problem(address, each["metrics"].get("cuwheel"))
             if problem and address not in self.refused:
                 self._refuse(address, problem)
-        if not self._kind_is_fixed and self.usable:
-            cores: Counter[tuple[str, ...]] = Counter()
-            for facts in self.usable.values():
-                cores[facts.kind] += facts.cores
-            self.kind = max(cores, key=lambda kind: cores[kind])
 
     def wait(self, expected: int, patience: float) -> None:
         """Until so many are there, and all that are there have said what they are."""
@@ -107,9 +108,9 @@ class Roster:
         log.warning("the worker %s is not used: %s", self.name(address), why)
 
     def fix_kind(self) -> None:
-        """Before the first of the tasks that are put together: until then it is that with the most cores so far."""
-        others = [] if self._kind_is_fixed else [each for each in self.usable.values() if each.kind != self.kind]
-        self._kind_is_fixed = True
+        """Before the first of the tasks that are put together. Where nobody is there yet it stays open."""
+        others = [] if self._kind else [each for each in self.usable.values() if each.kind != self.kind]
+        self._kind = self.kind
         for each in others:
             log.warning(
                 "%s is of another kind (%s, %s) than most workers: it builds nothing",

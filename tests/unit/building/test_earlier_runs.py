@@ -38,6 +38,9 @@ def test_an_answer_holds_for_its_kind_of_workers_as_long_as_its_files_do(tmp_pat
     assert later.answer(replace(TASK, fresh=True)) is None
     assert later.answer(replace(TASK, parameters="[]")) is None
     assert EarlierRuns(tmp_path / "kept", ("aarch64", "")).answer(TASK) is None
+    nobody_there = EarlierRuns(tmp_path / "kept", ())
+    nobody_there.note(share(tmp_path))
+    assert nobody_there.answer(TASK) is None
     found.files["sm_90.whl"].write_bytes(b"other")
     assert later.answer(TASK) is None
 

@@ -79,6 +79,21 @@ def test_what_is_put_together_is_made_by_the_kind_with_the_most_cores() -> None:
     assert len(roster.able(task())) == 3
 
 
+def test_the_kind_stays_open_until_somebody_is_there() -> None:
+    """Jobs of Slurm may wait in its queue for longer than a build waits for the first of them."""
+    roster, dask = looked()
+    roster.fix_kind()
+    dask.workers = Dask(facts("late"), facts("other", 1, "glibc 2.17")).workers
+    roster._next = 0.0
+    roster.look()
+    roster.fix_kind()
+    assert roster.able(task(alike=True)) == ["late"]
+    dask.workers |= Dask(facts("large", 64, "glibc 2.17")).workers
+    roster._next = 0.0
+    roster.look()
+    assert roster.able(task(alike=True)) == ["late"]
+
+
 def test_another_cuwheel_offers_nothing_of_ours() -> None:
     roster, _ = looked(facts("other", cuwheel="0.0.1"), facts("same"))
     assert roster.able(task()) == ["same"]

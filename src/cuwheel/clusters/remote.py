@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from distributed import Reschedule, WorkerPlugin, get_worker
 from distributed.core import Status
 from msgspec.structs import replace
@@ -157,8 +156,8 @@ def _performed(
                 continue
             if not line:
                 break
-            with contextlib.suppress(msgspec.DecodeError):
-                show(codec.decode(line, str))
+            if text := codec.understood(line, str):
+                show(text)
         errors = running.errors()[-_SHOWN:].strip()
     if stopped_at:
         raise Reschedule  # this worker goes; whoever still wants it has it done elsewhere

@@ -99,12 +99,20 @@ def parse(data: bytes | str, type_: type[T], name: str | Path, what: str, *, sch
         raise MalformedError(name, f"is not {what}: {error}", hint) from error
 
 
+def understood(data: bytes | str, type_: type[T]) -> T | None:
+    """None where it is something else."""
+    try:
+        return decode(data, type_)
+    except msgspec.DecodeError as error:
+        log.debug("not used: %s", error)
+        return None
+
+
 def noted(path: Path, type_: type[T]) -> T | None:
     """What cuwheel wrote for itself; None where it is not there, was cut short, or is another version's."""
     try:
-        return decode(path.read_bytes(), type_)
-    except (OSError, msgspec.DecodeError) as error:
-        log.debug("%s is not used: %s", path, error)
+        return understood(path.read_bytes(), type_)
+    except OSError:
         return None
 
 

@@ -224,7 +224,7 @@ def note_of_distribution(
 ) -> bytes:
     """That of one among several distributions. `names`: of its libraries, as its RECORD has them."""
     return note_of(
-        decode_note(before) if before else None,
+        codec.understood(before, Note) if before else None,
         base=base,
         libraries=tuple(replace(each, path=names[each.path]) for each in libraries if each.path in names),
         compiled=tuple(replace(each, library=names[each.library]) for each in compiled if each.library in names),
@@ -234,11 +234,5 @@ def note_of_distribution(
 def read_note(wheel: WheelFile) -> Note | None:
     """None where there is none, or none that can be understood: it proves nothing then."""
     name = wheel.info + GRAFT_NOTE
-    return decode_note(wheel.read(name)) if name in wheel.members and wheel.sizes[name] <= _LIMIT else None
-
-
-def decode_note(data: bytes) -> Note | None:
-    try:
-        return codec.decode(data, Note)
-    except msgspec.DecodeError:
-        return None
+    there = name in wheel.members and wheel.sizes[name] <= _LIMIT
+    return codec.understood(wheel.read(name), Note) if there else None

@@ -277,10 +277,7 @@ def note_of(task: SlimTask, version: str, files: Iterable[FileChange], before: b
     """The note of a distribution. `before`: the one that is there already, if any."""
     earlier: tuple[msgspec.Raw, ...] = ()
     if before:
-        try:
-            old = codec.decode(before, dict[str, object])
-        except msgspec.DecodeError:
-            old = {}  # not ours
+        old = codec.understood(before, dict[str, object]) or {}
         older = old.pop("earlier", [])
         rest = older if isinstance(older, list) else []
         earlier = tuple(msgspec.Raw(codec.encode(each)) for each in (old, *rest) if each)

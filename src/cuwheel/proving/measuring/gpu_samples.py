@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from cuwheel.machine.gpu import nvml_command
@@ -59,16 +58,9 @@ class Sampler:
         """Those of a time, with the last one before it and the first one after it where they are known."""
         if self._path is None or not self.names:
             return ()
-        every = [each for line in self._path.read_bytes().splitlines() if (each := _sample(line))]
+        every = [each for line in self._path.read_bytes().splitlines() if (each := codec.understood(line, Sample))]
         before = [each for each in every if each.at < began][-1:]
         return (*before, *(each for each in every if began <= each.at <= ended))
-
-
-def _sample(line: bytes) -> Sample | None:
-    try:
-        return codec.decode(line, Sample)
-    except msgspec.DecodeError:
-        return None
 
 
 @contextlib.contextmanager
@@ -88,9 +80,7 @@ def _first(path: Path) -> _First | None:
     while time.monotonic() < until:
         line, end, _ = path.read_bytes().partition(b"\n")
         if end:
-            with contextlib.suppress(msgspec.DecodeError):
-                return codec.decode(line, _First)
-            return None
+            return codec.understood(line, _First)
         time.sleep(_LOOK_S)
     return None
 

@@ -6,6 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import zstandard
+
 from cuwheel.device_code import elf, source
 from cuwheel.device_code.torch_symbols import exported_names
 from cuwheel.facts import packages, versions
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 # Types of one file of torch, its anonymous namespaces and the lambdas of its kernels: nobody else can name them.
 _INTERNAL = ("_GLOBAL__N_", "__nv_hdl_wrapper_t", "__nv_dl_tag")
+_LEVEL = 19
 
 
 def update() -> Iterator[str]:
@@ -34,8 +37,19 @@ def update() -> Iterator[str]:
         release = str(wheel.version)
         if release not in known.releases:
             known = joined(known, release, exports(wheel), datetime.now(timezone.utc).date().isoformat())
-            facts_torch.write_symbols(facts_torch.SYMBOLS_FILE, known)
+            facts_torch.SYMBOLS_FILE.write_bytes(encoded(known))
             yield release
+
+
+def encoded(table: SymbolTable) -> bytes:
+    groups: dict[int, list[str]] = {}
+    for name in sorted(table.holders):
+        groups.setdefault(table.holders[name], []).append(name)
+    lines = [f"{facts_torch.SYMBOLS_SCHEMA} {table.date}", " ".join(table.releases)]
+    for bits in sorted(groups):
+        lines += [f"={bits:x}", *groups[bits]]
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
+    return compressor.compress("\n".join(lines).encode())
 
 
 def exports(wheel: Wheel) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.facts import versions
@@ -83,10 +82,9 @@ def newest_within(limits: SpecifierSet) -> str | None:
 
 SYMBOLS_CPU = "x86_64"  # whose wheels were read; torch 2.6 for aarch64 had the new C++ string, for x86_64 not yet
 SYMBOLS_FILE = DATA / "torch_symbols.zst"
-_SYMBOLS_SCHEMA = "cuwheel.torch-symbols/1"
+SYMBOLS_SCHEMA = "cuwheel.torch-symbols/1"
 _NEW_STRING = "__cxx11"
 _MOST_BYTES = 1 << 28
-_LEVEL = 19
 
 
 class SymbolTable(NamedTuple):
@@ -129,14 +127,14 @@ def own_symbols() -> SymbolTable:
 
 
 def parse_symbols(data: bytes) -> SymbolTable:
-    """Of what `encoded` made."""
+    """As the job that reads torch's wheels wrote them."""
     import zstandard  # noqa: PLC0415 - few ask for symbols
 
     text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_BYTES).decode()
     (head, releases, *_), *groups = (each.split("\n") for each in text.split("\n="))
     schema, date = head.split()
-    if schema != _SYMBOLS_SCHEMA:
-        raise ValueError(f"{schema} is not {_SYMBOLS_SCHEMA}")
+    if schema != SYMBOLS_SCHEMA:
+        raise ValueError(f"{schema} is not {SYMBOLS_SCHEMA}")
     holders: dict[str, int] = {}
     new_strings = 0
     for bits, *names in groups:
@@ -145,20 +143,3 @@ def parse_symbols(data: bytes) -> SymbolTable:
         if held & ~new_strings and any(_NEW_STRING in name for name in names):
             new_strings |= held
     return SymbolTable(date, tuple(releases.split()), holders, new_strings)
-
-
-def encode_symbols(table: SymbolTable) -> bytes:
-    import zstandard  # noqa: PLC0415 - as above
-
-    groups: dict[int, list[str]] = {}
-    for name in sorted(table.holders):
-        groups.setdefault(table.holders[name], []).append(name)
-    lines = [f"{_SYMBOLS_SCHEMA} {table.date}", " ".join(table.releases)]
-    for bits in sorted(groups):
-        lines += [f"={bits:x}", *groups[bits]]
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
-    return compressor.compress("\n".join(lines).encode())
-
-
-def write_symbols(path: Path, table: SymbolTable) -> None:
-    path.write_bytes(encode_symbols(table))

@@ -73,7 +73,7 @@ def _headline(answer: Trials) -> str:
     if answer.running:
         state = "; still running"
     else:
-        words = ["cuwheel", "trials", "run", answer.file, "-o", answer.folder, "--resume"]
+        words = ["cuwheel", "lab", "trials", "run", answer.file, "-o", answer.folder, "--resume"]
         # Without these it would be another plan, and so another look.
         words += ["--repeats", str(answer.repeats)] if answer.look > 1 else []
         words += [word for axis, value in answer.only.items() for word in ("--only", f"{axis}={value}")]

@@ -187,11 +187,7 @@ def _toml(table: Mapping[str, object], path: tuple[str, ...] = ()) -> Iterator[s
         for row in rows:
             yield ""
             yield f"[[{'.'.join(map(_toml_key, (*path, name)))}]]"
-            for key, value in row.items():
-                if isinstance(value, list) and _is_tables(value):
-                    yield f"{_toml_key(key)} = [{', '.join(map(_toml_value, value))}]"
-                else:
-                    yield f"{_toml_key(key)} = {_toml_value(value)}"
+            yield from (f"{_toml_key(key)} = {_toml_value(value)}" for key, value in row.items())
 
 
 def _is_tables(value: Sequence[object]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import platform
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,27 +56,17 @@ class _Together:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._pool = ThreadPoolExecutor()
 
     def start(self, probe: Callable[[World], T]) -> Callable[[], T]:
         its = replace(self._world, trail=[])
-        done: list[T] = []
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                done.append(probe(its))
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                failed.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
+        asked = self._pool.submit(probe, its)
 
         def result() -> T:
-            thread.join()
-            self._world.trail += its.trail
-            if failed:
-                raise failed[0]
-            return done[0]
+            try:
+                return asked.result()
+            finally:
+                self._world.trail += its.trail
 
         return result
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
@@ -130,7 +130,7 @@ def fill_catalogue(request: CatalogueRequest) -> Catalogue:
 
 
 @contextlib.contextmanager
-def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[Reader]:
+def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[ReadHere | ReadOnCluster]:
     here = ReadHere(session, budget)
     if request.cluster is None:
         yield here
@@ -197,7 +197,7 @@ def _older(candidate: Candidate, since: datetime | None) -> bool:
     return (uploaded if uploaded.tzinfo else uploaded.replace(tzinfo=_UTC)) < since
 
 
-def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Iterator[Row]:
+def _project(wanted: Sequence[Candidate], store: Store, reader: ReadHere | ReadOnCluster) -> Iterator[Row]:
     missing = [each for each in wanted if not store.has(each.listing.sha256 or "")]
     yield from (_row(each, "known") for each in wanted if each not in missing)
     for found in reader.read(missing):
@@ -242,10 +242,6 @@ class WheelRead(Struct, frozen=True, kw_only=True):
     facts: WheelFacts | None = None
     problem: str = ""
     over_budget: bool = False
-
-
-class Reader(Protocol):
-    def read(self, wanted: Sequence[Candidate]) -> Iterator[WheelRead]: ...
 
 
 class ReadHere:

@@ -292,27 +292,13 @@ def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threadin
         for item in items:
             work(item)
         return
-    waiting = iter(items)
-    raised: list[BaseException] = []
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a single library is read without it
 
-    def work_through() -> None:
+    with ThreadPoolExecutor(workers) as pool:
         try:
-            for item in waiting:
-                work(item)
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
-            raised.append(error)
+            for _ in pool.map(work, items):
+                pass
+        except BaseException:
             stop.set()
-
-    threads = [threading.Thread(target=work_through) for _ in range(min(workers, len(items)))]
-    for each in threads:
-        each.start()
-    try:
-        for each in threads:
-            each.join()
-    except BaseException:
-        stop.set()
-        for each in threads:
-            each.join()
-        raise
-    if raised:
-        raise raised[0]
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -27,7 +27,7 @@ from cuwheel.wheel import journal_file, metadata, record
 from cuwheel.wheel.metadata import normalised, recorded_files
 
 if TYPE_CHECKING:
-    from cuwheel.device_code.libraries import Library
+    from cuwheel.device_code.libraries import Bitcode, Library
     from cuwheel.wheel.journal import Changes
     from cuwheel.wheel.record import Digest
 
@@ -41,7 +41,13 @@ class _Answer(Protocol):
     def refused(self) -> bool: ...
 
 
+class _File(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
 T = TypeVar("T", bound=_Answer)
+F = TypeVar("F", bound=_File)
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -83,24 +89,34 @@ def layout_of_folder(folder: Path) -> Layout:
 # What is there: libraries, and the distributions that they belong to.
 
 
-def read_libraries(layout: Layout) -> tuple[list[Library], list[Finding]]:
-    """Every library with all its entries; their paths are relative to the root."""
+def read_libraries(layout: Layout) -> tuple[list[Library], list[Bitcode], list[Finding]]:
+    """Every library with all its entries, and bitcode; their paths are relative to the root."""
     libraries: dict[str, Library] = {}
+    bitcode: dict[str, Bitcode] = {}
     findings: list[Finding] = []
     for place in layout.places:
         found = survey(place, detail="entries")
         findings += found.findings
         for library in found.libraries:
-            path = _real_path(layout.root, place / library.path)
-            if path and path.parts[0] != journal_file.FOLDER:
-                libraries[path.as_posix()] = replace(library, path=path.as_posix())
+            if path := _own_path(layout.root, place / library.path):
+                libraries[path] = replace(library, path=path)
+        for each in found.bitcode:
+            if path := _own_path(layout.root, place / each.path):
+                bitcode[path] = replace(each, path=path)
     # An environment has many files that are no concern of ours (pip brings starters for Windows).
     unread = [
         each.message for each in findings if each.severity != "note" and f"{journal_file.FOLDER}/" not in each.message
     ]
     words = f"{len(unread)} files could not be read as libraries and stay unchanged"
     note = finding("library-unreadable", words, evidence=tuple(unread[:3]), severity="note")
-    return [libraries[path] for path in sorted(libraries)], [note] if unread else []
+    in_order = [libraries[path] for path in sorted(libraries)], [bitcode[path] for path in sorted(bitcode)]
+    return *in_order, [note] if unread else []
+
+
+def _own_path(root: Path, file: Path) -> str | None:
+    """Of a file that may be changed; None for what a journal keeps."""
+    path = _real_path(root, file)
+    return path.as_posix() if path and path.parts[0] != journal_file.FOLDER else None
 
 
 def _real_path(root: Path, file: Path) -> Path | None:
@@ -142,7 +158,7 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
-def of_distributions(libraries: Sequence[Library], owners: dict[str, Owner], only: Sequence[str]) -> list[Library]:
+def of_distributions(found_files: Sequence[F], owners: dict[str, Owner], only: Sequence[str]) -> list[F]:
     """All names that nobody has, at once."""
     wanted = {normalised(each): each for each in only}
     found = {path: normalised(owner.name) for path, owner in owners.items()}
@@ -150,7 +166,7 @@ def of_distributions(libraries: Sequence[Library], owners: dict[str, Owner], onl
         raise UnknownNameError(
             "installed distribution with libraries", ", ".join(missing), sorted(set(found.values()) - {""})
         )
-    return [each for each in libraries if found.get(each.path) in wanted]
+    return [each for each in found_files if found.get(each.path) in wanted]
 
 
 def must_be_replaceable(root: Path, paths: Sequence[str]) -> None:

@@ -219,6 +219,14 @@ UNREAD = Library(
 )
 
 
+class Bitcode(Struct, frozen=True, kw_only=True):
+    """A file of LLVM bitcode for one architecture, of several that differ in that: compilers take the one they need."""
+
+    path: str
+    arch: Arch
+    bytes: int
+
+
 class TorchExports(NamedTuple):
     """`names`: of the symbols that were asked for, those that this torch has."""
 
@@ -257,6 +265,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     loads_as: str | None = None
     variant: Variant | None = None
     description: Description | None = None  # what cuwheel wrote into a wheel that it built
+    bitcode: tuple[Bitcode, ...] = ()
 
     @property
     def torch_symbols(self) -> frozenset[str]:

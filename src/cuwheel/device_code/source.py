@@ -50,7 +50,7 @@ class Item(Protocol):
     @property
     def size(self) -> int: ...
 
-    def head(self) -> bytes:
+    def head(self, count: int = HEAD) -> bytes:
         """Its first bytes, at little cost."""
 
     def open(self, advance: Callable[[int], None]) -> Buffer: ...
@@ -84,10 +84,10 @@ class FileItem(NamedTuple):
     size: int
     place: Path
 
-    def head(self) -> bytes:
+    def head(self, count: int = HEAD) -> bytes:
         try:
             with self.place.open("rb", buffering=0) as file:
-                return file.read(HEAD)
+                return file.read(count)
         except OSError as error:
             raise UnreadableError.from_os(error, self.place) from error
 
@@ -108,8 +108,8 @@ class ZipItem(NamedTuple):
     def size(self) -> int:
         return self.member.size
 
-    def head(self) -> bytes:
-        return self.reader.head(self.member, HEAD)
+    def head(self, count: int = HEAD) -> bytes:
+        return self.reader.head(self.member, count)
 
     def open(self, advance: Callable[[int], None]) -> Buffer:
         return self.reader.open(self.member, advance, HeaderCapture())

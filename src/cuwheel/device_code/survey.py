@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from cuwheel.device_code import elf, library, source, torch_symbols
+from cuwheel.device_code.bitcode import bitcode_for_one_architecture
 from cuwheel.device_code.description import NAME, Description
 from cuwheel.device_code.libraries import Detail, Library, Platform, PythonLoad, Search, Survey
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
@@ -92,6 +93,7 @@ def _survey(found: Source, detail: Detail, *, search: Search, python: bool, spar
         loads_as=_release_by_files(found, libraries),
         variant=found.variant,
         description=found.description,
+        bitcode=() if sparing else tuple(bitcode_for_one_architecture(found.items)),  # no verdict goes by it
     )
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cuwheel.errors import ConfigurationError, FactsError, UnknownNameError, UnreadableError
 from cuwheel.facts import versions
-from cuwheel.facts.rows.packages import Package, PackageNeeds, PackageProfile, SomeBring
+from cuwheel.facts.rows.packages import FilesForGpus, Package, PackageNeeds, PackageProfile, SomeBring
 from cuwheel.facts.tables import DATA, tables
 from cuwheel.support import codec, wording
 from cuwheel.support.patterns import lazy_pattern, matches_any
@@ -281,6 +281,12 @@ def _profiles(name: str) -> list[PackageProfile]:
     wanted = re.sub(r"[-_.]+", "-", name).lower()
     rows = [row for row in tables().packages.profile if matches_any(wanted, row.names)]
     return [row for row in rows if row.names == rows[0].names]
+
+
+def files_for_gpus(path: str) -> list[FilesForGpus]:
+    """What the table says of files with such a path, whatever package they are of."""
+    name = path.replace("\\", "/")
+    return [row for row in tables().packages.for_gpus if matches_any(name, row.files)]
 
 
 def made_for(profile: PackageProfile, path: str) -> str | None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.description import Coverage, Description
-from cuwheel.device_code.libraries import Library, Survey
+from cuwheel.device_code.libraries import Bitcode, Library, Survey
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import library_rules, predict
 from cuwheel.wheel.metadata import Distribution
@@ -32,6 +32,7 @@ class Inspect(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     description: Description | None = None  # what cuwheel wrote into a wheel that it built
     variant: Variant | None = None  # what it says it is a variant for
+    bitcode: tuple[Bitcode, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -68,4 +69,5 @@ def answer_of(found: Survey, *, entries: bool) -> Inspect:
         findings=found.findings,
         description=found.description,
         variant=found.variant,
+        bitcode=found.bitcode,
     )

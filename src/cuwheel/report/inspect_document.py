@@ -209,6 +209,9 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
             name = f"{library.path}: " if answer.kind != "file" else ""
             blocks.append(Paragraph(name + "; ".join(_traits(library))))
         blocks.append(_codes(groups[0].code, full=verbose))
+    if answer.bitcode:
+        names = a_few([f"{each.arch} {size(each.bytes)}" for each in answer.bitcode], _ROWS)
+        blocks.append(Paragraph(f"LLVM bitcode, one file for each architecture, for compilers to link: {names}"))
     if groups:
         blocks.append(where_it_runs(answer, groups))
     if len(groups) > 1:

@@ -58,7 +58,7 @@ def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
         return "no library with device code, nothing to slim"
-    count = counted(len(answer.files), "library")
+    count = counted(len(answer.files), "file" if any(each.fate == "removed" for each in changed) else "library")
     lines = [] if answer.is_for_other_gpus else [f"nothing to remove in {count}"]
     if changed:
         lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]

@@ -26,7 +26,7 @@ COMPRESSION_RATIOS: dict[tuple[Compression, Compression], float] = {
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    kind: Kind
+    kind: Kind | Literal["bitcode"]
     arch: Arch
     section: str
     count: int

@@ -485,7 +485,7 @@ def _in_place(
     root, dry_run = layout.root, dry_run or request.dry_run
     with nullcontext() if dry_run else journal_file.locked(root):
         recovered = () if dry_run else journal.recover(root)
-        libraries, unread = in_place.read_libraries(layout)
+        libraries, _, unread = in_place.read_libraries(layout)
         owners = in_place.owners_of(layout, (each.path for each in libraries))
         if only:
             libraries = in_place.of_distributions(libraries, owners, only)

@@ -148,7 +148,7 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
         found = survey_wheel(wheel, detail="entries")
         name = wheel.distribution.name
         owner = PackageRelease(name, found.loads_as or wheel.distribution.version)
-        plan = make_plan(found.libraries, task, lambda _: owner)
+        plan = make_plan(found.libraries, task, lambda _: owner, found.bitcode)
         edit = WheelEdit(wheel)
         edit.label(None)  # it would promise code that is gone
         edit.drop([wheel.info + variant.FILE])
@@ -157,7 +157,7 @@ def _slim_wheel(path: Path, task: SlimTask) -> Slim:
         if wheel.info + variant.FILE in wheel.members or (wheel.name and wheel.name.variant):
             words = f"the slimmed wheel is no variant any more: without its label, and without {variant.FILE}"
             findings.append(finding("variant-dropped", words))
-        if plan.to_write:
+        if plan.to_write or plan.removed:
             findings += licence_findings({name: wheel.metadata or ""})
         if plan.refused or task.request.dry_run:
             after = float(wheel.size)
@@ -286,10 +286,11 @@ def _slim_in_place(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> 
     root, dry_run = layout.root, task.request.dry_run
     with nullcontext() if dry_run else journal_file.locked(root):
         findings = [] if dry_run else list(journal.recover(root))
-        libraries, unread = read_libraries(layout)
-        owners = owners_of(layout, (each.path for each in libraries))
+        libraries, bitcode, unread = read_libraries(layout)
+        owners = owners_of(layout, [*(each.path for each in libraries), *(each.path for each in bitcode)])
         if only:
             libraries = of_distributions(libraries, owners, only)
+            bitcode = of_distributions(bitcode, owners, only)
         if task.workload:
             from cuwheel.changes.slim import use  # noqa: PLC0415 - few cut by use
 
@@ -301,8 +302,9 @@ def _slim_in_place(layout: Layout, task: SlimTask, only: Sequence[str] = ()) -> 
             name = owner.name if owner else folder.name
             return release_in_folder(name, owner.version if owner else None, root / folder) if name else None
 
-        plan = make_plan(libraries, task, package)
-        infos = {owners[each.path].info: owners[each.path].name for each in plan.to_write if each.path in owners}
+        plan = make_plan(libraries, task, package, bitcode)
+        touched = [*(each.path for each in plan.to_write), *plan.removed]
+        infos = {owners[each].info: owners[each].name for each in touched if each in owners}
         licences = {name: read_text(info / "METADATA") for info, name in infos.items() if (info / "METADATA").is_file()}
         findings += [*unread, *plan.findings, *licence_findings(licences)]
         if plan.refused or dry_run:

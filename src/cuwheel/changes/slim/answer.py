@@ -15,7 +15,7 @@ from cuwheel.changes.binaries.plan import Dropped, FileChange, LibraryPlan
 from cuwheel.changes.graft.answer import CompiledCode, Reached
 from cuwheel.changes.in_place import TOOL
 from cuwheel.changes.slim.request import Kind, SlimTask
-from cuwheel.device_code.libraries import Library
+from cuwheel.device_code.libraries import Bitcode, Library
 from cuwheel.support import codec, quoting
 from cuwheel.support.finding import Finding
 
@@ -43,7 +43,8 @@ class Kept(Struct, frozen=True, kw_only=True):
 class SlimPlan(Struct, frozen=True, kw_only=True):
     """What is to become of all libraries. `plans` and `removed` go by their paths.
 
-    `refused`: why nothing may be written. `kept`: what cutting by use leaves of each. `ahead`: what is compiled first.
+    `bitcode`: those of the removed files that are no libraries. `refused`: why nothing may be written. `kept`: what
+    cutting by use leaves of each. `ahead`: what is compiled first.
     """
 
     task: SlimTask
@@ -54,6 +55,7 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
     refused: tuple[Finding, ...]
     kept: tuple[Kept, ...] = ()
     ahead: Plan | None = None
+    bitcode: tuple[Bitcode, ...] = ()
 
     @property
     def to_write(self) -> tuple[LibraryPlan, ...]:
@@ -85,6 +87,16 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
             )
             for library in self.libraries
             if library.path in self.removed
+        ]
+        removed += [
+            FileChange(
+                path=each.path,
+                fate="removed",
+                bytes_before=each.bytes,
+                bytes_after=0,
+                dropped=(Dropped(kind="bitcode", arch=each.arch, section="", count=1, bytes=each.bytes),),
+            )
+            for each in self.bitcode
         ]
         return tuple(sorted([*changes, *removed], key=lambda each: each.path))
 

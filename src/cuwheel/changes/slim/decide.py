@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cuwheel.changes.binaries.rewrite import Rewritten
     from cuwheel.changes.graft.compiled import Plan
     from cuwheel.changes.slim.request import SlimTask
-    from cuwheel.device_code.libraries import Compression, Entry, Library
+    from cuwheel.device_code.libraries import Bitcode, Compression, Entry, Library
 
 _WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 _SHOWN = 5
@@ -65,12 +65,17 @@ def release_in_folder(name: str, version: str | None, folder: Path) -> PackageRe
 
 
 def make_plan(
-    libraries: Sequence[Library], task: SlimTask, package_of: Callable[[str], PackageRelease | None]
+    libraries: Sequence[Library],
+    task: SlimTask,
+    package_of: Callable[[str], PackageRelease | None],
+    bitcode: Sequence[Bitcode] = (),
 ) -> SlimPlan:
     """`package_of`: the distribution that a library belongs to, by the library's path."""
     strips = task.request.strip_debug
     with_code = [each for each in libraries if each.device_code or (strips and host_debug_of(each))]
     removed, findings = _for_other_cuda(with_code, task.cuda, package_of) if task.cuda else ((), ())
+    unused = _unused_bitcode(bitcode, task)
+    removed = (*removed, *_tools_for_other_gpus(libraries, task, package_of), *(each.path for each in unused))
     ahead = None
     if task.request.compile and task.machines:
         ahead = _compiled_first([each for each in with_code if each.path not in removed], task, task.machines)
@@ -98,6 +103,7 @@ def make_plan(
         refused=(*refused, *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.refused)),
         kept=tuple(kept),
         ahead=ahead,
+        bitcode=tuple(unused),
     )
 
 
@@ -155,6 +161,42 @@ def _for_other_cuda(
             )
         )
     return tuple(removed), tuple(findings)
+
+
+def _unused_bitcode(bitcode: Sequence[Bitcode], task: SlimTask) -> list[Bitcode]:
+    """Of each family the file for a GPU's own capability is linked, else the highest that is lower, as of PTX."""
+    devices = _devices_and_future(task)
+    families: dict[str, list[Bitcode]] = {}
+    for each in bitcode:
+        families.setdefault(each.path.replace(each.arch, ""), []).append(each)
+    unused: list[Bitcode] = []
+    for family in families.values():
+        plain = [each for each in family if not each.arch.suffix]
+        taken = [
+            max(fitting, key=lambda each: each.arch)
+            for device in devices
+            if (fitting := [each for each in plain if each.arch.capability <= device.capability])
+        ]
+        if taken:  # or nothing in it is for any of them: perhaps somebody compiles for others here
+            unused += [each for each in plain if each not in taken]
+    return unused
+
+
+def _tools_for_other_gpus(
+    libraries: Sequence[Library], task: SlimTask, package_of: Callable[[str], PackageRelease | None]
+) -> list[str]:
+    """Programs and libraries that a package itself uses with other GPUs alone, by the table of packages."""
+    devices = _devices_and_future(task)
+    if not devices:
+        return []
+    found = []
+    for each in libraries:
+        rows = packages.files_for_gpus(each.path)
+        owner = package_of(each.path) if rows else None
+        used = next((row for row in rows if owner and row.is_of(*owner)), None)
+        if used and not any(used.covers(device.capability) for device in devices):
+            found.append(each.path)
+    return found
 
 
 # One library.
@@ -315,10 +357,9 @@ def _unregistered(library: Library, task: SlimTask) -> dict[int, _Ruling]:
 
     Not by what the driver would choose: each piece by itself must be for other GPUs, and large enough to save pages.
     """
-    devices = _devices(task)
+    devices = _devices_and_future(task)
     if not devices:
         return {}
-    devices += _newer_devices([each.capability for each in devices]) if task.request.future else ()
     groups: dict[tuple[int | None, int], list[int]] = {}
     named = registered_containers(library)
     for index, entry in enumerate(library.entries):
@@ -340,6 +381,15 @@ def _devices(task: SlimTask) -> list[Device]:
     """The GPUs of all machines; none where that of one is not known."""
     found = [device_of_machine(each) for each in task.machines or ()]
     return [] if None in found else [each for each in found if each]
+
+
+def _devices_and_future(task: SlimTask) -> list[Device]:
+    """With `--future` newer ones, too."""
+    devices = _devices(task)
+    return [
+        *devices,
+        *(_newer_devices([each.capability for each in devices]) if task.request.future and devices else ()),
+    ]
 
 
 def _fits(entry: Entry, devices: Sequence[Device]) -> bool:

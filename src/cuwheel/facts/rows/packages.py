@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from msgspec import Struct, field
@@ -69,6 +70,27 @@ class PackageNeeds(Struct, frozen=True, kw_only=True):
     windows: bool = True
 
 
+class FilesForGpus(Struct, frozen=True, kw_only=True):
+    """Files that some releases of a package use with some GPUs alone: `from_gpu` on, or below `below_gpu`."""
+
+    name: str
+    files: tuple[str, ...]
+    since: str
+    below: str
+    source: tuple[str, ...]
+    from_gpu: Capability | None = None
+    below_gpu: Capability | None = None
+
+    def is_of(self, name: str, release: str | None) -> bool:
+        """Whether it is about this release of this package."""
+        if release is None or re.sub(r"[-_.]+", "-", name).lower() != self.name:
+            return False
+        return versions.at_least(release, self.since) and not versions.at_least(release, self.below)
+
+    def covers(self, gpu: Capability) -> bool:
+        return (self.from_gpu is None or gpu >= self.from_gpu) and (self.below_gpu is None or gpu < self.below_gpu)
+
+
 class SystemLibraries(Struct, frozen=True, kw_only=True):
     """Patterns of what every Linux has."""
 
@@ -121,6 +143,7 @@ class Packages(Struct, frozen=True, kw_only=True):
     framework: tuple[FrameworkLibraries, ...]
     cpu: tuple[CpuDistribution, ...] = ()
     needs: tuple[PackageNeeds, ...] = ()
+    for_gpus: tuple[FilesForGpus, ...] = ()
     imported: tuple[ImportedAs, ...] = ()
 
 

@@ -176,6 +176,18 @@ def test_workers_with_another_c_library_are_not_mixed(here: World) -> None:
 
 
 @pytest.mark.slow
+def test_workers_that_come_when_a_build_has_begun_take_part_in_it(here: World) -> None:
+    """As those of Slurm do, whose jobs wait in a queue."""
+    here.scheduler()
+    with here.engine() as engine:
+        engine.workers.look()
+        engine.workers.fix_kind()  # as a build does before its first task
+        here.worker("late")
+        (done,) = engine.run([task("echo", alike=True)])
+        assert (done.worker, done.problem) == ("late", "")
+
+
+@pytest.mark.slow
 def test_a_worker_that_falls_silent_is_not_waited_for(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process is stopped: from outside that is a network that has gone."""
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL", "4s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from cuwheel import api
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
+from cuwheel.report import install, terminal
 from tests.fixtures import cache
 from tests.integration import build_world
 from tests.integration.index_server import clean_environment
@@ -40,6 +42,8 @@ def test_it_is_compiled_on_the_way_in(slim: bool, left: set[str], env: Path, tmp
     )
     assert done.succeeded, done
     assert [(each.file, each.pieces) for each in done.compiled] == [("foo-1.0-py3-none-any.whl", 1)]
+    terminal.write(install.document(done, verbose=False), shown := StringIO())
+    assert "jit as published" in shown.getvalue()
     (library,) = env.rglob("libfoo.so")
     assert {row.arch for row in api.inspect(library).libraries[0].device_code} == left
     (verdict,) = api.check("foo", on=["b200"], env=env).verdicts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find, FoundFile
@@ -35,7 +35,8 @@ def document(answer: Install, *, verbose: bool) -> Document:
         command = quoting.here(["cuwheel", "install", answer.name, "--allow", allow])
         blocks.append(Paragraph(f"  if it may be: {command}, and your other options"))
     chosen = {each.file: each for each in answer.candidates if each.chosen}
-    blocks += [Facts(tuple(_taken(each, chosen.get(each.file or "")))) for each in answer.packages]
+    compiled = {each.file for each in answer.compiled}
+    blocks += [Facts(tuple(_taken(each, chosen.get(each.file or ""), compiled))) for each in answer.packages]
     if any(each.version is None for each in answer.packages):
         if chosen:  # it would run by itself: what stands against it is told above
             return Document(title, tuple(blocks))
@@ -89,11 +90,12 @@ def _headline(answer: Install) -> str:
     return f"{what} would be installed {where} (--dry-run){unknown}"
 
 
-def _taken(package: Package, chosen: FoundFile | None) -> Iterator[Row]:
+def _taken(package: Package, chosen: FoundFile | None, compiled: Container[str]) -> Iterator[Row]:
     if package.version:
         yield Row("take", f"{package.name} {package.version}", origin=package.file or f"built from {package.wanted}")
     if chosen:
-        yield Row("outcome", chosen.outcome, "; ".join(chosen.reasons[:_FIXES]))
+        published = " as published" if chosen.file in compiled else ""
+        yield Row("outcome", f"{chosen.outcome}{published}", "; ".join(chosen.reasons[:_FIXES]))
     if package.fallback:
         yield Row("fallback", package.fallback, origin=package.why)
     elif not package.version:

@@ -74,6 +74,22 @@ def _wheels_asked(behaviour: Behaviour) -> set[str]:
     return {path for method, path, _ in behaviour.asked if path.endswith(".whl") and method == "GET"}
 
 
+def test_at_the_terminal(world: Behaviour, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands install what was asked for, and others' faults are a line, unless they are asked for."""
+    command = ["publish", "-r", "requirements.txt", "--for", "fleet.toml", "--slim", "--to", "mirror"]
+    with serving(world) as url:
+        assert main([*command, "--index", f"{url}/simple"]) == 0
+        first = capsys.readouterr().out
+        assert main([*command, "--index", f"{url}/simple", "--verbose"]) == 0
+        again = capsys.readouterr().out
+    for shown in (first, again):  # also where nothing was new
+        assert "  uv pip sync mirror/pylock.rack.toml\n" in shown
+        assert "  pip install -r mirror/pylock.rack.toml\n" in shown
+    assert "on wheels as their publishers made them: licence-none" in " ".join(first.split())
+    assert "it contains no licence file" not in first
+    assert first.index("subject") < first.index("needed")  # the largest first
+
+
 def test_a_mirror_is_smaller_checked_and_brings_only_what_is_new(world: Behaviour, tmp_path: Path) -> None:
     with serving(world) as url:
         first = _mirror(url, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from cuwheel.report import variants
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from cuwheel.delivery.publishing import Mirror, Publish, PublishedWheel
 
 _SHOWN = 20
+_LARGEST = 10
+_LOCKS = 3  # commands for as many machines
+_OF_MIRROR = ("mirror-", "publish-", "licence-on-changes")  # findings that whoever makes a mirror can act upon
 _TAG_WIDTH = 34
 
 
@@ -26,11 +30,14 @@ def document(answer: Publish, *, verbose: bool) -> Document:
 def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
     yield Heading(_sum(answer))
     shown = [each for each in answer.wheels if verbose or answer.action != "check" or each.outcome == "wrong"]
+    if answer.mirror and not verbose:  # of dozens those that are large are what one looks for
+        shown = sorted(shown, key=lambda each: -each.size)
+    most = _LARGEST if answer.mirror else _SHOWN
     if shown:
         alike = all(set(each.channels) == set(answer.channels) for each in shown)  # said in a line of its own
-        yield _wheels(shown if verbose else shown[:_SHOWN], channels=not alike)
-        if len(shown) > _SHOWN and not verbose:
-            yield hidden(len(shown) - _SHOWN)
+        yield _wheels(shown if verbose else shown[:most], channels=not alike)
+        if len(shown) > most and not verbose:
+            yield hidden(len(shown) - most)
     for word, names in _gone(answer).items() if answer.succeeded else ():
         yield Paragraph(f"{'would be ' if answer.dry_run else ''}{word}: {', '.join(names)}")
     if answer.mirror:
@@ -41,7 +48,7 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
     yield from _use(answer)
     yield from variants.published(answer.variants)
-    yield from findings_section(answer.findings)
+    yield from _findings(answer, verbose=verbose)
     if answer.changes and verbose:
         yield Heading("Files that would change" if answer.dry_run else "Files that changed")
         rows = ((each.path, each.action, size(each.size) if each.size is not None else "") for each in answer.changes)
@@ -52,8 +59,30 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         )
 
 
+def _findings(answer: Publish, *, verbose: bool) -> Iterator[Block]:
+    """What others did not do well with their wheels is a line under a mirror: nobody can mend it there."""
+    others = [
+        each
+        for each in answer.findings
+        if answer.mirror and not verbose and each.severity != "error" and not each.rule.startswith(_OF_MIRROR)
+    ]
+    yield from findings_section(each for each in answer.findings if each not in others)
+    if others:
+        rules = ", ".join(dict.fromkeys(each.rule for each in others))
+        yield Paragraph(
+            f"{counted(len(others), 'remark')} on wheels as their publishers made them: {rules} (--verbose)"
+        )
+
+
 def _use(answer: Publish) -> Iterator[Block]:
-    """The command that installs what was added, from the folder as it is."""
+    """The command that installs what was added, from the folder as it is; of a mirror, all that was asked for."""
+    if answer.mirror:
+        locks = [PurePath(answer.place, each) for each in answer.mirror.locks if each.startswith("pylock.")]
+        lines = [f"  {quoting.here(['uv', 'pip', 'sync', each])}" for each in map(str, locks[:_LOCKS])]
+        lines += [f"  {quoting.here(['pip', 'install', '-r', each])}" for each in map(str, locks[:1])]
+        if lines:
+            yield Verbatim(("Use it, with uv or with pip:", *lines))
+        return
     names = dict.fromkeys(found.name for each in answer.wheels if each.added and (found := WheelName.parse(each.file)))
     if answer.action == "publish" and names and answer.succeeded and not answer.dry_run:
         simple = (files.absolute(answer.place) / "simple").as_uri()
@@ -76,7 +105,9 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
         yield Paragraph(f"{len(mirror.new)} files {'would be' if dry_run else 'were'} downloaded{amount}")
     if mirror.bytes_before:
         share = percent(mirror.bytes_after / mirror.bytes_before)
-        yield Paragraph(f"{size(mirror.bytes_after)} of {size(mirror.bytes_before)}: {share}")
+        yield Paragraph(
+            f"{size(mirror.bytes_after)} instead of the {size(mirror.bytes_before)} that these files have elsewhere: {share}"
+        )
     if mirror.locks:
         yield Paragraph(f"locks: {', '.join(mirror.locks)}")
 

@@ -28,7 +28,10 @@ __all__ = ["Slim", "document"]
 def document(answer: Slim, *, verbose: bool) -> Document:
     title = f"cuwheel slim {file_name(answer.target)}"
     if answer.action != "slim":
-        blocks: list[Block] = [Heading(f"{answer.action}: {answer.target}"), Findings(answer.findings)]
+        done = [each.message for each in answer.findings if each.rule in ("undone", "committed")]
+        rest = tuple(each for each in answer.findings if each.rule not in ("undone", "committed"))
+        blocks: list[Block] = [Heading(f"{answer.target}: {'; '.join(done)}")]
+        blocks += [Findings(rest)] if rest else []
         return Document(title, (*blocks, *_files(answer.files, verbose=True)) if verbose else tuple(blocks))
     changed = [each for each in answer.files if each.fate != "unchanged"]
     return Document(

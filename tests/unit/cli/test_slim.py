@@ -84,7 +84,11 @@ def test_an_environment_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert answer["action"] == "undo"
     assert snapshot(env) == before
     main(["slim", "--env", str(env), "--for", "h100"])
+    capsys.readouterr()
     assert main(["slim", "--commit", "--env", str(env)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{env}: the originals of".replace(" ", "") in shown.replace(" ", "")
+    assert "were deleted" in shown
     assert not (env / ".cuwheel").exists()
 
 

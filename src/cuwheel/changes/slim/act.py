@@ -52,7 +52,7 @@ from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.support import files, quoting, system_calls
 from cuwheel.support.files import must_have_room
 from cuwheel.support.finding import Finding, finding
-from cuwheel.support.wording import a_few, size
+from cuwheel.support.wording import a_few, counted, size
 from cuwheel.wheel import journal, journal_file, record, variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile, output_of
@@ -113,10 +113,10 @@ def _end_journal(root: Path, action: Literal["undo", "commit"]) -> Slim:
             )
         )
     if action == "undo":
-        done = finding("undone", f"{len(steps)} changes were undone")
+        done = finding("undone", f"{counted(len(steps), 'change')} {'was' if len(steps) == 1 else 'were'} undone")
     else:
         originals = [step.before.size for step in steps if step.before]
-        words = f"the originals of {len(originals)} files ({size(sum(originals))}) were deleted"
+        words = f"the originals of {counted(len(originals), 'file')} ({size(sum(originals))}) were deleted"
         done = finding("committed", words)
     return Slim(
         target=str(root),

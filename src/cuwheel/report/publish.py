@@ -105,9 +105,8 @@ def _mirror(mirror: Mirror, *, dry_run: bool) -> Iterator[Block]:
         yield Paragraph(f"{len(mirror.new)} files {'would be' if dry_run else 'were'} downloaded{amount}")
     if mirror.bytes_before:
         share = percent(mirror.bytes_after / mirror.bytes_before)
-        yield Paragraph(
-            f"{size(mirror.bytes_after)} instead of the {size(mirror.bytes_before)} that these files have elsewhere: {share}"
-        )
+        sizes = f"{size(mirror.bytes_after)} instead of {size(mirror.bytes_before)}"
+        yield Paragraph(f"{sizes} that these files have elsewhere: {share}")
     if mirror.locks:
         yield Paragraph(f"locks: {', '.join(mirror.locks)}")
 

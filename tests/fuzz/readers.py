@@ -74,7 +74,7 @@ READERS = {
         _document("log", "cuwheel.diagnosis"),
         _document("facts", "cuwheel.device_code.wheel_facts"),
         _document("page-json", "cuwheel.delivery.candidates", "cuwheel.delivery.simple_api"),
-        _document("page-html", "cuwheel.delivery.candidates", "cuwheel.delivery.simple_api"),
+        _document("page-html", "cuwheel.delivery.candidates", "cuwheel.delivery.simple_html"),
         _document("own-index", "cuwheel.delivery.index_folder", "cuwheel.delivery.simple_api"),
         _document("provenance", "cuwheel.delivery.signatures"),
         _document("catalogue", "cuwheel.delivery.catalogue"),

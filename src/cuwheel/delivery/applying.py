@@ -99,10 +99,9 @@ def _apply_and_import(plan: InstallPlan, place: Place) -> Install:
                 place.copy.must_keep_out()
                 _must_be_there(place.prefix, releases)
                 hide_origins(place.prefix, releases)
-        if plan.pinned:
+        for each in plan.pinned:
             from cuwheel.delivery import pin_files  # noqa: PLC0415 - few write settings
 
-        for each in plan.pinned:
             pin_files.write_settings(each, plan.settings.variables)
     except CuwheelError as error:
         return with_failure(answer, error)

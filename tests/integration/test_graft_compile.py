@@ -562,6 +562,19 @@ def test_objects_that_the_driver_links_are_of_no_later_release(tmp_path: Path) -
     assert {each.ptxas for each in cuwheel.graft(path, compile=["9.0"], dry_run=True).compiled} == {"13.0"}
 
 
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ("rdc 13.0 [compute_80@13.4] [sm_80@13.0] []", "some objects of the device link have neither"),
+        ("ptx 13.4 shared whole(compute_100)", "neither machine code nor PTX fits 9.0"),
+    ],
+)
+def test_what_is_lacking_is_said(variant: str, told: str, tmp_path: Path) -> None:
+    ((_, path),) = _truth_files(tmp_path, variant)
+    (found,) = cuwheel.graft(path, compile=["9.0"], dry_run=True).findings
+    assert (found.rule, told in found.message) == ("compile-no-ptx", True)
+
+
 @pytest.mark.slow
 def test_every_variant_of_the_truth_set_is_compiled_or_refused_by_rule(tmp_path: Path) -> None:
     files = list(_truth_files(tmp_path))

@@ -41,7 +41,7 @@ from cuwheel.support import files, quoting, system_calls
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import a_few, file_name
-from cuwheel.verdicts.choice import Device
+from cuwheel.verdicts.choice import Device, choose, loadable_code
 from cuwheel.verdicts.predict import GOOD, reach_of
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.edit import WheelEdit
@@ -236,9 +236,19 @@ def _without_ptx(libraries: Sequence[Library], aims: Sequence[Aim]) -> Iterator[
     """Where nothing runs on a GPU, nor could be compiled for it."""
     for aim in aims:
         device = Device(capability=aim.capability)
-        names = [file_name(each.path) for each in libraries if reach_of(each).by_code(device).outcome == "fails"]
-        if names:
-            yield finding("compile-no-ptx", f"{a_few(names)}: neither machine code nor PTX fits {aim.name}")
+        failing = [each for each in libraries if reach_of(each).by_code(device).outcome == "fails"]
+        partly = [file_name(each.path) for each in failing if _has_code_for(each, device)]
+        if none := [name for each in failing if (name := file_name(each.path)) not in partly]:
+            yield finding("compile-no-ptx", f"{a_few(none)}: neither machine code nor PTX fits {aim.name}")
+        if partly:
+            words = f"some objects of the device link have neither machine code nor PTX that fits {aim.name}"
+            yield finding("compile-no-ptx", f"{a_few(partly)}: {words}, and nothing links the others alone")
+
+
+def _has_code_for(library: Library, device: Device) -> bool:
+    """Whether anything in it fits, though not enough to run."""
+    codes = (loadable_code(each) for each in library.entries)
+    return any(code and choose([code], device).entry is not None for code in codes)
 
 
 # From a plan to what is put into libraries.

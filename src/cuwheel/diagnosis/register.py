@@ -58,9 +58,20 @@ _REPORT = 80  # lines: who asks is brief
 _BRIEF = 12  # lines: a question, or what somebody was asked for
 _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
 _FORM = re.compile(
-    r"(?m)^\W*[QA]:|^\s*[-*] \[[ xX]\]|<!--"
+    r"(?m)^\W*[QA]:|<!--"
     r"|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
 )
+# Forms in which failures are reported: what they tell their reader, what was confirmed, and what they ask.
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BOX = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX ] ?\]\s")
+_TICKED = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX] ?\]\s")
+_ASKED = re.compile(
+    r"(?im)^\W*(describe the (?:bug|issue|problem)|(?:steps )?to reproduce|reproduc\w+(?: steps)?|(?:expected|actual|current) (?:behaviou?r|results?)"
+    r"|repro steps|what happened|what is the issue|what went wrong|relevant log output|(?:console )?logs?|bug(?: description| report)?|summary|description"
+    r"|system info(?:rmation)?|(?:your current |additional )?environment(?: info)?|minimal reproducible example|issue type|versions?"
+    r"|(?:error )?traceback|error messages?(?:, stack traces, or logs)?|problem(?: description)?|steps)\W{0,6}$"
+)
+_FIELDS = 2  # of such a form
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
     r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|having|hit)\b[^\n]{0,80}"
@@ -158,20 +169,42 @@ def _any(texts: tuple[str, ...]) -> str:
 def is_report(lines: Sequence[str]) -> bool:
     """Whether somebody tells of a failure that they have, or asks: the messages in it are then what they saw.
 
-    Questions with their answers, forms and lists of things to do tell of failures that others may have.
+    Questions with their answers, forms that nobody filled in and lists of things to do tell of failures that others may have.
     """
-    text = "\n".join(lines)
-    if len(lines) > _REPORT or _FORM.search(text):
+    text = _COMMENT.sub("", "\n".join(lines))
+    if _is_long(lines) or _is_form(text):
         return False
-    return bool(_FIRST_PERSON.search(text) and _TELLS.search(text))
+    return bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text))
 
 
 def is_account(lines: Sequence[str]) -> bool:
     """Whether somebody speaks of what they have before them, be it no more than versions and that it does not work."""
-    text = "\n".join(lines)
-    if len(lines) > _REPORT or _FORM.search(text):
+    text = _COMMENT.sub("", "\n".join(lines))
+    if _is_long(lines) or _is_form(text):
         return False
-    return len(lines) <= _BRIEF or bool(_FIRST_PERSON.search(text) or _ASKS.search(text))
+    return len(lines) <= _BRIEF or _reports(text) or bool(_FIRST_PERSON.search(text) or _ASKS.search(text))
+
+
+def _is_long(lines: Sequence[str]) -> bool:
+    """What is said; a log that is shown in a code block may be long."""
+    return sum(not inside for _, inside in _fenced(line[:_LONGEST] for line in lines)) > _REPORT
+
+
+def _is_form(text: str) -> bool:
+    return bool(_FORM.search(text) or (_BOX.search(text) and not (_TICKED.search(text) and _reports(text))))
+
+
+def _reports(text: str) -> bool:
+    return len({match[1].lower() for match in _ASKED.finditer(text)}) >= _FIELDS
+
+
+def of_form(lines: Sequence[str]) -> Iterator[int]:
+    """Indexes of the lines of a form that its makers wrote: comments, and what is to be confirmed."""
+    hidden = False
+    for index, line in enumerate(lines):
+        if hidden or "<!--" in line or _BOX.match(line):
+            yield index
+        hidden = line.rfind("<!--") > line.rfind("-->") or (hidden and "-->" not in line)
 
 
 def said_by_programs(line: str, *, reported: bool) -> tuple[str, ...]:

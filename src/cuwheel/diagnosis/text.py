@@ -180,12 +180,13 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
     if written and (
         (reported := register.is_report(lines := [line for _, line in numbered])) or register.is_account(lines)
     ):
+        asked = frozenset(register.of_form(lines))
         quoted = frozenset(numbered[index][0] for index in written)
-        written = frozenset(index for index in written if register.is_guess(numbered[index][1]))
+        written = frozenset(index for index in written if index in asked or register.is_guess(numbered[index][1]))
         repeated = [
             (number, part)
-            for number, line in numbered
-            if number in quoted
+            for index, (number, line) in enumerate(numbered)
+            if number in quoted and index not in asked
             for part in register.said_by_programs(line, reported=reported)
         ]
     if written:

@@ -54,6 +54,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
     confidence: float
     follows: str = ""
+    guessed: bool = False
 
 
 def explain(
@@ -77,7 +78,7 @@ def explain(
     found = [_weighed(each, known.with_versions(_held(each))) for each in stated]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
-    ranked += [each for each in _others(log, ranked) if not _ruled_out(each, known)]
+    ranked += [each for each in (_others(log, ranked) if ranked else _guesses(log)) if not _ruled_out(each, known)]
     causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= SHOWN)
     causes = tuple(replace(each, confidence=said(each.confidence)) for each in causes[:1]) + causes[1:]
     return Diagnosis(
@@ -210,7 +211,7 @@ def _cause(found: _Found, search: Search, known: Known) -> Cause:
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
-        title=found.file.title,
+        title=f"not sure: it may be that {found.file.title}" if found.guessed else found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
         fix=tuple(dict.fromkeys(told))[:_FIXES],
         follows=found.follows,
@@ -341,6 +342,8 @@ def _words_of_way(way: Way) -> Iterator[str]:
 _COUNT = 3
 _DOUBTFUL = 0.75  # a first cause that is less sure is told with others beside it
 _ALIKE, _AS_MUCH = 3.0, 0.5  # how much these must have in common with the log, and with it compared with the first
+_GUESSED = 4.0  # how much a log must have in common with a cause that nothing else speaks of
+_GUESS = (0.28, 0.22, 0.2)  # what such causes are told with, as weights
 _LINES = 400  # that tell of a failure: the first ones matter
 _LETTERS = 1000  # of a line
 _LENGTH = 0.7  # how much a cause with many words is held back: with 1 it is the cosine of two texts
@@ -379,8 +382,9 @@ def _alike(log: Log) -> dict[str, float]:
     if not _OF_CUDA.search(log.folded):
         return {}
     lines = [line[:_LETTERS].lower() for line in log.lines]
-    lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines[:_LINES]
-    words = {term for line in lines for term in _terms(line)}
+    if not log.trouble:
+        lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines
+    words = {term for line in lines[:_LINES] for term in _terms(line)}
     spoken, rare = _vocabulary()
     scores = {id_: _score(terms, words, rare) for id_, terms in spoken.items()}
     return {id_: scores[id_] for id_ in sorted(scores, key=lambda id_: -scores[id_]) if scores[id_]}
@@ -406,6 +410,17 @@ def _others(log: Log, found: Sequence[_Found]) -> Iterator[_Found]:
     for id_ in near[: max(0, _COUNT - len(there))]:
         hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
         yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=SHOWN)
+
+
+def _guesses(log: Log) -> Iterator[_Found]:
+    """Where somebody tells of trouble in words that no signature knows: what is written in words most like theirs."""
+    scores = _alike(log) if log.trouble else {}
+    near = list(islice(scores, _COUNT))
+    if not near or scores[near[0]] < _GUESSED or near[0] == NOT_CUDA:
+        return
+    for id_, weight in zip((each for each in near if each != NOT_CUDA), _GUESS, strict=False):
+        hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
+        yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=weight, guessed=True)
 
 
 def _nearest_line(log: Log, id_: str) -> int:

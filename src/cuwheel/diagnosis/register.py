@@ -93,6 +93,20 @@ _REPEATED = re.compile(
     r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
     r"|(\b(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
 )
+_COMPLAINT = (
+    r"fail|errors?\b|can ?(?:'|no)t\b|could ?(?:n't|not)\b|unable|not able|(?:does|did|do|is|are|was|has|have|wo)(?:n't| not)\b|not (?:work|used|detect|found|avail"
+    r"|compat|match)|broken|stuck|hang|freez|crash|problem|trouble|wrong|missing|\bfalse\b|instead of|no longer|无法|失败|报错|不支持|不支援|用不了|找不到|動作しない"
+)
+_OF_GPUS = (
+    r"install|build|compil|\bimport|setup\.py|\bpip\b|wheel|cmake|nvcc|cuda|\bgpu|driver|nvidia|cudnn|toolkit|docker|container|\bwsl|jetson|cublas|显卡"
+    r"|\b[rg]tx|\b[345]0[5-9]0\b"
+)
+_TROUBLE = re.compile(rf"(?i)(?:{_COMPLAINT}).{{0,120}}(?:{_OF_GPUS})|(?:{_OF_GPUS}).{{0,120}}(?:{_COMPLAINT})")
+_OTHERWISE = re.compile(
+    r"(?i)\bnan\b|\bslow|\bspeed|utili[sz]ation\b|gpu-util|\bloss\b|\bepochs?\b|data ?loader|\baccuracy\b|keyerror|\bworkflow|\bnodes?\b|\bfeature"
+    r"|\b(?:would|might) (?:be nice|like)\b|\bwould there be\b|\bsuggest|\bis it possible\b|pull request|\bthis pr\b|\bchanges\b|\bdeprecate|\bwill (?:no longer |not )?be\b"
+    r"|\bwe(?:'re| are) making\b|\bshould i\b|\bcan i use\b|restrictions|\bsupport for\b|\ballow|\badds?\b|\bsolved\b|\bfixed\b|\bworks now\b|\bnow works\b|\bfinally\b"
+)
 _GUESSES = re.compile(
     r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be|could be)\b"
 )
@@ -196,6 +210,23 @@ def _is_form(text: str) -> bool:
 
 def _reports(text: str) -> bool:
     return len({match[1].lower() for match in _ASKED.finditer(text)}) >= _FIELDS
+
+
+def is_trouble(lines: Sequence[str]) -> bool:
+    """Whether somebody tells, or asks, of a GPU or a build that does not do what it should, and of nothing else.
+
+    What is wished for, changed or mended, slow or learns nothing is no such trouble, nor is another program's.
+    """
+    whole = _COMMENT.sub("", "\n".join(lines))
+    own = [line for line in whole.split("\n") if line.strip() and not is_printed(line)]
+    if not own or _is_long(lines) or _is_form(whole) or any(map(_OTHERWISE.search, own)):
+        return False
+    text = "\n".join(own)
+    title, person = own[0], bool(_FIRST_PERSON.search(text))
+    if not _ITEM.match(title) and not _SENTENCE_END.search(title) and _TROUBLE.search(title[:_LONGEST]):
+        return person or bool(_HEADING.match(title) or _ASKS.search(text) or _reports(text))
+    tells = person and (_TELLS.search(text) or _ASKS.search(text))
+    return bool(tells) and any(_TROUBLE.search(line[:_LONGEST]) for line in own)
 
 
 def of_form(lines: Sequence[str]) -> Iterator[int]:

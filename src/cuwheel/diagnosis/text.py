@@ -60,7 +60,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     `truncated`: lines that were left out of the middle of a log too long to read. `prose`: those that somebody wrote
     and no program printed, which are left out too, unless they are `quoted`: numbers of the lines of somebody who tells
     of a failure, in which a known message is one where it was `reported`. `repeated`: indexes of lines that are
-    what somebody repeats of a program's words.
+    what somebody repeats of a program's words. `trouble`: somebody tells of a GPU or a build that does not work.
     """
 
     lines: tuple[str, ...]
@@ -72,6 +72,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     quoted: frozenset[int] = frozenset()
     reported: bool = False
     repeated: frozenset[int] = frozenset()
+    trouble: bool = False
 
     @cached_property
     def folded(self) -> str:
@@ -172,6 +173,7 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before_gap else number, line) for number, line in numbered]
     total = plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain))
+    told = numbered
     written = register.prose(numbered)
     prose = sum(numbered[index][0] <= total for index in written)  # what follows the last line's end is no line
     quoted: frozenset[int] = frozenset()
@@ -206,6 +208,7 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
         quoted=quoted,
         reported=reported,
         repeated=frozenset(range(first, len(both))),
+        trouble=len(told) <= _LONG and register.is_trouble([line for _, line in told]),
     )
 
 

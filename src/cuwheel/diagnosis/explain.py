@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
 NOT_CUDA = "not-cuda"
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
+_HARDLY = 0.5  # how sure of a cause one must be for it to explain a surer one
+_ANYHOW = 0.4  # what is left of the weight of words that somebody said, and no program
 _SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.8  # a signature that weighs so much is a program's own message, whoever repeats it
 _ACCOUNT = 1000  # lines: nobody writes so many, with all that they paste
@@ -75,6 +77,8 @@ def explain(
     inner = {reading.name for reading in using.readings.reading if reading.inner}
     known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(facts or {})}, building=building)
     stated = _found(search, using, known) or _found(search, using, known, alone=True)
+    if not stated and log.trouble and log.quoted:
+        stated = _found(search, using, known, anyhow=True)
     found = [_weighed(each, known.with_versions(_held(each))) for each in stated]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
@@ -127,29 +131,38 @@ def _held(found: _Found) -> dict[str, str]:
     return {name: value for hit in reversed(found.hits) for name, value in hit.held.items()}
 
 
-def _found(search: Search, using: Knowledge, known: Known, *, alone: bool = False) -> list[_Found]:
-    """`alone`: in what somebody writes a program's message counts that stands on a line of its own."""
+def _found(
+    search: Search, using: Knowledge, known: Known, *, alone: bool = False, anyhow: bool = False
+) -> list[_Found]:
+    """`alone`: in what somebody writes a program's message counts that stands on a line of its own. `anyhow`: there all
+    words count that a cause has, and prove little.
+    """
     found: list[_Found] = []
     quoted, fails = search.log.quoted, tells_of_failure(search.log)
     for id_, file in using.causes.items():
         hits: list[Hit] = []
         weights: list[float] = []
         for signature in file.signature:
-            if signature.told and search.log.total > _ACCOUNT:
+            if signature.told and (search.log.total > _ACCOUNT or search.log.wish):
+                continue
+            if signature.trouble and not search.log.trouble:
                 continue
             if signature.seen and not any(each.rule in file.rules for each in known.findings):
                 continue
             own = [hit for text in signature.texts for hit in search.said(text)]
             is_message = signature.weight >= _KNOWN_MESSAGE
-            if quoted and not signature.told and not (search.log.reported and is_message):
-                known_alone = alone and is_message
+            if quoted and not anyhow and not signature.told and not (search.log.reported and is_message):
+                known_alone = alone and is_message and not search.log.wish
                 own = [
                     hit
                     for hit in own
                     if not search.log.is_told(hit.line)
                     or (known_alone and register.stands_alone(search.log.lines[hit.line]))
                 ]
-            if signature.facts and fails and not hits:  # what was said goes before what follows
+            if search.log.wish:
+                own = [hit for hit in own if register.is_printed(search.log.lines[hit.line])]
+            elif signature.facts and (fails or signature.trouble) and not hits:
+                # What was said goes before what follows.
                 own += [hit for name in signature.facts for hit in known.told(name)]
             if signature.says:
                 own = [hit for hit in own if _is_so(signature.says, hit.held)]
@@ -162,7 +175,8 @@ def _found(search: Search, using: Knowledge, known: Known, *, alone: bool = Fals
             hits += own
             weights.append(signature.weight)
         if hits:
-            found.append(_Found(id=id_, file=file, hits=tuple(hits), confidence=together(weights)))
+            confidence = together(weights) * (_ANYHOW if anyhow else 1)
+            found.append(_Found(id=id_, file=file, hits=tuple(hits), confidence=confidence, guessed=anyhow))
     return found
 
 
@@ -191,6 +205,8 @@ def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
     for each in found:
         others = sure.keys() - {each.id}
         explained = others if _yields(each) else others & {*each.file.explained_by}
+        # What is hardly known explains nothing that is known well.
+        explained = {id_ for id_ in explained if _yields(each) or sure[id_] >= min(each.confidence, _HARDLY)}
         explained -= {id_ for id_ in explained if each.id in explainers[id_] and each.confidence > sure[id_]}
         if explained:
             first = max(sorted(explained), key=lambda id_: sure[id_])
@@ -342,7 +358,7 @@ def _words_of_way(way: Way) -> Iterator[str]:
 _COUNT = 3
 _DOUBTFUL = 0.75  # a first cause that is less sure is told with others beside it
 _ALIKE, _AS_MUCH = 3.0, 0.5  # how much these must have in common with the log, and with it compared with the first
-_GUESSED = 4.0  # how much a log must have in common with a cause that nothing else speaks of
+_GUESSED = 3.8  # how much a log must have in common with a cause that nothing else speaks of
 _GUESS = (0.28, 0.22, 0.2)  # what such causes are told with, as weights
 _LINES = 400  # that tell of a failure: the first ones matter
 _LETTERS = 1000  # of a line

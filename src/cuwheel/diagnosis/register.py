@@ -65,11 +65,17 @@ _FORM = re.compile(
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BOX = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX ] ?\]\s")
 _TICKED = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX] ?\]\s")
+_FILLED = re.compile(r"(?m)^(?!\W*\[)(?:[^\s:#]+ ){6,}[^\s:]+$")  # a sentence
 _ASKED = re.compile(
-    r"(?im)^\W*(describe the (?:bug|issue|problem)|(?:steps )?to reproduce|reproduc\w+(?: steps)?|(?:expected|actual|current) (?:behaviou?r|results?)"
-    r"|repro steps|what happened|what is the issue|what went wrong|relevant log output|(?:console )?logs?|bug(?: description| report)?|summary|description"
-    r"|system info(?:rmation)?|(?:your current |additional )?environment(?: info)?|minimal reproducible example|issue type|versions?"
-    r"|(?:error )?traceback|error messages?(?:, stack traces, or logs)?|problem(?: description)?|steps)\W{0,6}$"
+    r"(?im)^\W*(describe the (?:bug|issue|problem)|(?:steps )?to reproduce|reproduc\w+(?: steps)?|(?:expected|actual"
+    r"|current) (?:behaviou?r|results?)"
+    r"|repro steps|what (?:should have )?happened|what is the issue|what went wrong|relevant log output|(?:console "
+    r"|debug )?logs?"
+    r"|bug(?: description| report)?|issue(?: type| description)?|summary|description|system info(?:rmation)?"
+    r"|(?:your current |additional )?environment(?: info(?:rmation)?)?|minimal reproducible example|versions?"
+    r"|(?:error )?traceback"
+    r"|error messages?(?:, stack traces, or logs)?|problem(?: description| statement)?|steps)(?: the (?:problem"
+    r"|issue|bug|behaviou?r))?\W{0,6}$"
 )
 _FIELDS = 2  # of such a form
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
@@ -83,7 +89,7 @@ _TELLS = re.compile(
     r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
-_FAILS = re.compile(r"(?i)\b(?:fail|error|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)")
+_FAILS = re.compile(r"(?i)\b(?:\w*error|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)")
 _QUOTABLE = 4000  # letters of a line in which that is looked for
 _QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
 _ASKS = re.compile(
@@ -94,21 +100,41 @@ _REPEATED = re.compile(
     r"|(\b(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
 )
 _COMPLAINT = (
-    r"fail|errors?\b|can ?(?:'|no)t\b|could ?(?:n't|not)\b|unable|not able|(?:does|did|do|is|are|was|has|have|wo)(?:n't| not)\b|not (?:work|used|detect|found|avail"
-    r"|compat|match)|broken|stuck|hang|freez|crash|problem|trouble|wrong|missing|\bfalse\b|instead of|no longer|无法|失败|报错|不支持|不支援|用不了|找不到|動作しない"
+    r"fail|errors?\b|can ?(?:'|no)t\b(?! (?:understand|decide|wait|explain|figure))|could ?(?:n't|not)\b|unable"
+    r"|not able|(?:does|did|do|is|are|was|has|have|wo)(?:n't| not)\b"
+    r"|not (?:work|used|detect|found|avail|compat|match)|unavailable|broken|stuck|hang|freez|crash|problem"
+    r"|trouble(?!shoot)|wrong|missing"
+    r"|\bfalse\b|instead of|no longer|无法|失败|报错|出错|不支持|不支援|不兼容|用不了|找不到|不可用|動作しない"
 )
 _OF_GPUS = (
-    r"install|build|compil|\bimport|setup\.py|\bpip\b|wheel|cmake|nvcc|cuda|\bgpu|driver|nvidia|cudnn|toolkit|docker|container|\bwsl|jetson|cublas|显卡"
-    r"|\b[rg]tx|\b[345]0[5-9]0\b"
+    r"install|build|compil|\bimport|setup\.py|\bpip\b|wheel|cmake|nvcc|cuda|\bgpu|driver|nvidia|cudnn|toolkit|docker"
+    r"|container|\bwsl|jetson|cublas"
+    r"|显卡|\b[rg]tx|\b[345]0[5-9]0\b|\blib[a-z]|flash[-_ ]?att"
 )
+_COMPLAINS = re.compile(rf"(?i){_COMPLAINT}")
+_CONDITION = re.compile(r"(?i)\b(?:if|when|where|unless|without|for)\b")
+_WISHED = re.compile(
+    r"(?i)(?:#{1,6} )?(?:\[[\w /-]{1,30}\]:? ?|feat(?:ure)?(?: request)?: ?|improve: ?|build: ?|ci: ?|docs?: ?)*"
+    r"(?:force|allow|add|support|enable|disable|make|let|fall back|handle|fix|improve|silence|drop|remove|update"
+    r"|avoid|prevent|ensure|provide|introduce"
+    r"|implement|raise|warn|skip|stop|bump|refactor|document|switch|move|rename|deprecate|feature request)\b"
+)
+_QUESTION = re.compile(r"(?i)#{1,6} (?:which|what|is|are|can|will|should|could|does|do)\b.*[?\uff1f]\s*$")
 _TROUBLE = re.compile(rf"(?i)(?:{_COMPLAINT}).{{0,120}}(?:{_OF_GPUS})|(?:{_OF_GPUS}).{{0,120}}(?:{_COMPLAINT})")
 _OTHERWISE = re.compile(
-    r"(?i)\bnan\b|\bslow|\bspeed|utili[sz]ation\b|gpu-util|\bloss\b|\bepochs?\b|data ?loader|\baccuracy\b|keyerror|\bworkflow|\bnodes?\b|\bfeature"
-    r"|\b(?:would|might) (?:be nice|like)\b|\bwould there be\b|\bsuggest|\bis it possible\b|pull request|\bthis pr\b|\bchanges\b|\bdeprecate|\bwill (?:no longer |not )?be\b"
-    r"|\bwe(?:'re| are) making\b|\bshould i\b|\bcan i use\b|restrictions|\bsupport for\b|\ballow|\badds?\b|\bsolved\b|\bfixed\b|\bworks now\b|\bnow works\b|\bfinally\b"
+    r"(?i)\bnan\b|\b(?:too |very |so |quite |is |are )slow|^\W*slow|\b(?:training|traning|inference|loading"
+    r"|iteration) speed|utili[sz]ation\b|gpu-util"
+    r"|\bloss(?:es)?\b|\bepochs?\b|data ?loader|\baccuracy\b|keyerror|\bworkflow|\bnode (?:id|type)|(?:custom"
+    r"|missing) nodes|\bfeature request"
+    r"|\b(?:would|might) (?:be nice|like to (?:know|see))\b|\bwould there be\b|\bsuggest|\bis it possible to (?:add"
+    r"|have|run)\b|pull request|\bthis pr\b"
+    r"|^\W*changes\b|\bwill (?:no longer |not )be\b|\bwe(?:'re| are) making\b|\bshould i\b|\bcan i use\b"
+    r"|restrictions|\bsolved\b|\bworks now\b"
+    r"|\bnow works\b|\bfinally\b|\bi (?:don't|do not) want\b|\bwant to know\b|\bplans? to\b"
 )
 _GUESSES = re.compile(
-    r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be|could be)\b"
+    r"(?i)\b(?:I|we) (?:think|guess|believe|suspect|assume)\b|\b(?:maybe|perhaps|probably|might be"
+    r"|could be(?! (?:found|located|loaded|detected|resolved|used|read|opened|imported)))\b"
 )
 
 
@@ -121,7 +147,7 @@ _ALONE = re.compile(
 def stands_alone(line: str) -> bool:
     """Whether it is a program's message as that prints it (who, a colon, what), marked as code, or a title."""
     is_row = line.rstrip().endswith("|")  # of a table, whose first bar is gone as the prefix of a builder
-    return not is_row and not _ITEM.match(line) and bool(_ALONE.match(line))
+    return not is_row and not _QUESTION.match(line) and not _ITEM.match(line) and bool(_ALONE.match(line))
 
 
 def is_guess(line: str) -> bool:
@@ -183,7 +209,8 @@ def _any(texts: tuple[str, ...]) -> str:
 def is_report(lines: Sequence[str]) -> bool:
     """Whether somebody tells of a failure that they have, or asks: the messages in it are then what they saw.
 
-    Questions with their answers, forms that nobody filled in and lists of things to do tell of failures that others may have.
+    Questions with their answers, forms that nobody filled in and lists of things to do tell of failures that others
+    may have.
     """
     text = _COMMENT.sub("", "\n".join(lines))
     if _is_long(lines) or _is_form(text):
@@ -196,7 +223,9 @@ def is_account(lines: Sequence[str]) -> bool:
     text = _COMMENT.sub("", "\n".join(lines))
     if _is_long(lines) or _is_form(text):
         return False
-    return len(lines) <= _BRIEF or _reports(text) or bool(_FIRST_PERSON.search(text) or _ASKS.search(text))
+    title = next((line for line in lines if line.strip()), "")[:_LONGEST]
+    complains = _HEADING.match(title) and _TROUBLE.search(title) and not is_wish(lines)
+    return len(lines) <= _BRIEF or _reports(text) or bool(complains or _FIRST_PERSON.search(text) or _ASKS.search(text))
 
 
 def _is_long(lines: Sequence[str]) -> bool:
@@ -205,11 +234,18 @@ def _is_long(lines: Sequence[str]) -> bool:
 
 
 def _is_form(text: str) -> bool:
-    return bool(_FORM.search(text) or (_BOX.search(text) and not (_TICKED.search(text) and _reports(text))))
+    filled = _reports(text) and bool(_TICKED.search(text) or _FILLED.search(text))
+    return bool(_FORM.search(text) or (_BOX.search(text) and not filled))
 
 
 def _reports(text: str) -> bool:
     return len({match[1].lower() for match in _ASKED.finditer(text)}) >= _FIELDS
+
+
+def is_wish(lines: Sequence[str]) -> bool:
+    """Whether somebody asks for a change, or makes one: what does not work is then what others may meet."""
+    title = next((line for line in lines if line.strip()), "")[:_LONGEST]
+    return bool(_WISHED.match(title)) and not _COMPLAINS.search(_CONDITION.split(title)[0])
 
 
 def is_trouble(lines: Sequence[str]) -> bool:
@@ -218,15 +254,16 @@ def is_trouble(lines: Sequence[str]) -> bool:
     What is wished for, changed or mended, slow or learns nothing is no such trouble, nor is another program's.
     """
     whole = _COMMENT.sub("", "\n".join(lines))
-    own = [line for line in whole.split("\n") if line.strip() and not is_printed(line)]
-    if not own or _is_long(lines) or _is_form(whole) or any(map(_OTHERWISE.search, own)):
+    outside = [line for line, inside in _fenced(line[:_LONGEST] for line in whole.split("\n")) if not inside]
+    own = [line for line in outside if line.strip() and not is_printed(line)]
+    if not own or _is_long(lines) or _is_form(whole) or any(map(_OTHERWISE.search, own)) or is_wish(lines):
         return False
     text = "\n".join(own)
     title, person = own[0], bool(_FIRST_PERSON.search(text))
-    if not _ITEM.match(title) and not _SENTENCE_END.search(title) and _TROUBLE.search(title[:_LONGEST]):
+    if not _ITEM.match(title) and not _SENTENCE_END.search(title) and _TROUBLE.search(title):
         return person or bool(_HEADING.match(title) or _ASKS.search(text) or _reports(text))
     tells = person and (_TELLS.search(text) or _ASKS.search(text))
-    return bool(tells) and any(_TROUBLE.search(line[:_LONGEST]) for line in own)
+    return bool(tells) and any(map(_TROUBLE.search, own))
 
 
 def of_form(lines: Sequence[str]) -> Iterator[int]:

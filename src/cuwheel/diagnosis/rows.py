@@ -31,7 +31,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     too old, too new or of another version, in all the wordings of statements.toml. `told`: in a person's own words it
     counts too, which with little weight does not. `facts`: or no text at all: the lines that tell these facts (see
     `known`), where what it `holds` follows from them and the log tells of a failure. `seen`: where one of the cause's
-    `rules` finds the same on the machine.
+    `rules` finds the same on the machine. `trouble`: only where somebody tells of a GPU or a build that does not work.
     """
 
     weight: float
@@ -46,6 +46,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     told: bool = False
     facts: tuple[str, ...] = ()
     seen: bool = False
+    trouble: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     and no program printed, which are left out too, unless they are `quoted`: numbers of the lines of somebody who tells
     of a failure, in which a known message is one where it was `reported`. `repeated`: indexes of lines that are
     what somebody repeats of a program's words. `trouble`: somebody tells of a GPU or a build that does not work.
+    `wish`: they ask for a change, or make one.
     """
 
     lines: tuple[str, ...]
@@ -73,6 +74,7 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     reported: bool = False
     repeated: frozenset[int] = frozenset()
     trouble: bool = False
+    wish: bool = False
 
     @cached_property
     def folded(self) -> str:
@@ -208,6 +210,7 @@ def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
         quoted=quoted,
         reported=reported,
         repeated=frozenset(range(first, len(both))),
+        wish=len(told) <= _LONG and register.is_wish([line for _, line in told]),
         trouble=len(told) <= _LONG and register.is_trouble([line for _, line in told]),
     )
 

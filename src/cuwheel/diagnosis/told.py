@@ -143,6 +143,20 @@ def _release(text: str) -> Release | None:
         return None
 
 
+def gpu_of_newest_generation(known: Facts) -> Capability | None:
+    """A GPU that the first release of the major before the newest does not know."""
+    before = next(row for row in toolkits.all_toolkits() if row.major == toolkits.newest_toolkit().major - 1)
+    return next((each for each in capabilities(known) if _is_newer(before.architectures, each)), None)
+
+
+def gpu_before_ampere(known: Facts) -> Capability | None:
+    """What the second FlashAttention does without."""
+    return next((each for each in capabilities(known) if each < Capability.parse(_AMPERE)), None)
+
+
+_AMPERE = "8.0"
+
+
 def gpu_unknown_to_nvcc(known: Facts) -> Capability | None:
     """A GPU that this nvcc does not compile for yet."""
     row = known.toolkit
@@ -199,7 +213,8 @@ _BY_RELEASE = 10
 
 
 def package_wants_other_cudnn(known: Facts) -> tuple[str, str] | None:
-    here = {_cudnn(each) for each in known.values("cudnn")}
+    cuda = known.values("cuda_told")  # a form may ask for both in one
+    here = {_cudnn(each) for each in known.values("cudnn") if each not in cuda}
     for name, _, needs in releases(known):
         if needs.cudnn and here and versions.major(needs.cudnn) not in here:
             return name, needs.cudnn
@@ -228,6 +243,8 @@ def driver_cuda_below_torch(known: Facts) -> bool:
 
 FACTS: dict[str, Callable[[Facts], object]] = {
     "gpu-without-code-in-torch": gpu_without_code_in_torch,
+    "gpu-of-newest-generation": gpu_of_newest_generation,
+    "gpu-before-ampere": gpu_before_ampere,
     "gpu-unknown-to-nvcc": gpu_unknown_to_nvcc,
     "gpu-unknown-to-driver": gpu_unknown_to_driver,
     "package-needs-newer-gpu": package_needs_newer_gpu,

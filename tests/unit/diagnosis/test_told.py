@@ -87,6 +87,90 @@ def test_what_people_tell_is_held_against_the_tables(cause: str, account: str, f
     assert causes[0].evidence[0].line
 
 
+FORM = """\
+# GPU is gone inside the image
+
+- [x] I have searched the existing issues
+- [ ] I would like to work on a fix
+
+### What happened?
+
+<!-- e.g. "nvcc: command not found" -->
+torch.cuda.is_available() returns False inside the docker container, on the host it is True.
+
+### Steps to reproduce the problem
+
+1. start the image
+2. run the demo
+"""
+
+
+def test_a_form_that_somebody_filled_in_is_their_report() -> None:
+    """What its makers wrote, in comments and beside boxes, is not."""
+    assert [each.id for each in explain(parse(FORM)).causes[:1]] == ["container-without-gpu-runtime"]
+    unfilled = FORM.replace("[x]", "[ ]").partition("torch.cuda")[0]
+    assert explain(parse(unfilled)).causes == ()
+
+
+def test_a_report_may_show_a_long_log() -> None:
+    said = parse(
+        "Training stopped working for me, it only uses the CPU, torch 2.4.1+cpu.\n```\n" + "step done\n" * 90 + "```\n"
+    )
+    assert [each.id for each in explain(said).causes[:1]] == ["cpu-only-torch"]
+
+
+WISHES = (
+    "# Fall back to the CPU if CUDA is not available\n\nThis lets us test on laptops where the GPU is not found.\n",
+    "# Fix compilation with CUDA 13\n\nCUDA 13 removed some functions that we call. They are replaced now.\n",
+    "# Which part needs CUDA 12.4?\n\nI would like to stay with the release that our cluster has.\n",
+    "# [Feature request]: Pascal GPUs\n\nPlease support the P40, sm_61 is not in the list of architectures.\n",
+)
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_who_asks_for_a_change_or_makes_one_has_no_failure(wish: str) -> None:
+    assert explain(parse(wish)).causes == ()
+
+
+def test_a_gpu_of_the_newest_generation_and_nobody_says_more() -> None:
+    found = explain(parse("# RTX 5090 does not work\n\nIt was fine with my old card, what can I do?\n")).causes
+    assert [each.id for each in found[:1]] == ["no-kernel-image"]
+    assert found[0].confidence < 0.6
+    assert explain(parse("# Loss becomes nan on my RTX 5090\n\nHow do I fix it?\n")).causes == ()
+
+
+def test_a_weak_cause_explains_no_strong_one() -> None:
+    said = "Using CUDA device\nDefaulting to CPU. the engine has not been built with cuda support\n"
+    assert [each.id for each in explain(parse(said)).causes[:1]] == ["cpu-only-extension"]
+
+
+GUESSED = """\
+# Install of the CUDA rasterizer fails on my laptop
+
+Is a submodule missing, or a third-party header that the sources include? The clone has no such library in its folder.
+"""
+
+
+def test_a_guess_is_told_as_one() -> None:
+    found = explain(parse(GUESSED)).causes
+    assert 0 < len(found) <= 3
+    assert found[0].id == "source-dependency-missing"
+    assert all(each.title.startswith("not sure: it may be that ") and each.confidence < 0.5 for each in found)
+
+
+OTHER_TROUBLE = (
+    "# Loss is nan with two GPUs\n\nI cannot train on my CUDA machine, it fails after the first epoch. How do I fix it?\n",
+    "# Training is very slow on my RTX 3090\n\nThe GPU does not get enough data, is my driver wrong?\n",
+    "# Can't understand the docker image\n\nWhich GPU driver does it want, and why do I need it?\n",
+    "CMake Error: the flux of cuda could not be compiled\nninja: build stopped: subcommand failed.\n",
+)
+
+
+@pytest.mark.parametrize("trouble", OTHER_TROUBLE)
+def test_nothing_is_guessed_of_other_trouble_or_of_what_programs_print(trouble: str) -> None:
+    assert not [each for each in explain(parse(trouble)).causes if each.title.startswith("not sure")]
+
+
 SATISFIED = (
     "I want to force the model onto the CPU because my GPU is busy with another training. torch 2.3.1+cu121, RTX 3060.",
     "We see a difference between A100 and H100 with the same seed (torch 2.6.0+cu124). Is there a way to avoid it?",

@@ -84,7 +84,8 @@ class OnCluster:
         cores = [each.cores for each in self._engine.gather()]
         self._engine.workers.fix_kind()
         self._earlier = EarlierRuns(self._context.store.folder / "cluster", self._engine.workers.kind)
-        slots = sum(max(1, each // _LEAST_CORES) for each in cores)  # builds that could run at once
+        # Builds that could run at once.
+        slots = sum(max(1, each // _LEAST_CORES) for each in cores) + self._engine.to_come
         chosen = shares.choose_on_cluster(self._context.request, self._planned, slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         if count := sum(1 for plan in self._planned for _ in self._first_tasks(plan, self._pythons[0])):

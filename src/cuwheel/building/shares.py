@@ -264,7 +264,8 @@ def choose_on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: 
     if most <= 1 or slots <= count:
         wheels = "1 wheel keeps" if count == 1 else f"{count} wheels keep"
         workers = "the only worker" if slots == 1 else f"{slots} workers"
-        why = "one architecture each" if most <= 1 else f"{wheels} {workers} busy as they are"
+        busy = f"{wheels} {workers} busy as they are" if slots else "no worker is there yet"
+        why = "one architecture each" if most <= 1 else busy
         return ShareChoice(by_shares=False, findings=(_choice_finding(f"each wheel is compiled whole: {why}"),))
     why = f"{count} {'wheel' if count == 1 else 'wheels'} would leave {slots - count} of {slots} workers idle"
     return ShareChoice(by_shares=True, findings=(_choice_finding(f"compiled by architecture: {why}"),))

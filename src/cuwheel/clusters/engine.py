@@ -130,6 +130,11 @@ class Engine:
         files.copy(path, self._inputs / sha256)
         return sha256
 
+    @property
+    def to_come(self) -> int:
+        """How many workers were started that are not there yet."""
+        return max(0, self._connection.expected - len(self.workers.usable))
+
     def gather(self) -> list[WorkerFacts]:
         """The workers that are there, or were started: those are waited for. Who comes later works too."""
         self.workers.wait(max(1, self._connection.expected), min(self._connection.patience, _START_S))
@@ -305,8 +310,7 @@ class Engine:
 
     def _patience(self) -> float:
         """With workers that could do it none of what is left would start: they are not waited for."""
-        expecting = len(self.workers.usable) < self._connection.expected
-        return self._connection.patience if expecting or not self.workers.usable else _AGAIN_S
+        return self._connection.patience if self.to_come or not self.workers.usable else _AGAIN_S
 
     def _reconnect(self) -> None:
         """What a scheduler had that was started again is handed to it again."""

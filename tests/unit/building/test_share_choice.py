@@ -23,6 +23,7 @@ ONE = plans.plan_for(["9.0"], ("13.0",), PlanOptions(native=True, ptx=False)).jo
     [
         (THREE, 8, True, "1 wheel would leave 7 of 8 workers idle"),
         (THREE, 1, False, "1 wheel keeps the only worker busy"),
+        (THREE, 0, False, "no worker is there yet"),
         (THREE * 4, 4, False, "4 wheels keep 4 workers busy"),
         (ONE, 8, False, "one architecture each"),
     ],

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from cuwheel.clusters.engine import Engine
 from cuwheel.clusters.roster import Roster
+from cuwheel.clusters.service import Connection
 from cuwheel.clusters.task import Task, WorkerFacts, code_tag, offers, own_code
 from cuwheel.support import codec
 from cuwheel.version import __version__
@@ -92,6 +94,16 @@ def test_the_kind_stays_open_until_somebody_is_there() -> None:
     roster._next = 0.0
     roster.look()
     assert roster.able(task(alike=True)) == ["late"]
+
+
+def test_workers_that_were_started_are_to_come_until_they_are_there() -> None:
+    made = Engine.__new__(Engine)
+    made._connection, (made.workers, dask) = Connection(address="", expected=3), looked()
+    assert made.to_come == 3
+    dask.workers = Dask(facts("first"), facts("second")).workers
+    made.workers._next = 0.0
+    made.workers.look()
+    assert made.to_come == 1
 
 
 def test_another_cuwheel_offers_nothing_of_ours() -> None:

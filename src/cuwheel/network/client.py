@@ -125,8 +125,8 @@ class NotReachableError(NetworkError):
 
     def __init__(self, url: str, reason: str, what: str = "is") -> None:
         """`what`: what it was to be: `index`."""
-        self.reason = reason
-        super().__init__(url, f"{what} not reachable: {reason}", NOT_REACHABLE)
+        self.reason = re.sub(r"\[Errno -?\d+\] ", "", reason)
+        super().__init__(url, f"{what} not reachable: {self.reason}", NOT_REACHABLE)
 
 
 class CertificateError(NetworkError):

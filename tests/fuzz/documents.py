@@ -8,7 +8,6 @@ import io
 import json
 import shutil
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -59,6 +58,7 @@ from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from cuwheel.toolchains.toolchain import ArchiveKind
 
@@ -85,7 +85,33 @@ CATALOGUE = json.dumps(
         "wheels": [{"file": _WHEEL, "name": "pkg", "version": "1.0", "sha256": "0" * 64}],
     }
 ).encode()
-INSTALL_LOCK = Path(small_wheel.__file__).parent / "formats/1.0/pylock.node.toml"
+INSTALL_LOCK = {
+    "schema": lock_files.SCHEMA,
+    "wanted": ["pkg"],
+    "parts": [
+        {
+            "machines": ["a"],
+            "capability": "9.0",
+            "os": "linux",
+            "cpu": "x86_64",
+            "python": "3.12",
+            "glibc": "2.28",
+            "driver": "580.65.06",
+            "packages": {"pkg": "native"},
+            "fallback": None,
+            "pins": {"A": "b"},
+            "files": [
+                {
+                    "name": "pkg",
+                    "version": "1.0",
+                    "file": _WHEEL,
+                    "url": f"https://127.0.0.1/{_WHEEL}",
+                    "sha256": "0" * 64,
+                }
+            ],
+        }
+    ],
+}
 REQUIREMENTS = (
     b"--index-url http://127.0.0.1:1/simple\n--extra-index-url http://127.0.0.1:2\n--pre\n-f links\n"
     b"numpy>=1 ; python_version > '3.8' --hash=sha256:00 # why\n"
@@ -349,7 +375,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "own-index": world.read_own_index,
         "provenance": lambda data: signatures.problem_of_provenance(data, _WHEEL, "0" * 64),
         "catalogue": _read_catalogue,
-        "install-lock": lambda data: lock_files.read_lock(world.file("pylock.node.toml", data)),
+        "install-lock": lambda data: lock_files.read_lock(world.file("install.lock", data)),
         "requirements": lambda data: requirements_file.read_requirements(
             world.file("requirements.txt", data), "3.12.1"
         ),
@@ -419,7 +445,7 @@ def seeds(world: World) -> dict[str, list[bytes]]:
         ],
         "provenance": [json.dumps(provenance).encode()],
         "catalogue": [CATALOGUE, buffer.zstd_compressed(facts)],
-        "install-lock": [INSTALL_LOCK.read_bytes()],
+        "install-lock": [json.dumps(INSTALL_LOCK).encode()],
         "requirements": [REQUIREMENTS, b"-r requirements.txt\n-e .\n-c there.txt\nx @ file:///a.whl\n"],
         "trace-events": [EVENTS],
         "trace": [test_workload.written(world.root).read_bytes()],

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.delivery.install_answer import Package
-from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError, UnreadableError
+from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
 from cuwheel.network.resolver import Release
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import LockFormat
     from cuwheel.machine.fleet import Machine
 
+NAME = "install.lock"  # as they were called before
+SCHEMA = "cuwheel.install-lock/1"
 TABLE = "cuwheel.lock/1"  # of [tool.cuwheel]
 _LARGEST = 1 << 26
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -66,6 +68,7 @@ class LockPart(Struct, frozen=True, kw_only=True):
 
 
 class InstallLock(Struct, frozen=True, kw_only=True):
+    schema: str = SCHEMA
     wanted: tuple[str, ...]
     parts: tuple[LockPart, ...]
 
@@ -210,23 +213,28 @@ def _toml_value(value: object) -> str:
 
 
 def read_lock(path: Path) -> InstallLock:
-    """A lock, or all locks of a folder. Raises where one contradicts itself."""
-    found = [path]
+    """A lock, all locks of a folder, or an old one with many parts. Raises where it contradicts itself."""
     if path.is_dir():
         found = sorted(each for each in path.iterdir() if _PYLOCK.fullmatch(each.name))
         if not found:
-            raise UnreadableError(path, "has no lock, pylock.MACHINE.toml", hint=_WRITE)
-    ours = [each for each in map(_read_pylock, found) if each]
-    if not ours:
-        raise MalformedError(found[0], "is not a lock of cuwheel: it has no table [tool.cuwheel]", hint=_AGAIN)
-    return InstallLock(
-        wanted=tuple(dict.fromkeys(name for wanted, _ in ours for name in wanted)),
-        parts=tuple(part for _, part in ours),
-    )
+            return read_lock(path / NAME)
+        parts = [_read_pylock(each) for each in found]
+        ours = [each for each in parts if each]
+        if not ours:
+            raise MalformedError(found[0], "is not a lock of cuwheel: it has no table [tool.cuwheel]", hint=_AGAIN)
+        return InstallLock(
+            wanted=tuple(dict.fromkeys(name for each in ours for name in each.wanted)),
+            parts=tuple(part for each in ours for part in each.parts),
+        )
+    if _PYLOCK.fullmatch(path.name) or path.suffix == ".toml":
+        if (one := _read_pylock(path)) is None:
+            raise MalformedError(path, "is not a lock of cuwheel: it has no table [tool.cuwheel]", hint=_AGAIN)
+        return one
+    return _read_json(path)
 
 
-def _read_pylock(path: Path) -> tuple[tuple[str, ...], LockPart] | None:
-    """What it is for, and its machine; None for a lock of another tool, which says nothing of a GPU."""
+def _read_pylock(path: Path) -> InstallLock | None:
+    """None for a lock of another tool, which says nothing of a GPU."""
     from packaging.pylock import Pylock, PylockValidationError  # noqa: PLC0415
 
     data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
@@ -245,10 +253,7 @@ def _read_pylock(path: Path) -> tuple[tuple[str, ...], LockPart] | None:
         wanted = codec.convert(own.get("wanted", []), tuple[str, ...])
     except (PylockValidationError, ValueError) as error:  # also of msgspec and of the decoding
         raise MalformedError(path, f"is not a lock: {error}", hint=_AGAIN) from error
-    part = replace(part, files=releases)
-    if problems := list(dict.fromkeys(_problems(part))):
-        raise MalformedError(path, "; ".join(problems[:3]), hint=_AGAIN)
-    return wanted, part
+    return _checked(InstallLock(wanted=wanted, parts=(replace(part, files=releases),)), path)
 
 
 def _release(package: Package751, folder: Path) -> Release:
@@ -270,19 +275,39 @@ def _release(package: Package751, folder: Path) -> Release:
     )
 
 
-def _problems(part: LockPart) -> Iterator[str]:
+def _read_json(path: Path) -> InstallLock:
+    """As cuwheel wrote locks before: all kinds of machines in one file."""
+    data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
+    found = codec.parse(data, InstallLock, path, "a lock of cuwheel install", schema=SCHEMA, hint=_AGAIN)
+    if found.schema != SCHEMA:
+        raise MalformedError(path, "is not a lock of cuwheel install", hint=_AGAIN)
+    return _checked(found, path)
+
+
+def _checked(found: InstallLock, path: Path) -> InstallLock:
+    if problems := list(dict.fromkeys(_problems(found))):
+        raise MalformedError(path, "; ".join(problems[:3]), hint=_AGAIN)
+    return found
+
+
+def _problems(lock: InstallLock) -> Iterator[str]:
     """Names and hashes become paths, addresses and variables."""
-    for each in part.files:
-        name = each.file[:80]
-        if not addresses.is_file_name(each.file) or not each.file.endswith(".whl"):
-            yield f"{name!r} is not the name of a wheel"
-        if not _SHA256.fullmatch(each.sha256 or ""):
-            yield f"{name!r} has no sha256"
-        if not each.url.startswith(_SCHEMES):
-            yield f"{name!r} has no address"
-    for name, value in part.pins.items():
-        if not _VARIABLE.fullmatch(f"{name}={value}"):
-            yield f"{name[:40]!r} is not a setting"
+    if not lock.parts:
+        yield "it is for no machine"
+    for part in lock.parts:
+        for each in part.files:
+            name = each.file[:80]
+            if not addresses.is_file_name(each.file) or not each.file.endswith(".whl"):
+                yield f"{name!r} is not the name of a wheel"
+            if not _SHA256.fullmatch(each.sha256 or ""):
+                yield f"{name!r} has no sha256"
+            if not each.url.startswith(_SCHEMES):
+                yield f"{name!r} has no address"
+        yield from (
+            f"{name[:40]!r} is not a setting"
+            for name, value in part.pins.items()
+            if not _VARIABLE.fullmatch(f"{name}={value}")
+        )
 
 
 def part_for(lock: InstallLock, machines: Sequence[Machine]) -> LockPart:

@@ -79,7 +79,19 @@ def plan_service(
     user = chosen == "systemd-user"
     control = ("systemctl", "--user") if user else ("systemctl",)
     name = f"cuwheel-trials-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
-    words = (sys.executable, "-m", "cuwheel", "trials", "run", str(file), "-o", str(folder), "--resume", "--quiet")
+    words = (
+        sys.executable,
+        "-m",
+        "cuwheel",
+        "lab",
+        "trials",
+        "run",
+        str(file),
+        "-o",
+        str(folder),
+        "--resume",
+        "--quiet",
+    )
     done = folder / journal.DONE
     if chosen == "cron":
         path = None

@@ -41,7 +41,7 @@ show cuwheel inspect "$OUT"/dist/*cu130*.whl
 step "Which of the two does each machine need?"
 show cuwheel check "$OUT"/dist/*.whl --on demo/fleet.toml --html "$OUT/ours.html"
 
-step "Does it work? Installed apart, imported, tried (what needs a GPU is left for a kit)"
+step "Does it work? Installed and imported; what needs a GPU goes into a kit"
 show cuwheel verify "$OUT"/dist/*cu130*.whl --config examples/scikit_kernel/pyproject.toml \
     --pack "$OUT/kit.pyz"
 show cuwheel verify "$OUT"/dist/*cu130*.whl --config examples/scikit_kernel/pyproject.toml
@@ -50,14 +50,15 @@ step "A build that fails and says nothing: what did its compiler say, and why?"
 eval "$(cuwheel toolchain env 13.0 --provider index)"
 show cuwheel record -o "$OUT/record" -- sh demo/silent.sh "$OUT/square.o"
 
-step "Everybody else: an index of both, and a page that says which of them runs where"
+step "For everybody else: an index of both, and a page that says what runs where"
 show cuwheel publish "$OUT"/dist/*.whl --to "$OUT/index"
 show cuwheel publish --check "$OUT/index"
 
 step "Done"
-printf 'the machine profile:   %s\n' "$OUT/machine.json"
-printf 'reports as pages:      %s\n' "$OUT/bitsandbytes.html" "$OUT/fleet.html" "$OUT/ours.html" "$OUT/dist/build.html"
-printf 'the smaller wheel:     %s\n' "$OUT"/bitsandbytes-*slim*.whl
-printf 'our wheels:            %s\n' "$OUT"/dist/*.whl
-printf 'their index, a page:   %s\n' "$OUT/index/index.html"
-printf 'for a GPU machine:     python3 %s\n' "$OUT/kit.pyz"
+made() { printf '%s\n' "$1"; shift; printf '  %s\n' "$@"; }
+made "the machine profile" "$OUT/machine.json"
+made "reports as pages" "$OUT/bitsandbytes.html" "$OUT/fleet.html" "$OUT/ours.html" "$OUT/dist/build.html"
+made "the smaller wheel" "$OUT"/bitsandbytes-*slim*.whl
+made "our wheels" "$OUT"/dist/*.whl
+made "their index, a page" "$OUT/index/index.html"
+made "for a GPU machine" "python3 $OUT/kit.pyz"

@@ -57,9 +57,8 @@ def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[B
     if lines:
         first = 0 if verbose else _first_error(lines)
         shown = lines if verbose else lines[first : first + _LINES]
-        yield Heading(
-            "Its output" + (f" (lines {first + 1}–{first + len(shown)} of {len(lines)})" if not verbose else "")
-        )
+        part = f" (lines {first + 1}–{first + len(shown)} of {len(lines)})" if len(shown) < len(lines) else ""
+        yield Heading(f"Its output{part}")
         yield Verbatim(tuple(f"  {line}" for line in shown))
     elif failure.state != "not-started":
         yield Paragraph("  It printed nothing.")

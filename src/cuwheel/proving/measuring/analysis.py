@@ -489,5 +489,5 @@ def _rate_not_known(header: Header, counts: Mapping[int, Counts]) -> Iterator[st
     for more in range(1, 1000):
         runs = worst.runs + more
         if rates.binomial_tail(round(worst.rate * runs), runs, low) < rates.ALPHA / 2:
-            yield f"{more} more {name} runs would tell {wording.percent(worst.rate)} from {wording.percent(low)}."
+            yield f"{more} more runs of {name} would tell {wording.percent(worst.rate)} from {wording.percent(low)}."
             return

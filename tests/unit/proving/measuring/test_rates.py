@@ -118,7 +118,7 @@ def test_case_3(tmp_path: Path) -> None:
     assert effect.prevented_by == ("warm",)
     assert effect.p < 0.0001
     assert "a rate up to 12 % is not ruled out" in effect.says
-    assert "6 more cold runs would tell 78 % from 50 %." in found.unknown
+    assert "6 more runs of cold would tell 78 % from 50 %." in found.unknown
     assert "start warm: 0 of 29. 44 more without a failure would bring that below 5 %." in found.unknown
 
 

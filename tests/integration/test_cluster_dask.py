@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from cuwheel.clusters import engine, roster
@@ -23,7 +27,6 @@ from tests.unit.changes.slim.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cuwheel.clusters.engine import Engine
     from cuwheel.clusters.task import Done
@@ -144,6 +147,62 @@ def test_tasks_go_where_their_tag_is_and_have_names_people_know(here: World) -> 
         assert all(f"{name}: it has no gpu:8.7" in nobody.problem for name in ("h100", "l40"))
 
 
+def without_cuwheel(folder: Path, *more: str) -> Path:
+    """The Python of an environment with the same Dask as here."""
+    uv = [process.needed_program("uv", "the test")]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    needed = [each for each in cache.pins() if each.startswith(("distributed==", "dask==", "cryptography=="))]
+    words = ["pip", "install", "--quiet", "--python", str(folder), *needed, "pip", *more]
+    subprocess.run([*uv, *words], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.download
+def test_the_pages_are_there_only_where_they_were_asked_for_and_show_names(here: World, tmp_path: Path) -> None:
+    def read(place: str) -> str:
+        return httpx.get(place, timeout=60).raise_for_status().text
+
+    here.scheduler()
+    own = {str(each.readlink()) for each in Path(f"/proc/{here.children['scheduler'].pid}/fd").iterdir()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ports = [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+    assert ports
+    for port in ports:
+        with pytest.raises(httpx.HTTPError):
+            read(f"http://127.0.0.1:{port}/status")
+    here.kill("scheduler")
+    python = without_cuwheel(tmp_path / "pages", f"{ROOT}[cluster,dashboard]")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    words = ["-m", "cuwheel", "cluster", "scheduler", "tls://127.0.0.1:0", "--dashboard", place]
+    (tmp_path / "scheduler.log").unlink()
+    with (tmp_path / "scheduler.log").open("ab") as out:
+        here.children["pages"] = subprocess.Popen([python, *words], env=here.environ(), stdout=out, stderr=out)
+    wait_for(lambda: "the scheduler listens at" in here.said("scheduler"))
+    assert f"Dask's pages are at http://{place}/status, for everybody who reaches that address" in here.said(
+        "scheduler"
+    )
+    here.address = here.said("scheduler").split("listens at ")[1].split()[0]
+    here.worker("first", cores=2)
+    seen = []
+
+    def look(done: Done) -> Iterator[Task]:
+        if done.task.id == "after":
+            workers = read(f"http://{place}/info/main/workers.html")
+            (page,) = set(re.findall(r"worker/[^\"']+\.html", workers))
+            seen.extend([read(f"http://{place}/status"), workers, read(f"http://{place}/info/{page}")])
+            (tmp_path / "go").touch()
+        yield from ()
+
+    with here.engine() as engine:
+        waiting = task("bitsandbytes cu130 sm_90", "wait", str(tmp_path))
+        engine.run([waiting, task("after", "after_begun", str(tmp_path))], look)
+    status, workers, worker = seen
+    assert "Dask" in status
+    assert "first" in workers
+    assert "bitsandbytes cu130 sm_90" in worker
+
+
 def dask(here: World, name: str, *words: str) -> None:
     """A part of Dask's own, started by somebody who does not know cuwheel."""
     certificate = str(here.certificates / f"{'scheduler' if name == 'scheduler' else 'worker'}.pem")
@@ -191,12 +250,9 @@ def test_a_dask_that_somebody_else_started_works_too(here: World, tmp_path: Path
 @pytest.mark.filterwarnings("ignore:Mismatched versions found")
 def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> None:
     """Into a folder of its own; until then it is left alone, and afterwards it works as any other."""
-    bare = tmp_path / "bare"
-    uv = [process.needed_program("uv", "the test")]
-    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(bare)], check=True)
-    needed = [each for each in cache.pins() if each.startswith(("distributed==", "dask==", "cryptography=="))]
-    subprocess.run([*uv, "pip", "install", "--quiet", "--python", str(bare), *needed, "pip"], check=True)
-    subprocess.run([*uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(ROOT)], check=True)
+    python = without_cuwheel(tmp_path / "bare")
+    uv = process.needed_program("uv", "the test")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(ROOT)], check=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     here.scheduler()
     certificate = str(here.certificates / "worker.pem")
@@ -205,7 +261,7 @@ def test_a_worker_without_cuwheel_is_sent_it(here: World, tmp_path: Path) -> Non
     environ = here.environ({"PYTHONPATH": "", "CUWHEEL_CACHE": str(tmp_path / "theirs")})
     with (tmp_path / "bare.log").open("ab") as out:
         here.children["bare"] = subprocess.Popen(
-            [str(bare / "bin" / "python"), *words, "--name=bare", f"--local-directory={tmp_path}"],
+            [python, *words, "--name=bare", f"--local-directory={tmp_path}"],
             env=environ,
             stdout=out,
             stderr=out,

@@ -41,7 +41,7 @@ _CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one
 NOT_CUDA = "not-cuda"
 _EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
 _HARDLY = 0.5  # how sure of a cause one must be for it to explain a surer one
-_ANYHOW = 0.4  # what is left of the weight of words that somebody said, and no program
+_ANYHOW = 0.6  # what is left of the weight of words that somebody said, and no program
 _SEEN = 0.1  # more where `doctor` finds the same on the machine
 _KNOWN_MESSAGE = 0.8  # a signature that weighs so much is a program's own message, whoever repeats it
 _ACCOUNT = 1000  # lines: nobody writes so many, with all that they paste
@@ -81,9 +81,9 @@ def explain(
         stated = _found(search, using, known, anyhow=True)
     found = [_weighed(each, known.with_versions(_held(each))) for each in stated]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
-    ranked = sorted(_settled(found), key=_rank)
+    ranked = [each for each in sorted(_settled(found), key=_rank) if each.confidence >= SHOWN]
     ranked += [each for each in (_others(log, ranked) if ranked else _guesses(log)) if not _ruled_out(each, known)]
-    causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= SHOWN)
+    causes = tuple(_cause(each, search, known) for each in ranked)
     causes = tuple(replace(each, confidence=said(each.confidence)) for each in causes[:1]) + causes[1:]
     return Diagnosis(
         causes=causes,

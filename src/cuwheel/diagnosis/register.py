@@ -77,6 +77,7 @@ _ASKED = re.compile(
     r"|error messages?(?:, stack traces, or logs)?|problem(?: description| statement)?|steps)(?: the (?:problem"
     r"|issue|bug|behaviou?r))?\W{0,6}$"
 )
+_TITLED = re.compile(r"(?m)^#{2,6} \w")
 _FIELDS = 2  # of such a form
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
@@ -89,7 +90,9 @@ _TELLS = re.compile(
     r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
-_FAILS = re.compile(r"(?i)\b(?:\w*error|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)")
+_FAILS = re.compile(
+    r"(?i)\b(?:\w*error|fatal|unsupported|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)"
+)
 _QUOTABLE = 4000  # letters of a line in which that is looked for
 _QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
 _ASKS = re.compile(
@@ -97,7 +100,9 @@ _ASKS = re.compile(
 )
 _REPEATED = re.compile(
     r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
-    r"|(\b(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
+    r"|((?<![A-Za-z0-9])(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
+    r"|((?:nvcc|ptxas|nvlink|cicc|fatbinary) {1,4}(?:fatal|error) {0,4}: ?[^\n]{8,400})"
+    r"|((?:fatal error(?: [A-Z]{1,4}\d{3,5})?|error [A-Z]{1,4}\d{3,5}): ?[^\n]{8,400})"
 )
 _COMPLAINT = (
     r"fail|errors?\b|can ?(?:'|no)t\b(?! (?:understand|decide|wait|explain|figure))|could ?(?:n't|not)\b|unable"
@@ -224,7 +229,7 @@ def is_account(lines: Sequence[str]) -> bool:
     if _is_long(lines) or _is_form(text):
         return False
     title = next((line for line in lines if line.strip()), "")[:_LONGEST]
-    complains = _HEADING.match(title) and _TROUBLE.search(title) and not is_wish(lines)
+    complains = _HEADING.match(title) and (_TROUBLE.search(title) or _FAILS.search(title)) and not is_wish(lines)
     return len(lines) <= _BRIEF or _reports(text) or bool(complains or _FIRST_PERSON.search(text) or _ASKS.search(text))
 
 
@@ -234,7 +239,8 @@ def _is_long(lines: Sequence[str]) -> bool:
 
 
 def _is_form(text: str) -> bool:
-    filled = _reports(text) and bool(_TICKED.search(text) or _FILLED.search(text))
+    titled = _reports(text) or len(_TITLED.findall(text)) >= _FIELDS
+    filled = titled and bool(_TICKED.search(text) or _FILLED.search(text))
     return bool(_FORM.search(text) or (_BOX.search(text) and not filled))
 
 

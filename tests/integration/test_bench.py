@@ -62,7 +62,8 @@ def test_more_at_once_do_more(place: Path, by: str) -> None:
     found = answer(bench(place, "--at-once", "1,4", "--by", by, "--with", "SECONDS=0.02", "work.py:call"))
     one, four = found["levels"]
     assert (one["concurrency"], four["concurrency"]) == (1, 4)
-    assert 2.5 < four["throughput"] / one["throughput"] < 4.5
+    assert one["throughput"] < 1 / 0.018  # nobody calls more often than a call takes, on any machine
+    assert 2.5 * one["throughput"] < four["throughput"] < 4 / 0.018
     assert 0.018 < one["p50"] <= one["p95"] <= one["p99"]
     assert one["errors"] == four["errors"] == 0
     assert len(one["blocks"]) == 5

@@ -205,7 +205,7 @@ def test_python_is_started_for_modules_in_one_place() -> None:
     said = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")
-        if re.search(r'(executable|python|interpreter)\)?, "-m", ', path.read_text(encoding="utf-8"))
+        if re.search(r'(executable|python|interpreter)\)?,\s+"-m",', path.read_text(encoding="utf-8"))
     }
     container = {"building/environment.py"}  # by name, inside
     told = {"delivery/editable.py"}  # commands that a person may type

@@ -351,8 +351,8 @@ def test_checks_of_a_configuration(tmp_path: Path) -> None:
         tolerance = 0.01
         [[verify.check]]
         name = "much"
-        python = "x = bytearray(400_000_000)"
-        memory = "100 MB"
+        python = "x = bytearray(1_500_000_000)"
+        memory = "300 MB"
         """
     )
     files: Files = {
@@ -367,7 +367,7 @@ def test_checks_of_a_configuration(tmp_path: Path) -> None:
         "program": ("passed", ""),
         "on a GPU": ("skipped", "needs a GPU, but this machine has none"),
         "wrong": ("failed", "printed 0.3, expected 0.25 within 0.01"),
-        "much": ("memory", "asked for more memory than its limit of 0.1 GB"),
+        "much": ("memory", "asked for more memory than its limit of 0.3 GB"),
     }
     only = verified(Wheel(files=files).write(tmp_path), config=config, checks=["adds", "prog*"])
     assert [each.name for each in tried(only).checks] == ["adds", "program"]

@@ -36,7 +36,7 @@ def publish(request: PublishRequest) -> Publish:
 
 
 def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:
-    """Every page, link, hash, metadata file, facts file and channel of an index, in a folder or on a server.
+    """Check every page, link, hash, metadata file, facts file and channel of an index, in a folder or on a server.
 
     `signers`: who may have signed it; without a signature by one of them it is wrong.
     """
@@ -57,7 +57,7 @@ def publish_upload(*wheels: str | Path, url: str, limit: int | None = None, dry_
 
 @takes_request(FindRequest)
 def find(request: FindRequest) -> Find:
-    """Every file of a package that the user's indexes have, and which of them runs on machines, the best first."""
+    """Find every file of a package that the user's indexes have, and which of them runs on machines, the best first."""
     from cuwheel.delivery import choosing
 
     return choosing.find_together(request)
@@ -65,14 +65,14 @@ def find(request: FindRequest) -> Find:
 
 @takes_request(InstallRequest)
 def install(request: InstallRequest) -> Install:
-    """The wheel that `find` puts first, installed and imported; the environment is put back where that fails."""
+    """Install and import the wheel that `find` puts first; where that fails the environment is put back."""
     from cuwheel.delivery import installing
 
     return installing.install(request)
 
 
 def install_undo(env: Path | None = None) -> Install:
-    """The environment as it was before the last install."""
+    """Put the environment back as it was before the last install."""
     from cuwheel.delivery import installing
 
     return installing.undo_install(environment_folder(env))
@@ -92,7 +92,8 @@ def catalogue_list(
     on: Sequence[str | Path | Machine] = (),
     refine: Refinement | None = None,
 ) -> Catalogue:
-    """The newest release of each package that runs on machines; without `on`, on the first GPUs of each generation.
+    """List the newest release of each package that runs on machines; without `on`, on the first GPUs of each
+    generation.
 
     `place`: a folder or URL; without one, the catalogue that ships.
     """
@@ -104,21 +105,21 @@ def catalogue_list(
 
 @takes_request(CiRequest)
 def ci(request: CiRequest) -> Ci:
-    """The workflow of a project, from its configuration; with `write` it is made or renewed."""
+    """Make the workflow of a project from its configuration; with `write` it is written or renewed."""
     from cuwheel.delivery.workflows import writing
 
     return writing.write_workflow(request)
 
 
 def ci_check(request: CiRequest) -> Ci:
-    """What the workflow that is there does otherwise than the one that would be written, and traps in it."""
+    """Compare the workflow that is there with the one that would be written, and find traps in it."""
     from cuwheel.delivery.workflows import writing
 
     return writing.check_workflow(request)
 
 
 def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",), windows: bool = False, image: str = "") -> Ci:
-    """The jobs of a workflow's matrix, from the file that `cuwheel build --dry-run --json` printed.
+    """Make the jobs of a workflow's matrix from the file that `cuwheel build --dry-run --json` printed.
 
     `image`: the container of each job on Linux; `{cuda}` and `{cpu}` in it stand for those of the job.
     """
@@ -129,7 +130,7 @@ def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",), windows: bool = 
 
 
 def ci_watch(upstream: str, *, built: str, name: str = "") -> Ci:
-    """Whether a package, or a git repository, has a release that is later than what was built.
+    """Tell whether a package, or a git repository, has a release that is later than what was built.
 
     `built`: an index, at an address or in a folder, or a version. `name`: of the package there, if it is another.
     """

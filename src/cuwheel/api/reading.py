@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def doctor(
     *, on: str | Path | MachineProfile | None = None, env: Path | None = None, needs: Sequence[str] = ()
 ) -> Doctor:
-    """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
+    """Examine this machine and what is installed on it, or what a profile describes, and say what is wrong."""
     from cuwheel.machine import profile
     from cuwheel.verdicts import examination, prerequisites
 
@@ -42,7 +42,7 @@ def doctor(
 
 
 def gpus(*names: str) -> Gpus:
-    """The GPUs that names, parts of names or capabilities mean; all of them without one."""
+    """List the GPUs that names, parts of names or capabilities mean; all of them without one."""
     from cuwheel.facts import gpus as table
     from cuwheel.report import gpus as report
 
@@ -50,7 +50,7 @@ def gpus(*names: str) -> Gpus:
 
 
 def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
-    """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
+    """List what is known of CUDA versions: those asked for, or all; with a target only those that compile for it."""
     from cuwheel.facts import toolkits as table
     from cuwheel.report import toolkits as report
     from cuwheel.verdicts import choice
@@ -67,7 +67,7 @@ def inspect(
     entries: bool = False,
     whole: bool = False,
 ) -> Inspect:
-    """What device code is in a wheel or its facts file, a library, folder, installed package or `name==version`."""
+    """Read the device code in a wheel or its facts file, a library, folder, installed package or `name==version`."""
     from cuwheel.report import inspect as report
 
     env = environment_folder(env)
@@ -85,7 +85,7 @@ def inspect(
 def kernels(
     target: str | Path, pattern: str | None = None, *, env: Path | None = None, platform: str | None = None
 ) -> Kernels:
-    """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
+    """List the kernels in each cubin; with a pattern, where those that match it are and where they are missing."""
     from cuwheel.device_code import kernels as stage
 
     return stage.kernels(downloaded_if_pinned(target, platform), pattern, env=environment_folder(env))
@@ -99,7 +99,7 @@ def compare(
     platform: str | None = None,
     kernels: bool = True,
 ) -> Compare:
-    """What an architecture, or a change, costs in bytes; what was gained and lost."""
+    """Compare two targets: what was gained and lost, and what an architecture, or a change, costs in bytes."""
     from cuwheel.device_code import compare as stage
     from cuwheel.device_code import kernels as kernel_stage
     from cuwheel.device_code.survey import survey
@@ -121,7 +121,7 @@ def check(
     max_size: int | None = None,
     archs: Sequence[str] = (),
 ) -> Check:
-    """Whether wheels (or their facts files), libraries or installed distributions run on machines, how, and why not.
+    """Say whether wheels (or their facts files), libraries or distributions run on machines, how, and why not.
 
     `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
@@ -182,7 +182,7 @@ def plan(
     ptx: bool = True,
     cmake: str | None = None,
 ) -> Plan:
-    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    """Find the smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
     from cuwheel.verdicts.planning import plans
     from cuwheel.verdicts.planning.plan import PlanOptions
 
@@ -191,7 +191,7 @@ def plan(
 
 
 def plan_sizes(planned: Plan, like: str | Path) -> Plan:
-    """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
+    """Make a plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
     from cuwheel.verdicts.planning import plans
 
     return plans.with_sizes(planned, survey_target(downloaded_if_pinned(like)))
@@ -204,7 +204,7 @@ def read_list(
     spelling: str | None = None,
     cuda: Sequence[str] = (),
 ) -> Plan:
-    """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
+    """Read an architecture list that somebody else wrote: what it means and covers, and how it serves machines."""
     from cuwheel.verdicts.planning import plans
 
     return plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
@@ -217,12 +217,12 @@ def explain(
     wheel: str | Path | None = None,
     building: bool = False,
 ) -> Explain:
-    """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
+    """Find the causes of a failure, best first, in the log that it left (a path, or a stream of bytes).
 
-    A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
-    `on`: the machine it happened on, as a GPU's name or capability, a machine profile, or both; `this`: it is this one.
-    With a `wheel` at hand, `check` says whether that one would run there.
-    `building`: it failed inside of `cuwheel build`, whose own options then help.
+    A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one. `on`: the machine
+    it happened on, as a GPU's name or capability, a machine profile, or both; `this`: it is this one. With a `wheel`
+    at hand, `check` says whether that one would run there. `building`: it failed inside of `cuwheel build`, whose own
+    options then help.
     """
     from cuwheel.diagnosis import inquiry
     from cuwheel.machine import profile
@@ -244,7 +244,7 @@ def explain(
 
 
 def causes() -> Explain:
-    """All causes that are known."""
+    """List all causes that are known."""
     from cuwheel.report import explain as report
 
     return report.all_known()

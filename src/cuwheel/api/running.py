@@ -72,7 +72,7 @@ def record_matrix(
     options: RecordOptions | None = None,
     diff: bool = False,
 ) -> Matrix:
-    """Runs every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
+    """Run every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
 
     What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
     `diff`: calls that failed are compared with those of the nearest configuration that works (see `replay_diff`).
@@ -107,7 +107,7 @@ def replay(
     attend: bool = False,
     timeout: float | None = None,
 ) -> Replay:
-    """Runs a recorded call again (`RECORD` or `RECORD:N`), in its environment or, with `here`, in the caller's.
+    """Run a recorded call again (`RECORD` or `RECORD:N`), in its environment or, with `here`, in the caller's.
 
     `attend`: its output goes to the caller's own streams as it comes; else it is in the answer.
     `scratch`: what it writes goes to a folder that is removed afterwards, not over the build's files.
@@ -120,14 +120,14 @@ def replay(
 def replay_print(
     call: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell | None = None
 ) -> Replay:
-    """The lines that run the call, to paste into a shell that has the caller's environment (`shell`, or this one)."""
+    """Write the lines that run the call, to paste into a shell with the caller's environment (`shell`, or this one)."""
     from cuwheel.building.recording import replays
 
     return replays.print_call(call, here=here, directory=directory, shell=shell)
 
 
 def replay_list(record: str | Path) -> Replay:
-    """The calls of a record."""
+    """List the calls of a record."""
     from cuwheel.building.recording import reader, replays
 
     return replays.list_calls(reader.read_target(record)[0])
@@ -141,10 +141,11 @@ def replay_diff(
     most: int = 60,
     timeout: float | None = None,
 ) -> Replay:
-    """What differs between a recorded call and the caller's environment, or another call, and which of it matters.
+    """Compare a recorded call with the caller's environment, or another call, and say which difference matters.
 
-    It runs the call, writing nothing where the build did, until the smallest change is found that makes the difference:
-    at most `most` times (0: never), each at most `timeout` seconds (ten times the recorded time, at least a minute).
+    It runs the call, writing nothing where the build did, until the smallest change is found that makes the
+    difference: at most `most` times (0: never), each at most `timeout` seconds (ten times the recorded time, at least
+    a minute).
     """
     from cuwheel.building.recording import replays
 
@@ -173,7 +174,7 @@ def trace(
 
 
 def read_trace(folder: Path) -> Traced:
-    """What was traced into a folder that `keep` named, also where cuwheel itself was killed."""
+    """Read what was traced into a folder that `keep` named, also where cuwheel itself was killed."""
     from cuwheel.tracing import attribution, events
 
     return attribution.attributed(events.read_events(folder), succeeded=False)
@@ -223,7 +224,7 @@ def trials(
 
 
 def trials_report(folder: Path) -> Trials:
-    """What the journal in a folder tells, whether its trials have ended or not."""
+    """Read what the journal in a folder tells, whether its trials have ended or not."""
     from cuwheel.proving.measuring import analysis
 
     return analysis.analyse(folder)
@@ -238,7 +239,7 @@ def trials_bisect(
     resume: bool = False,
     only: Mapping[str, str] | None = None,
 ) -> Bisection:
-    """The first version of a package, or commit of a source, with which the trials of a file fail."""
+    """Find the first version of a package, or commit of a source, with which the trials of a file fail."""
     from cuwheel.delivery import candidates
     from cuwheel.proving.measuring import bisection, campaign, trials_file
     from cuwheel.support import files
@@ -275,14 +276,14 @@ def bench(request: BenchRequest) -> Bench:
 
 
 def cluster(address: str, *, certificate: Path | None = None) -> Cluster:
-    """The workers of a cluster: what each is and does. `certificate`: of `cluster_init`, if not this user's."""
+    """List the workers of a cluster: what each is and does. `certificate`: of `cluster_init`, if not this user's."""
     from cuwheel.clusters import roster
 
     return roster.overview(address, certificate)
 
 
 def cluster_init(folder: Path | None = None) -> Certificates:
-    """Certificates for a new cluster: one file for whoever builds, one for the scheduler, one for the workers."""
+    """Make certificates for a new cluster: one file for whoever builds, one for the scheduler, one for the workers."""
     from cuwheel.network import cluster_access
 
     return cluster_access.make_certificates(cluster_access.certificate_folder(folder))
@@ -303,7 +304,7 @@ def cluster_send(address: str, wheel: Path, *, certificate: Path | None = None) 
 
 
 def cluster_scheduler(address: str, *, certificate: Path | None = None, dashboard: str | None = None) -> Cluster:
-    """A scheduler, until it is stopped.
+    """Run a scheduler, until it is stopped.
 
     `dashboard`: `HOST:PORT` where Dask serves its pages, without TLS and to everybody who reaches it.
     """
@@ -314,7 +315,7 @@ def cluster_scheduler(address: str, *, certificate: Path | None = None, dashboar
 
 
 def cluster_worker(address: str, options: WorkerOptions | None = None, *, certificate: Path | None = None) -> Cluster:
-    """A worker, until it is stopped: it waits for its scheduler, also after that was gone, unless it is `once`."""
+    """Run a worker, until it is stopped: it waits for its scheduler, also after that was gone, unless it is `once`."""
     from cuwheel.clusters import roster, service
 
     service.run_worker(address, certificate, options or service.WorkerOptions())

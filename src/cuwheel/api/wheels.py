@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @takes_request(BuildRequest)
 def build(request: BuildRequest) -> Build:
-    """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
+    """Build wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons."""
     from msgspec.structs import replace
 
     from cuwheel.building import pipeline
@@ -52,7 +52,7 @@ def build(request: BuildRequest) -> Build:
 
 
 def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
-    """A project's folder, installed into an environment so that its Python files are used where they are.
+    """Install a project's folder into an environment so that its Python files are used where they are.
 
     `env`: the folder of the environment; without one, the active one. `install_undo` takes it back.
     """
@@ -63,7 +63,7 @@ def build_editable(request: BuildRequest, env: Path | None = None) -> Install:
 
 @takes_request(RepairRequest)
 def repair(request: RepairRequest) -> Repair:
-    """Wheels without NVIDIA's libraries inside, which find them where the environment has them."""
+    """Make wheels without NVIDIA's libraries inside, which find them where the environment has them."""
     from cuwheel.changes.repair import act
 
     return act.repair(request)
@@ -71,14 +71,14 @@ def repair(request: RepairRequest) -> Repair:
 
 @takes_request(SlimRequest)
 def slim(request: SlimRequest) -> Slim:
-    """A wheel, libraries, a folder or the environment `env` without what `machines` never load."""
+    """Make a wheel, libraries, a folder or the environment `env` smaller by what `machines` never load."""
     from cuwheel.changes.slim import act
 
     return act.slim(request)
 
 
 def slim_undo(root: Path) -> Slim:
-    """Every original of the environment or folder back in its place."""
+    """Put every original of the environment or folder back in its place."""
     from cuwheel.changes.slim import act
 
     return act.undo(root)
@@ -93,7 +93,7 @@ def slim_commit(root: Path) -> Slim:
 
 @takes_request(GraftRequest)
 def graft(request: GraftRequest) -> Graft:
-    """The wheel or library `base` with the device code of `donors` too, where it is proven to fit."""
+    """Add the device code of `donors` to the wheel or library `base`, where it is proven to fit."""
     from cuwheel.building import donor
     from cuwheel.changes.graft import act
 
@@ -122,14 +122,14 @@ def verify_fleet(request: FleetRequest) -> Proofs:
 
 @takes_request(PackRequest)
 def verify_pack(request: PackRequest) -> Verify:
-    """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
+    """Pack one file with the wheels and their checks, to be run on a machine that has nothing but Python."""
     from cuwheel.proving import wheels as stage
 
     return stage.pack_wheels(request)
 
 
 def verify_read(proof: Path, *wheels: str | Path) -> Proof:
-    """The proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
+    """Read the proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
     from cuwheel.proving import proof as proofs
     from cuwheel.proving import wheels as stage
 
@@ -138,7 +138,7 @@ def verify_read(proof: Path, *wheels: str | Path) -> Proof:
 
 @takes_request(ToolchainRequest)
 def toolchain(request: ToolchainRequest) -> Toolchain:
-    """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
+    """Provide a CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
     from msgspec.structs import replace
 
     from cuwheel.report import toolchain as report
@@ -152,7 +152,7 @@ def toolchain(request: ToolchainRequest) -> Toolchain:
 
 
 def toolchain_list(*, cache: Path | None = None) -> Toolchain:
-    """The toolkits that are installed."""
+    """List the toolkits that are installed."""
     from cuwheel.report.toolchain import Toolchain
     from cuwheel.toolchains.store import open_store
 
@@ -162,7 +162,7 @@ def toolchain_list(*, cache: Path | None = None) -> Toolchain:
 
 @takes_request(ToolchainRequest)
 def toolchain_env(request: ToolchainRequest) -> Toolchain:
-    """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
+    """Write the variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
     from msgspec.structs import replace
 
     from cuwheel.report import toolchain as report
@@ -177,7 +177,7 @@ def toolchain_env(request: ToolchainRequest) -> Toolchain:
 
 @takes_request(ToolchainRequest)
 def toolchain_verify(request: ToolchainRequest) -> Toolchain:
-    """Whether an installed toolkit compiles and links for every architecture that it claims."""
+    """Try whether an installed toolkit compiles and links for every architecture that it claims."""
     from msgspec.structs import replace
 
     from cuwheel.report import toolchain as report
@@ -189,7 +189,9 @@ def toolchain_verify(request: ToolchainRequest) -> Toolchain:
 
 
 def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
-    """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
+    """Fetch the archives of a toolkit into a folder, with their lock, for `toolchain(version, fetched=folder)`
+    elsewhere.
+    """
     from cuwheel.report import toolchain as report
     from cuwheel.toolchains import provide
     from cuwheel.toolchains.store import open_store
@@ -220,7 +222,7 @@ def toolchain_remove(
 
 @takes_request(CacheRequest)
 def cache(request: CacheRequest) -> Cache:
-    """What is kept on this machine, by kind; with `prune` what is old, or too much, is removed."""
+    """List what is kept on this machine, by kind; with `prune` remove what is old, or too much."""
     from cuwheel.report import cache as report
     from cuwheel.toolchains import store
     from cuwheel.toolchains.store import open_store

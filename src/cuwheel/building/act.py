@@ -120,7 +120,7 @@ def _merge_group(context: BuildContext, group: Sequence[Job]) -> Merged:
 
 
 def with_variants(context: BuildContext, answer: Build) -> Build:
-    """With `variants`: of the merged wheels where there are such, else of those of the jobs that passed the gate."""
+    """Puts variants, if asked to, beside the merged wheels, or beside those of the jobs that passed the gate."""
     if context.table.merge:
         made = [each.wheel for each in answer.merged if each.wheel]
     else:

@@ -48,7 +48,7 @@ def _keys(table: type[Struct]) -> dict[str, FieldInfo]:
 
 
 def find_configuration(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> FoundConfiguration:
-    """That of a source folder, or that of a file; `overrides` nested as the tables are."""
+    """Reads the configuration of a source folder, or that in a file; `overrides` are nested as the tables are."""
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
     named = _by_key(data, Table, where, problems)
@@ -219,7 +219,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_key(data: dict[str, Any], table: Any, where: str, problems: list[str]) -> dict[str, Any]:  # noqa: ANN401
-    """With the keys of the table, in tables of tables too; a single text where a list of texts is meant."""
+    """The data by the keys of the table, in tables of tables too; a text where a list is meant becomes one."""
     result: dict[str, Any] = {}
     for written, value in data.items():
         key = _key(str(written), _keys(table))
@@ -256,7 +256,7 @@ def _item(hint: Any) -> Any:  # noqa: ANN401
 
 
 def _key(written: str, keys: Mapping[str, object]) -> str:
-    """As the table has it; an unknown one is reported as it was written."""
+    """The key as the table has it; an unknown one is reported as it was written."""
     key = written.replace("_", "-").removesuffix("-")
     return key if key in keys else written
 

@@ -148,7 +148,10 @@ def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, st
 
 
 def _toolchains(plan: BuildPlan, pythons: Sequence[str]) -> tuple[dict[str, Toolchain], tuple[JobResult, ...]]:
-    """By CUDA version. One that cannot be had fails its jobs, and none that can be had ends the build."""
+    """Provides the toolchains, by CUDA version.
+
+    One that cannot be had fails its jobs; if none can be had, the build ends.
+    """
     table, request = plan.context.table, plan.context.request
     components = [*table.components, *BACKENDS[plan.context.project.backend].components]
     if request.fit:

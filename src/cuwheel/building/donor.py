@@ -141,7 +141,7 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
 
 
 def _tools(described: Description | None, cuda: str) -> Tools | None:
-    """Of a wheel that several were merged into, those of that CUDA version."""
+    """The tools that made a wheel; where several builds were merged into it, those for this CUDA version."""
     if described is None:
         return None
     merged = [each.toolchain for each in described.merged if each.cuda == versions.minor(cuda)]
@@ -158,7 +158,10 @@ def _was_without_nvtx(base: _Missing) -> bool:
 
 
 def _processor(base: Path, libraries: Sequence[Library], wanted: Sequence[Arch]) -> str | None:
-    """That a donor is compiled for, where it is not this machine's; what cannot be is refused before minutes of it."""
+    """The processor that a donor is compiled for, if not this machine's.
+
+    What cannot be done is refused before minutes of it.
+    """
     machine = World.here()
     kinds = {(each.format, each.machine) for each in libraries}
     if kinds == {("pe" if os.name == "nt" else "elf", machine.cpu)}:

@@ -209,10 +209,10 @@ def wheel_could_be_smaller(case: Case) -> Iterator[Finding]:
 
 
 def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform | None = None) -> tuple[Verdict, ...]:
-    """As `check` has them, of the machines themselves: another Python is another job's, and pip brings libraries.
+    """Gives `check`'s verdicts, of the machines alone: another Python is another job's, and pip brings libraries.
 
-    What the wheel's tags say is no condition of a machine. `built_for`: of the two distributions of CUDA for arm64 the
-    one that built it, of a wheel in which that is not written down yet.
+    What the wheel's tags say is no condition of a machine. `built_for`: of the two distributions of CUDA for arm64
+    the one that built it, of a wheel in which that is not written down yet.
     """
     bare = [replace(each, python=None, free_threaded=False, libraries=None, loads=()) for each in machines]
     if built_for:
@@ -222,7 +222,7 @@ def verdicts_on(found: Survey, machines: Sequence[Machine], built_for: Platform 
 
 
 def wrong_processor(case: Case) -> Iterator[Finding]:
-    """Of a build for another one: a compiler that was not told makes what this machine runs."""
+    """Finds libraries for this machine's processor in a build for another: a compiler that was not told makes those."""
     own = [each for each in case.survey.libraries if case.wanted.cpu and each.format == "elf"]
     if wrong := [each for each in own if each.machine != case.wanted.cpu]:
         yield finding(

@@ -53,7 +53,7 @@ def wrong_nvcc(wanted: GateRequest) -> tuple[str, ...]:
 
 
 def _is_own(program: str, wanted: GateRequest) -> bool:
-    """Of the planned toolkit, be it by a link, or in the record's folder, where a copy may stand in for it."""
+    """Whether a compiler is the planned toolkit's: by a link too, or as a copy in the record's folder."""
     folders = (
         wanted.toolkit_root,
         os.path.realpath(wanted.toolkit_root),

@@ -262,7 +262,7 @@ def serves(wheel: str, python: str) -> bool:
 
 
 def job_answer(job: DecidedJob, outcome: Outcome) -> Job:
-    """Of a job of which no more is known than was decided. Secrets are masked: answers are kept and sent."""
+    """The answer of a job of which no more is known than was decided. Secrets are masked: answers are kept and sent."""
     return Job(
         id=job.id,
         cuda=job.cuda,

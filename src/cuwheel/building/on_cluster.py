@@ -245,7 +245,7 @@ class OnCluster:
         return replace(made, answer=answer)
 
     def _with_built(self, result: JobResult, built: Built, done: Done) -> JobResult:
-        """With the log and the record of compiler calls that came back."""
+        """Adds the log and the record of compiler calls that came back."""
         record = ""
         if RECORD in done.files:
             records = self._context.store.folder / "cluster/records"

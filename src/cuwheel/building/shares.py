@@ -78,7 +78,7 @@ def whole_list(cuda: str) -> tuple[str, ...]:
 
 
 def share_key(share: Share, job: DecidedJob, context: BuildContext) -> str:
-    """Of everything that goes into a share: not the job's list, which only says what the others are."""
+    """A hash over all that goes into a share; the job's list is no part of it, it only names the other shares."""
     compiler, table = job.toolchain.host_compiler, context.table
     lists = {row.passed[0] for row in spellings.ROWS if row.passed}
     parts = [

@@ -314,7 +314,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def _git_files(folder: Path) -> list[str] | None:
-    """None where git does not know the folder: no repository, or ignored by the one that it lies in."""
+    """The files that git knows; None where it does not know the folder: no repository, or ignored by one around it."""
     known = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     new = _git(folder, "ls-files", "-z", "--others", "--exclude-standard")
     if known is None or new is None:

@@ -114,7 +114,7 @@ def read_libraries(layout: Layout) -> tuple[list[Library], list[Bitcode], list[F
 
 
 def _own_path(root: Path, file: Path) -> str | None:
-    """Of a file that may be changed; None for what a journal keeps."""
+    """The path, below the root, of a file that may be changed; None for what a journal keeps."""
     path = _real_path(root, file)
     return path.as_posix() if path and path.parts[0] != journal_file.FOLDER else None
 
@@ -212,8 +212,9 @@ def stage_records(
     notes_of: Callable[[Owner, Mapping[str, str]], Mapping[str, bytes]],
     removed: Sequence[str] = (),
 ) -> list[Finding]:
-    """Of every distribution that has one of these files. `notes_of`: what goes beside its RECORD, by the names that its
-    changed files have there.
+    """Stages a new RECORD for every distribution that has one of these files.
+
+    `notes_of`: what goes beside its RECORD, by the names that its changed files have there.
     """
     changed = sorted([*digests, *removed])
     found: dict[Path, dict[str, str]] = {}

@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 1024
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """With commas: `1,2,4`."""
+    """Reads counts with commas between: `1,2,4`."""
     found = tuple(values.count(part.strip()) for part in text.split(","))
     if max(found) > _MOST_AT_ONCE:
         raise UsageError(f"each must be at most {_MOST_AT_ONCE:,}")

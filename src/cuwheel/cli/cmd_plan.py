@@ -22,7 +22,7 @@ _WANTS = ("future", "native", "specific", "family", "no-ptx")
 
 
 def wants(text: str) -> list[str]:
-    """With commas: `future,native`."""
+    """Reads what is wanted besides, with commas between: `future,native`."""
     return values.each_of(values.parts(text), values.one_of(*_WANTS))
 
 

@@ -25,7 +25,7 @@ def address(text: str) -> str:
 
 
 def upload_address(text: str) -> str:
-    """With a login, if need be: it is handed to uv alone. `public`: the public index."""
+    """Reads the address to upload to, which may have a login, for uv alone. `public`: the public index."""
     if text == "public":
         return text
     from cuwheel.network import addresses

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def policy(text: str) -> str:
-    """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
+    """Reads a policy of auditwheel, for any of the processors that wheels with CUDA are made for."""
     from cuwheel.changes.repair import policies
 
     if text == "auto":

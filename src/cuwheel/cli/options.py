@@ -47,7 +47,7 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As messages call it: `--output`, `TARGET`."""
+        """The option as messages call it: `--output`, `TARGET`."""
         return next((flag for flag in self.flags if flag.startswith("--")), self.value.strip("[]. "))
 
     @property

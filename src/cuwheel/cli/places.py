@@ -14,7 +14,7 @@ _SCHEMES = ("http", "https", "file")
 
 
 def shortened(text: str) -> str:
-    """Of a text that somebody gave, as much as a message can hold."""
+    """As much as a message can hold of a text that somebody gave."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -162,7 +162,7 @@ def place(text: str) -> str:
 
 
 def catalogue(text: str) -> str:
-    """As `place`, or none at all."""
+    """Reads the place of a catalogue as `place` does, or `none`."""
     return text if text == "none" else place(text)
 
 
@@ -184,7 +184,7 @@ def links(text: str) -> str:
 
 
 def program(text: str) -> str:
-    """By its path, or a name on PATH."""
+    """Reads the path of a program, or a name on PATH."""
     import shutil
 
     if shutil.which(text) is None:

@@ -69,7 +69,7 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 
 
 def terminal_width() -> int:
-    """As shutil has it, without shutil: argparse asks for every argument, and importing that takes 4 ms."""
+    """The terminal's width, by the rules of shutil: argparse asks for every argument, and importing that takes 4 ms."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns[:9]):
         return int(columns[:9])

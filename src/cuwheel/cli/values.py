@@ -154,7 +154,7 @@ def is_cuda(text: str) -> bool:
 
 
 def driver(text: str) -> str:
-    """Of the driver, or the CUDA version that nvidia-smi shows."""
+    """Reads a driver's version, or the CUDA version that nvidia-smi shows."""
     cleaned = text.strip()
     if is_cuda(cleaned):
         return cuda(cleaned)
@@ -234,7 +234,7 @@ def python(text: str) -> str:
 
 
 def python_minor(text: str) -> str:
-    """Of a Python to build for, which has the GIL."""
+    """Reads the version of a Python to build for, which has the GIL."""
     found = python(text)
     if not found[-1].isdigit():
         raise wrong(text, "a version of Python with the GIL, such as 3.11")
@@ -295,12 +295,12 @@ def _machine_setting(text: str) -> tuple[str, str]:
 
 
 def machine_settings(text: str) -> list[tuple[str, str]]:
-    """With commas: `os=windows,cpu=x86_64`."""
+    """Reads settings of a machine with commas between: `os=windows,cpu=x86_64`."""
     return each_of(parts(text), _machine_setting)
 
 
 def version(text: str) -> str:
-    """Of a package, as PEP 440 has it."""
+    """Reads a version of a package, as PEP 440 has it."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -393,7 +393,7 @@ def fleet(text: str) -> Path:
 
 
 def component(text: str) -> str:
-    """Of a toolkit: cublas, cudnn, or a group of them."""
+    """Reads the name of a toolkit's component: cublas, cudnn, or a group of them."""
     from cuwheel.facts import toolkits as table
 
     asked(lambda: table.find_components(text), "cuwheel toolchain install --help")

@@ -309,7 +309,7 @@ class Engine:
         return any(self.workers.able(self._fit_to_workers(each.task), each.avoid) for each in self._waiting)
 
     def _patience(self) -> float:
-        """With workers that could do it none of what is left would start: they are not waited for."""
+        """How long to wait: workers that are there but could start none of what is left are not waited for."""
         return self._connection.patience if self.to_come or not self.workers.usable else _AGAIN_S
 
     def _reconnect(self) -> None:

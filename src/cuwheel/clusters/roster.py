@@ -48,7 +48,7 @@ class Roster:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """Of the workers whose results are put together: that with the most cores, until it is fixed."""
+        """The kind of the workers whose results are put together: that with the most cores, until it is fixed."""
         cores: Counter[tuple[str, ...]] = Counter()
         for facts in self.usable.values():
             cores[facts.kind] += facts.cores

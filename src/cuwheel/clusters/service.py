@@ -37,7 +37,10 @@ _DAY_S = 24 * 3600.0
 
 
 def configure_dask(*, pages: bool = False) -> None:
-    """Of Dask, for this process; `pages`: those that it serves. What a user's own settings say of the others holds."""
+    """Configures Dask for this process; `pages`: those that it serves.
+
+    What a user's own settings say of the rest holds.
+    """
     cluster_access.require_extra()
     import dask
 

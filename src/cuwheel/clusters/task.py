@@ -58,7 +58,7 @@ def own_code() -> str:
 
 
 def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Mapping[str, int]) -> WorkerFacts:
-    """Of this machine. `tags`: beside the GPUs that are seen here, or in place of how many."""
+    """The facts of this machine as a worker. `tags`: beside the GPUs that are seen here, or in place of how many."""
     # By place and size, which packages of the same version have alike on every machine.
     found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
     try:
@@ -108,12 +108,12 @@ class Task(Struct, frozen=True, kw_only=True):
     fresh: bool = False
 
     def key(self, kind: tuple[str, ...]) -> str:
-        """Of all that goes in: the same key gives the same answer. `kind`: of the workers."""
+        """A hash over all that goes in: the same key gives the same answer. `kind`: of the workers."""
         parts = [own_code(), *kind, self.function, self.parameters, *map(str, sorted(self.inputs.items()))]
         return files.sha256_of("\0".join(parts).encode())[:32]
 
     def takes(self, kind: tuple[str, ...]) -> dict[str, float]:
-        """Of a worker, as Dask counts it: see `offers`."""
+        """What the task takes of a worker, as resources that Dask counts: see `offers`."""
         found: dict[str, float] = {CORES: self.cores, MEMORY: self.memory, code_tag(): _WHOLE if self.alone else 1}
         if self.alike:
             found[kind_tag(kind)] = 1
@@ -131,7 +131,7 @@ def kind_tag(kind: tuple[str, ...]) -> str:
 
 
 def offers(facts: WorkerFacts) -> dict[str, float]:
-    """Of a worker, as Dask counts it: see `Task.takes`."""
+    """What a worker offers, as resources that Dask counts: see `Task.takes`."""
     whole = dict.fromkeys((code_tag(), kind_tag(facts.kind)), _WHOLE)
     return {CORES: facts.cores, MEMORY: facts.memory, **whole, **facts.tags}
 

@@ -341,7 +341,7 @@ class _Look:
         self._catalogues = catalogue.open_catalogues(search.request.catalogues, search.session)
 
     def into_facts(self, rulings: Sequence[Ruling]) -> list[Ruling]:
-        """With the verdicts of those whose facts are to be had without the wheel."""
+        """Adds the verdicts of those whose facts are to be had without the wheel."""
         judged: dict[str, Ruling] = {}
         try:
             for ruling in self._with_facts([each for each in rulings if not each.decided]):
@@ -392,7 +392,7 @@ class _Look:
         return any(pool.map(lambda each: _beside(each, self._session, ask=True), unsaid[:_MISSES]))
 
     def into_wheels(self, rulings: Sequence[Ruling]) -> Iterator[Ruling]:
-        """With the verdicts of those that had to be read."""
+        """Adds the verdicts of those that had to be read."""
         usable = (each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN)
         best = min(usable, key=attrgetter("rank"), default=None)
         read: set[Version] = set()  # releases that were looked into, after one that nothing speaks against
@@ -478,7 +478,7 @@ class _Look:
 
 
 def _minor(release: Version) -> tuple[int, ...]:
-    """Of 0.0.35 and its kind each is a release like any other, and none a patch."""
+    """The minor release that a version belongs to; of 0.0.35 and its kind each is one by itself, and none a patch."""
     return release.release[:2] if any(release.release[:2]) else release.release
 
 
@@ -488,7 +488,7 @@ def _series(ruling: Ruling) -> tuple[tuple[int, ...], str | None]:
 
 
 def _oldest_first(passed_over: Mapping[str, Ruling]) -> Iterator[Ruling]:
-    """Of each series the oldest, then the newest first."""
+    """Yields the oldest of each series and then its others, the newest first."""
     series: dict[object, list[Ruling]] = {}
     for each in passed_over.values():
         series.setdefault(_series(each), []).append(each)
@@ -509,7 +509,7 @@ def _runs(best: Ruling) -> str:
 
 
 def _is_later_patch(one: Ruling, other: Ruling) -> bool:
-    """Of the same build: a release with several has one for other GPUs, perhaps."""
+    """Whether one is a later release of the same build: a release with several has one for other GPUs, perhaps."""
     return one.release > other.release and one.candidate.version.local == other.candidate.version.local
 
 

@@ -119,7 +119,7 @@ def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
 
 
 def _listed_file(page: str, published: simple_api.PublishedFile) -> IndexFile | None:
-    """None for what leads nowhere: a page on a server may not send us to files of this machine."""
+    """A file that a page lists; None for a link of a server to files of this machine, which it may not send us to."""
     url = _joined(page, published.url)
     if url is None:
         return None
@@ -175,7 +175,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path | None:
-        """Of one that is on this machine already."""
+        """Where the file is, if it is on this machine already."""
         return addresses.local_path(self.listing.url)
 
 
@@ -341,7 +341,7 @@ def releases_of(requirement: str) -> set[Version]:
 
 
 def no_such_release(requirement: Requirement, where: Places, session: client.Session) -> UnknownNameError:
-    """Of a project that is there: which versions it has."""
+    """Makes the error for a release that a project does not have: it names the versions that are there."""
     found = {each.version for each in list_candidates(Requirement(requirement.name), where, session)}
     known = f"{min(found)} to {max(found)}" if len(found) > 1 else str(*found)
     name = f"{requirement.name}{requirement.specifier}"
@@ -456,7 +456,7 @@ def _in_folder(folder: Path) -> Iterator[IndexFile]:
 
 
 def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None:
-    """None for a file of another project, and for what is neither a wheel nor a source distribution."""
+    """The candidate that a file is; None if it is another project's, or neither a wheel nor a source distribution."""
     try:
         if wheel := WheelName.parse(listing.file):
             if normalised(wheel.name) != project:

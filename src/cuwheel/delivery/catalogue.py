@@ -77,14 +77,14 @@ class CatalogueReader:
         return {each.sha256: each.name for each in self.contents.wheels}
 
     def facts(self, sha256: str | None) -> WheelFacts | None:
-        """None where it does not hold them."""
+        """The facts of the wheel with this hash; None where the catalogue does not hold them."""
         if sha256 is None or sha256 not in self._known:
             return None
         found = wheel_facts.parse(self.encoded_facts(sha256, self._known[sha256]), f"{self._place}: {sha256}")
         return found if found.sha256 == sha256 else None
 
     def encoded_facts(self, sha256: str, project: str) -> bytes:
-        """Of a wheel that is listed."""
+        """The facts of a wheel that is listed, as the file has them."""
         if not self.contents.packed:
             place = f"{_FACTS}/{sha256}.json.zst"
             return unpacked(self._read(place, _MOST_PACKED), f"{self._place}: {sha256}").strip()
@@ -103,7 +103,7 @@ class CatalogueReader:
             return self._packs[project]
 
     def of_sibling(self, wheel: WheelName, version: str) -> WheelFacts | None:
-        """Of another wheel of the same release and platform, for another Python: they hold the same device code."""
+        """The facts of a wheel of this release and platform for another Python, which holds the same device code."""
         for listed in self._releases.get((normalised(wheel.name), version), ()):
             other = WheelName.parse(listed.file)
             if other and _made_alike(other, wheel) and (found := self.facts(listed.sha256)):

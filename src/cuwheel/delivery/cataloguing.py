@@ -338,7 +338,7 @@ _IN_PART = 1
 
 
 def reach_of_catalogue(place: str | Path | None, machines: Sequence[Machine]) -> Catalogue:
-    """Of the catalogue in a folder or at a URL, or of the one that ships; without machines, on every generation."""
+    """Tells what a catalogue's wheels run on; None: the one that ships. Without machines, every generation counts."""
     with client.Session() as session:
         found = CatalogueReader(place or SHIPPED, session)
         return Catalogue(

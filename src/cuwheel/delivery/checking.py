@@ -320,7 +320,7 @@ def _variant_problems(
 
 
 def _variant(site: Site, where: str, wheel: PublishedFile) -> Variant | None:
-    """None where that cannot be told: of the wheel and what lies beside it others tell."""
+    """The variant of a published wheel; None where that cannot be told, which other checks tell."""
     with site.file(where, wheel.url + FACTS) as path:
         try:
             return wheel_facts.load(path).variant if path else None

@@ -401,7 +401,7 @@ def _round(search: Search, request: InstallRequest, asked: dict[str, str]) -> tu
 def _fitting(
     search: Search, request: InstallRequest, wanted: str, chosen: Sequence[Choice]
 ) -> Choice | _Conflict | None:
-    """None for a package without CUDA code, which is none of our business."""
+    """Chooses a package that fits those chosen, or says what conflicts; None for one without CUDA code."""
     limits = Requirement(wanted)
     shallow = normalised(limits.name) != _TORCH  # which has builds for the CPU, and older ones for GPUs
     first: _Conflict | None = None
@@ -564,7 +564,7 @@ def machines_with_torch(machines: Sequence[Machine], releases: Sequence[Release]
 
 
 def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
-    """By its local version, else by the CUDA runtime that comes with it. `others`: name → version."""
+    """The CUDA of a torch, by its local version, else by the runtime that comes with it. `others`: name → version."""
     if match := _LOCAL.search(version):
         return f"{match[1]}.{match[2]}"
     runtime = next((each for name, each in others.items() if _RUNTIME.fullmatch(name)), None)

@@ -65,7 +65,7 @@ def _into_folder(root: Path, to: Path) -> Iterator[Change]:
 
 
 def _is_same(source: Path, target: Path) -> bool:
-    """As rsync decides it: a page may have the same length and another content, and then another time."""
+    """Whether a file need not be copied, as rsync decides it: a page may change and keep its length, not its time."""
     if not target.is_file():
         return False
     one, other = source.stat(), target.stat()

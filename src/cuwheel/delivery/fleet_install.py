@@ -150,7 +150,7 @@ def _with_extras(choice: Choice) -> str:
 
 
 def _locked(release: Release) -> Release:
-    """With a hash, and without a login."""
+    """The release as a lock has it: with a hash, and without a login."""
     sha256 = release.sha256
     if sha256 is None:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:

@@ -120,7 +120,7 @@ def list_page(channel: str = "") -> str:
 
 
 def file_link(file: str, files_url: str = "") -> str:
-    """As a page of the flat index links to it. `files_url`: the address of the folder that holds the files."""
+    """The link of a file on a page of the flat index. `files_url`: the address of the folder that holds the files."""
     return f"{files_url.rstrip('/')}/{quote(file)}" if files_url else HERE + quote(file)
 
 
@@ -192,11 +192,11 @@ class IndexFolder:
         return self.root / relative
 
     def read(self, relative: str) -> bytes | None:
-        """None where there is no such file."""
+        """Reads a page of the index; None where there is no such file."""
         return files.read_if_present(self.path(relative), simple_api.LARGEST_PAGE, "a page of an index")
 
     def size(self, relative: str) -> int | None:
-        """None where there is no such file."""
+        """The size of a file of the index; None where there is no such file."""
         try:
             return self.path(relative).stat().st_size
         except OSError:

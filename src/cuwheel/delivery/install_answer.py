@@ -156,7 +156,7 @@ class Install(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_status(self) -> int | None:
-        """Of a dry run that would be done, where nobody can tell whether the package runs: not known is not yes."""
+        """The status of a dry run of which nobody can tell whether the package runs: not known is not yes."""
         undecided = any(each.chosen and each.needs_a_gpu_to_tell for each in self.candidates)
         return EXIT_UNKNOWN if self.dry_run and undecided and self.succeeded else None
 

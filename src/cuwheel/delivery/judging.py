@@ -95,7 +95,7 @@ def _data_beside(candidate: Candidate, session: client.Session, *, ask: bool) ->
 
 
 def _checked_facts(data: bytes, candidate: Candidate) -> WheelFacts | None:
-    """None, and a warning, where it is not what the index says, or about another wheel: the wheel itself decides."""
+    """Reads a candidate's facts; None, and a warning, if they are another wheel's, or not what the index says."""
     listing = candidate.listing
     problem = ""
     if listing.facts and files.sha256_of(data) != listing.facts:
@@ -174,7 +174,7 @@ def _announce(
 
 
 def _place_in_cache(candidate: Candidate) -> Path | None:
-    """By the hash and the server: what one says of a hash is not believed of another's file."""
+    """Where facts are kept, by the hash and the server: what one says of a hash is not believed of another's file."""
     if candidate.listing.sha256 is None:
         return None
     server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.listing.url))
@@ -431,7 +431,7 @@ class CandidateJudge:
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"
 
     def _words(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Of what runs: the code that it takes. Of what is not known: why."""
+        """Says in words what code each machine takes, or why that is not known."""
         for machine, verdict in zip(self._machines, verdicts, strict=True):
             archs = sorted(
                 {taken.arch for each in verdict.libraries if each.loaded is not False for taken in each.rests_on}
@@ -462,7 +462,10 @@ def _text(finding: Finding) -> str:
 
 
 def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:
-    """As rulings have it. A library that the rest works without does not make a release worse than an older one."""
+    """The rank of a verdict among rulings.
+
+    A library that the rest works without does not make a release worse than an older one.
+    """
     if outcome in GOOD or (outcome == "partial" and not errors):
         return 0
     return {"partial": 1, "unknown": 2}.get(outcome, 4)

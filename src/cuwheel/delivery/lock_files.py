@@ -234,7 +234,7 @@ def read_lock(path: Path) -> InstallLock:
 
 
 def _read_pylock(path: Path) -> InstallLock | None:
-    """None for a lock of another tool, which says nothing of a GPU."""
+    """Reads a pylock file; None for a lock of another tool, which says nothing of a GPU."""
     from packaging.pylock import Pylock, PylockValidationError  # noqa: PLC0415
 
     data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
@@ -257,7 +257,7 @@ def _read_pylock(path: Path) -> InstallLock | None:
 
 
 def _release(package: Package751, folder: Path) -> Release:
-    """Of a package the one wheel that the lock has."""
+    """The one wheel that the lock has of a package. Raises ValueError where there is not exactly one."""
     wheels = tuple(package.wheels or ())
     if len(wheels) != 1:
         raise ValueError(f"{package.name} has {len(wheels)} wheels, and must have one")
@@ -276,7 +276,7 @@ def _release(package: Package751, folder: Path) -> Release:
 
 
 def _read_json(path: Path) -> InstallLock:
-    """As cuwheel wrote locks before: all kinds of machines in one file."""
+    """Reads a lock as cuwheel wrote them before: all kinds of machines in one file."""
     data = files.read_limited(path, _LARGEST, "a lock", hint=_WRITE)
     found = codec.parse(data, InstallLock, path, "a lock of cuwheel install", schema=SCHEMA, hint=_AGAIN)
     if found.schema != SCHEMA:
@@ -311,7 +311,7 @@ def _problems(lock: InstallLock) -> Iterator[str]:
 
 
 def part_for(lock: InstallLock, machines: Sequence[Machine]) -> LockPart:
-    """That of these machines, which are the GPUs of one; an error says how near the others are."""
+    """The part of a lock for these machines, which are the GPUs of one; an error says how near the others are."""
     fitting = [[part for part in lock.parts if not list(_differences(part, each))] for each in machines]
     hashes = [[{file.sha256 for file in part.files} for part in each] for each in fitting]
     common = [
@@ -358,7 +358,7 @@ def all_files(lock: InstallLock) -> tuple[Release, ...]:
 
 
 def packages_of(part: LockPart) -> tuple[Package, ...]:
-    """As the lock has them."""
+    """The packages that a part of a lock names."""
     known = {each.name: each for each in part.files}
     return tuple(
         Package(

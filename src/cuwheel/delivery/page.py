@@ -292,7 +292,7 @@ class WheelPage:
 
     @property
     def build(self) -> Iterator[tuple[str, str]]:
-        """Of a wheel that cuwheel built."""
+        """The rows about the build, for a wheel that cuwheel built."""
         about = self.facts.description
         if about is None:
             return

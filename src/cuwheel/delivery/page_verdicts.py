@@ -122,7 +122,7 @@ def _refusal(listed: Sequence[str], machine: Machine) -> str:
 
 @cache
 def capabilities(place: Place) -> tuple[Capability, ...]:
-    """Of GPUs that such a system can have: Tegras are part of theirs."""
+    """The capabilities of the GPUs that such a system can have: Tegras are part of theirs."""
     known = gpus.current_capabilities()
     return tuple(each for each in known if not gpus.is_tegra(each) or place.cpu == "aarch64")
 

@@ -77,7 +77,7 @@ def pending_settings(places: tuple[Place, ...], prefix: Path, settings: Mapping[
 
 
 def _targets(places: Place, prefix: Path) -> Iterator[Place]:
-    """Of an environment: the script of every shell that it has; conda reads a folder."""
+    """Yields the files to write: of an environment the scripts of its shells, or the one that conda reads."""
     if places.kind != "activate":
         yield Place(kind=places.kind, path=str(files.absolute(Path(places.path).expanduser())))
         return
@@ -171,7 +171,7 @@ def _line(kind: Kind, name: str, value: str) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """None where there is no such file."""
+    """Reads a file of settings; None where there is no such file."""
     try:
         with path.open("rb") as file:
             data = system_calls.read_up_to(file, _LARGEST + 1)

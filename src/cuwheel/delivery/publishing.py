@@ -146,7 +146,7 @@ def publish(request: PublishRequest, *, of_others: bool = False) -> Publish:
 
 
 def _generators(index: IndexFolder, request: PublishRequest) -> list[transaction.Generator]:
-    """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
+    """What writes further pages. The page of a catalogue comes before the link to it, and goes after."""
     asked = request.catalogue
     shown = asked != index_folder.NO_CATALOGUE if asked else index.path(index_folder.CATALOGUE_PAGE).exists()
     own: transaction.Generator = functools.partial(page.page_steps, with_catalogue=shown)

@@ -120,7 +120,7 @@ def must_be_file(word: str) -> None:
 
 
 def must_be_address(url: str) -> None:
-    """Of a folder on a server, as it may stand in pages that everybody reads."""
+    """Refuses what is not the address of a folder on a server that may stand in pages that everybody reads."""
     try:
         parts = addresses.split(url)
     except NetworkError as error:

@@ -71,7 +71,7 @@ class RequirementsFile(Struct, frozen=True, kw_only=True):
         return {each.addressed for each in self.lines if each.addressed}
 
     def applied(self, request: InstallRequest) -> InstallRequest:
-        """With its indexes, where nobody named others."""
+        """The request with the file's indexes, where nobody named others."""
         return replace(
             request,
             indexes=request.indexes or self.indexes,

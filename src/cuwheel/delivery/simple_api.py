@@ -71,7 +71,7 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def wheel(self) -> WheelName | None:
-        """None for what lies beside the wheels."""
+        """The name of the wheel that this is; None for what lies beside the wheels."""
         return WheelName.parse(self.filename)
 
     @property

@@ -105,7 +105,7 @@ def _must_be_like_here(machines: Sequence[Machine]) -> None:
 
 
 def fleet_row(machine: Machine) -> str:
-    """Of a fleet file, with all that a plan asks of a machine."""
+    """A row of a fleet file, with all that a plan asks of a machine."""
     known = {name: value for name in _KNOWN if (value := getattr(machine, name)) is not None}
     row = {"name": machine.name, "capability": str(machine.capability), **known}
     lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in row.items())
@@ -113,7 +113,7 @@ def fleet_row(machine: Machine) -> str:
 
 
 def _decided_build(work: _Work, machines: Sequence[Machine]) -> tuple[_Work, BuildResult]:
-    """By the project's own list of CUDA versions, if one of them serves these machines; else by whichever does."""
+    """Decides the build by the project's own CUDA versions, if one serves these machines; else by whichever does."""
     try:
         made = pipeline.build(work.request(), dict(os.environ))
     except UsageError:

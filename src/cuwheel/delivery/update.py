@@ -174,7 +174,7 @@ class _Draft:
         return [found for word in words for found in self._chosen(word)]
 
     def _chosen(self, word: str) -> list[tuple[str, PublishedFile]]:
-        """By its name, or all of `name==version`; a version without a local label means those with one too."""
+        """Finds a file by its name, or all of `name==version`; a version without a local label means all labels."""
         project, fits = _meaning(word)
         files = self.files(project)
         found = [(project, each) for name, each in files.items() if fits(name)]
@@ -221,7 +221,7 @@ class _Draft:
 
 
 def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str] = ()) -> Project:
-    """Of the flat index. `known`: versions that it had before, in order."""
+    """The page of a project in the flat index. `known`: versions that it had before, in order."""
     ordered = tuple(sorted(files, key=lambda each: each.filename))
     return Project(
         name=name, versions=index_folder.versions_in((each.filename for each in ordered), known), files=ordered
@@ -229,7 +229,7 @@ def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str]
 
 
 def channel_page(page: Project, channel: str) -> Project:
-    """With the links as they are in the channel's folder; channels are the flat index's to know."""
+    """The page of a channel: its links lead out of the channel's folder, and channels are the flat index's to know."""
     files = tuple(
         replace(
             each,
@@ -249,7 +249,7 @@ def channels_of(page: Project) -> tuple[str, ...]:
 
 
 def project_list(listed: ProjectList, channel: str) -> ProjectList:
-    """Of those projects that have a file in the channel."""
+    """The list of those projects that have a file in the channel."""
     return replace(
         listed, projects=tuple(ListedProject(each.name) for each in listed.projects if channel in each.channels)
     )

@@ -47,7 +47,7 @@ def variants_by_document(files: Iterable[str]) -> dict[str, list[WheelName]]:
 
 
 def documents(index: IndexFolder, files: Iterable[str], arrivals: Sequence[Arrival]) -> dict[str, bytes]:
-    """Of a project that is going to have these files: one for each release with variants."""
+    """The documents of a project that is going to have these files: one for each release with variants."""
     arrived = {each.name: each.variants for each in arrivals}
     made = {}
     for name, wheels in variants_by_document(files).items():
@@ -104,7 +104,7 @@ def is_document(name: str) -> bool:
 
 
 def in_channels(files: Iterable[PublishedFile]) -> list[PublishedFile]:
-    """With the channel for variants where it belongs: the variants, their documents and plain wheels of the version."""
+    """Adds the channel for variants to the variants, their documents and the plain wheels of the version."""
     listed = list(files)
     known = {each.filename for each in listed if is_document(each.filename)}
     if not known and not any(VARIANTS in each.channels for each in listed):

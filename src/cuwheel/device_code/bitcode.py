@@ -65,7 +65,7 @@ def architecture(start: bytes) -> Arch | None:
 
 @cache
 def _as_bits(text: str) -> str:
-    """As attributes are written: each character a number in chunks of six bits, the lowest first."""
+    """A text as attributes are written: each character a number in chunks of six bits, the lowest first."""
     chunks = []
     for character in text:
         number = ord(character)

@@ -86,7 +86,7 @@ class Cubin(Struct, frozen=True):
 
     @property
     def arch(self) -> Arch:
-        """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
+        """The architecture with its suffix, which its flags may lack: CUDA 13.0 only tells its options."""
         note = self.elf.named(".note.nv.tkinfo")
         toolkit_note = self.elf.start_of(note, _NOTE_LIMIT) if note else b""
         if option := re.search(_ARCH_OPTION, toolkit_note):
@@ -123,7 +123,7 @@ class Cubin(Struct, frozen=True):
 
 
 def arch_by_flags(flags: int, abi: int) -> Arch:
-    """As the header of the file has it."""
+    """The architecture that the header of the file names."""
     sm, specific = (flags >> 8 & 0xFF, _SPECIFIC_ABI_8) if abi >= ABI_8 else (flags & 0xFF, _SPECIFIC_ABI_7)
     plain = Arch(Capability.from_number(sm))
     if not flags & specific:

@@ -114,7 +114,7 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def encoded(described: Description) -> bytes:
-    """As it stands in the wheel. A file is named without the folder that it lay in."""
+    """The description as it stands in the wheel. A file is named without the folder that it lay in."""
     described = replace(
         described,
         toolchain=_plain(described.toolchain),
@@ -153,7 +153,10 @@ def words(described: Description) -> Iterator[str]:
 
 
 def of_wheel(wheel: WheelFile) -> Description | None:
-    """None where cuwheel did not build it. Raises where there is one that cannot be understood."""
+    """Reads a wheel's description; None where cuwheel did not build it.
+
+    Raises where there is one that cannot be understood.
+    """
     name = wheel.info + NAME
     if name not in wheel.members:
         return None

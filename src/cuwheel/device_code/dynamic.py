@@ -92,7 +92,7 @@ def read_dynamic(elf: Elf) -> Dynamic:
 
 
 def tags(elf: Elf) -> Iterator[tuple[int, int]]:
-    """As the loader finds them, by the segment; by the section where there is no segment."""
+    """Yields the tags that the loader finds, by the segment; by the section where there is no segment."""
     place = next(((each.offset, each.file_size) for each in elf.segments if each.type == PT_DYNAMIC), None)
     place = place or next(((each.offset, each.size) for each in elf.headers if each.type == SHT_DYNAMIC), None)
     if place is None:

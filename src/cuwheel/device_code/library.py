@@ -253,7 +253,7 @@ def _loose_cubins(draft: _Draft, hits: Sequence[Hit]) -> Iterator[Hit]:
 
 
 def _complete(draft: _Draft) -> None:
-    """With all containers walked: the rows, and who wrote the cubins."""
+    """Completes the draft once all containers are walked: the rows, and who wrote the cubins."""
     draft.rows = draft.walk.device_code()
     written, problems = toolkits(draft.walk, draft.rows)
     draft.add(toolkits=written)
@@ -304,7 +304,10 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
 def containers(
     walk: Walk, rows: Sequence[DeviceCode], host: HostStrings, linked: tuple[int, ...] = ()
 ) -> tuple[Container, ...]:
-    """By themselves, not against each other's symbols. `linked`: those that a device link made."""
+    """Describes the containers by themselves, not against each other's symbols.
+
+    `linked`: those that a device link made.
+    """
     kernelless, managed = containers_without_kernels(walk, rows, host, linked)
     return tuple(
         Container(
@@ -450,7 +453,7 @@ def is_relocatable(buffer: Buffer) -> bool:
 
 
 def _smallest(walk: Walk, wanted: set[int]) -> Iterable[RawEntry]:
-    """Of each row of cubins and each ABI the entry that takes the least to read."""
+    """Picks the entry that takes the least to read, for each row of cubins and each ABI."""
     found: dict[tuple[int, int], RawEntry] = {}
     sizes: dict[tuple[int, int], int] = {}
     for container in walk.containers:

@@ -29,7 +29,10 @@ def collected() -> Iterator[list[Finding]]:
 
 
 def first(found: Sequence[T], most: int, what: str, rest: str) -> Sequence[T]:
-    """As many as may be looked at. `what`: `libraries are loaded`; `rest`: what becomes of the others."""
+    """The first of them, as many as may be looked at.
+
+    `what`: `libraries are loaded`; `rest`: what becomes of the others.
+    """
     if len(found) > most:
         met(f"{most} of {len(found):,} {what}", rest)
     return found[:most]

@@ -100,7 +100,7 @@ class HeaderCapture:
             position += 1
 
     def _note_clean(self, base: int, data: bytes, start: int, stop: int) -> None:
-        """Of a part where no fat binary begins, where no cubin does either, packed or not."""
+        """Notes of a part where no fat binary begins that no cubin, packed or not, does either."""
         part = data[start : stop + _LONGEST_START - 1]
         places = [start + at for begin, rare in _CUBIN_STARTS for at in occurrences(part, begin, rare)]
         for end in (*sorted(at for at in places if at < stop), stop):

@@ -48,7 +48,7 @@ class Row(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Of its addresses, before they are rounded up."""
+        """Where its addresses end, before they are rounded up."""
         return self.address + (self.memory or self.stored)
 
 

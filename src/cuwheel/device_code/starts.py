@@ -39,7 +39,10 @@ class Start(NamedTuple):
 
 
 def read_start(path: str, length: int, pieces: Iterable[tuple[bytes, int]]) -> Start | None:
-    """None where all of it has to be read. `pieces`: from its start on, each with how much of the wheel that took."""
+    """Reads the start of a library; None where all has to be read.
+
+    `pieces`: from its start, with how much of the wheel each took.
+    """
     start = _Gathered(path, length)
     for piece, read in pieces:
         start.add(piece)
@@ -131,7 +134,7 @@ class _Gathered:
         self._looked = max(self._looked, self.reached - len(MAGIC) + 1)
 
     def _end(self, at: int) -> int:
-        """Of what is loaded as data there; nothing where code is, which compares numbers with that of a container."""
+        """Where what is loaded as data here ends; 0 where code is, which compares numbers with that of a container."""
         if self._searched is None:
             return self.size
         ends = (each.offset + each.file_size for each in self._searched if each.offset <= at)

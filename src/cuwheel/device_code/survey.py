@@ -67,7 +67,7 @@ def survey(
 
 
 def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows", sparing: Sparing | None = None) -> Survey:
-    """Of a wheel that is open already, and stays so.
+    """Surveys a wheel that is open already, and leaves it open.
 
     With `sparing` no more is read than a verdict needs: of large libraries the start, and none without device code.
     """
@@ -98,7 +98,7 @@ def _survey(found: Source, detail: Detail, *, search: Search, python: bool, spar
 
 
 def _of_distribution(libraries: Iterable[Library], described: Description | None) -> Iterator[Library]:
-    """With the distribution of CUDA for arm64 that the build wrote down, where a library does not show it itself."""
+    """Adds the distribution of CUDA for arm64 that the build wrote down, where a library does not show it itself."""
     tools = (described.toolchain, *(each.toolchain for each in described.merged)) if described else ()
     names = {each.arm64 for each in tools if each}
     name = names.pop() if len(names) == 1 else None
@@ -148,7 +148,7 @@ def _texts_in(found: Source, folder: str) -> Callable[[str], str]:
 
 
 def _start(item: Item) -> Start | None:
-    """Of a large one, where it suffices. Any part of what is not deflated can be read, and little of it is."""
+    """Reads the start of a large library, where that suffices: any part of what is not deflated can be read."""
     from zipfile import ZIP_DEFLATED  # noqa: PLC0415 - costs 15 ms
 
     from cuwheel.device_code import starts  # noqa: PLC0415 - most wheels are on this machine

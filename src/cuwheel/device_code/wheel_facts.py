@@ -204,7 +204,7 @@ def _library_facts(library: Library, symbols: Mapping[str, int]) -> LibraryFacts
 
 
 def _brief(facts: T) -> T:
-    """With the very objects that are its defaults: the encoder leaves out those, and not all that are equal to them."""
+    """The facts with the very objects that are defaults: the encoder leaves out those, and not all equal to them."""
     usual = {each.name: each.default for each in msgspec.structs.fields(facts) if not each.required}
     same = {name: value for name, value in usual.items() if getattr(facts, name) == value}
     return replace(facts, **same)
@@ -233,7 +233,7 @@ def _container_facts(library: Library) -> Iterator[ContainerFacts]:
 
 
 def _deciding(symbols: Symbols, wanted: frozenset[str]) -> Symbols:
-    """Of what an object brings only what another one wants; and whether it has a kernel or a variable at all.
+    """Keeps of an object's symbols those that another one wants, and whether it has a kernel or a variable at all.
 
     Of libcudadevrt's objects one function more, by which they are known.
     """
@@ -292,7 +292,7 @@ def load(path: Path) -> WheelFacts:
 
 
 def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:
-    """As if the wheel had been read, for those who ask about verdicts. `target`: what it is called."""
+    """Makes the survey that reading the wheel would, for those who ask about verdicts. `target`: what it is called."""
     return Survey(
         target=target or facts.file,
         kind="wheel",

@@ -42,7 +42,7 @@ class Knowledge(Struct, frozen=True, kw_only=True):
 
 @cache
 def knowledge() -> Knowledge:
-    """That of this installation."""
+    """Reads the causes and lists of this installation."""
     shared = codec.own_table(FOLDER.with_name(_LISTS), Shared)
     return Knowledge(
         causes={

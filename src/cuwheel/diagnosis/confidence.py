@@ -27,7 +27,7 @@ def together(weights: Iterable[float]) -> float:
 
 
 def said(weight: float) -> float:
-    """As a share of 1, the more the heavier."""
+    """The confidence as a share of 1, the more the heavier."""
     return round(min(CERTAIN, _between(weight, CURVE)), 2)
 
 

@@ -88,7 +88,7 @@ def names() -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def event(line: str) -> Event:
-    """Of one line, without the prefixes of builders."""
+    """Reads what one line tells of, without the prefixes of builders."""
     if _LISTING.match(line):
         return Event(speaker="", kind="listing", command=(0, len(line)))
     found = command_in(line)  # of the whole: commands are the longest lines there are
@@ -124,7 +124,7 @@ def begins_message(line: str) -> bool:
 
 
 def spoken(line: str) -> str:
-    """As long as it was, with blanks for what is a command or a list of files."""
+    """The line as long as it was, with blanks for what is a command or a list of files."""
     if (found := event(line).command) is None:
         return line
     return line[: found[0]] + " " * (found[1] - found[0]) + line[found[1] :]

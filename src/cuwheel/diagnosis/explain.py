@@ -318,7 +318,7 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
 
 
 def _checked(way: Way, verdict: Verdict) -> WayOut:
-    """With what `check` says of PTX that can be compiled ahead: by which command, in how many seconds."""
+    """Adds what `check` says of PTX that can be compiled ahead: by which command, in how many seconds."""
     wheel = file_name(verdict.target)
     ahead = [each for each in verdict.findings if each.rule in _OF_PTX and each.fix]
     words = "".join(f"; {each.message}; {each.fix.removeprefix('none needed; ')}" for each in ahead[:1])

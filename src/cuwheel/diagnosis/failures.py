@@ -82,7 +82,7 @@ def _guilty(problem: Problem, record: Record) -> Call | None:
 
 
 def _causes(job: DecidedJob | None, *texts: str) -> tuple[Cause, ...]:
-    """Of the first that tells something."""
+    """The causes that are found in the first of the texts in which any are."""
     known = facts(job.toolchain, job.source) if job else {}
     found = (inquiry.causes(text, known, building=True) for text in texts if text.strip())
     return next((causes for causes in found if causes), ())
@@ -237,7 +237,7 @@ def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
 
 
 def _of_call(record: Record, call: Call, printed: str) -> tuple[Cause, ...]:
-    """With what compilers said of their versions before: a cause is surer with them."""
+    """The causes that a call's output shows, surer with what compilers said of their versions before."""
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
     versions = dict.fromkeys(reader.read_printed(record, each, 4096) for each in asked[:_ASKED])
     line = " ".join((*_flags(record, call), quoting.shown((call.program, *(call.ran or call.words)))))

@@ -76,7 +76,7 @@ def inquire(
 
 
 def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
-    """Of what a program printed. Secrets of the environment are not quoted."""
+    """Finds the causes that a program's output shows. Secrets of the environment are not quoted."""
     read = text.read_log(io.BytesIO(printed.encode(errors="surrogateescape")))
     found = explain(read, facts=facts, building=building)
     return masking.within(found.causes, lambda each: masking.known(each, os.environ))

@@ -69,7 +69,7 @@ class Known(Struct, frozen=True, kw_only=True):
         )
 
     def with_versions(self, held: dict[str, str]) -> Known:
-        """With what the signatures of a cause hold, which goes before everything else."""
+        """Adds what the signatures of a cause hold, which goes before everything else."""
         own = tuple(Version(name=name, value=value, line=0) for name, value in held.items())
         return replace(self, versions=(*own, *self.versions))
 
@@ -92,7 +92,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
     @property
     def is_jetson(self) -> bool | None:
-        """By the GPU, as it is named or by its capability; None where that is not known, or could be both."""
+        """Whether it is a Jetson, by the GPU's name or capability; None where that is not known, or could be both."""
         if self.gpu:
             return self.gpu.tegra is not None
         capability = self.capability
@@ -101,7 +101,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
     @property
     def capability(self) -> Capability | None:
-        """Of the GPU: as it was said, or as its name tells."""
+        """The GPU's capability: as it was said, or as its name tells."""
         try:
             if named := self.version("capability"):
                 return Capability.parse(named)
@@ -434,7 +434,7 @@ def gcc_fits_nvcc(known: Known) -> bool:
 
 
 def _nvcc_takes_gcc(known: Known) -> bool | None:
-    """None: not known."""
+    """Whether this nvcc takes this GCC; None where that is not known."""
     gcc, row = known.version("gcc"), known.toolkit
     limit = row.host_compilers.gcc_max if row else None
     return versions.major(gcc) <= limit if gcc and limit else None
@@ -464,7 +464,7 @@ def arch_is_newer_than_nvcc(known: Known) -> bool:
 
 
 def toolkit_dropped_arch(known: Known) -> bool:
-    """As the tables know it of this very nvcc."""
+    """Whether this very nvcc no longer has the architecture, as far as the tables know it."""
     return known.toolkit is not None and arch_was_dropped(known)
 
 
@@ -566,7 +566,7 @@ def nvcc_older_than_wanted_arch(known: Known) -> bool:
 
 
 def toolkit_is_recent(known: Known) -> bool:
-    """Of the last two majors: what it does not have was removed, most likely."""
+    """Whether nvcc is of the last two majors: what it does not have was removed, most likely."""
     nvcc = known.version("nvcc")
     return bool(nvcc and versions.major(nvcc) >= toolkits.newest_toolkit().major - 1)
 

@@ -53,7 +53,7 @@ _FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord
 
 
 def fold(text: str) -> str:
-    """As text is compared; as long as it was, so that a place in one is a place in the other."""
+    """The text as it is compared; as long as it was, so that a place in one is a place in the other."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a few capitals have no small letter of the same length
         lowered = "".join(low if len(low := each.lower()) == 1 else each for each in text)

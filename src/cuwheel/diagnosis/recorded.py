@@ -47,7 +47,7 @@ def described(record: Record, call: Call, origins: Mapping[str, str]) -> Recorde
 
 
 def _blame(record: Record, call: Call) -> str:
-    """Of `replay --diff`; nothing where it was not run, or what it left is not readable."""
+    """What `record diff` blamed; empty where it was not run, or what it left is not readable."""
     path = Path(record.folder, calls.blame_file(call.number))
     try:
         if path.stat().st_size > _PRINTED:
@@ -75,7 +75,7 @@ def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterato
 
 
 def last_words(record: Record, call: Call | None) -> tuple[Log, ...]:
-    """Of the command itself, then all that it printed last; none where the call is what they speak of."""
+    """What the command printed last: its own words, then all of it; none where the call is what they speak of."""
     tail = reader.read_command_output(record) if record.status else ""
     words = ending.ending_of(tail)
     if not tail.strip() or (call and not (words and words.outweighs(reader.read_printed(record, call, _PRINTED)))):
@@ -90,12 +90,12 @@ def silenced(record: Record) -> Call | None:
 
 
 def log(record: Record, call: Call) -> Log:
-    """Of this call alone: the line of its command, what it printed, and how it ended."""
+    """A log of this call alone: the line of its command, what it printed, and how it ended."""
     return text.parse("\n".join(_lines(record, call)) + "\n")
 
 
 def log_of_all(record: Record) -> Log:
-    """Of all calls that failed and were no trials."""
+    """A log of all calls that failed and were no trials."""
     failed = [call for call in record.calls if call.failed and not calls.is_trial(call)][:_OTHERS]
     return text.parse("".join("\n".join(_lines(record, call)) + "\n" for call in failed))
 

@@ -132,7 +132,7 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def spelled_out(self, shared: Shared) -> CauseFile:
-        """With the lists, its own and those of all, in the places of their names."""
+        """The cause with the lists, its own and those of all, in the places of their names."""
         lists = Shared(lists={**shared.lists, **self.lists}, texts=shared.texts)
         signatures = tuple(
             replace(

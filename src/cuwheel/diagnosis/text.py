@@ -475,7 +475,7 @@ class Phrases(Struct, frozen=True, kw_only=True):
 
 @cache
 def english_of() -> dict[str, str]:
-    """By what is said, in small letters."""
+    """The English of each phrase, by its wordings in small letters."""
     table = codec.own_table(TABLE, Phrases)
     return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.wordings}
 

@@ -101,7 +101,7 @@ def releases(known: Facts) -> Iterator[tuple[str, str, PackageNeeds]]:
 
 
 def capabilities(known: Facts) -> tuple[Capability, ...]:
-    """Of all GPUs that were named, or of the one whose capability was."""
+    """The capabilities of all GPUs that were named, or the one that was said itself."""
     found = [_gpu(name) for name in (*known.values("gpu"), *known.values("gpu_named"))]
     named = [gpu.capability for gpu in found if gpu]
     return tuple(dict.fromkeys(named)) or ((known.capability,) if known.capability else ())

@@ -114,7 +114,7 @@ class Arch(_Parts):
 
     @property
     def number(self) -> str:
-        """As compilers spell it: `90a`."""
+        """The number as compilers spell it: `90a`."""
         return f"{self.capability.number}{self.suffix}"
 
     @property

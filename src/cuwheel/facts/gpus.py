@@ -93,7 +93,7 @@ def _of_virtual(text: str) -> Gpu | None:
 
 
 def known_gpu(text: str) -> Gpu | None:
-    """None where nothing is called so; an error if several of different capabilities are."""
+    """The GPU of this name; None where nothing is called so; an error if several of different capabilities are."""
     return _by_full_name().get(squashed(text)) or _named(text)
 
 
@@ -126,7 +126,7 @@ def of_generation(name: str) -> tuple[Capability, ...]:
 
 
 def capability_of(text: str) -> Capability:
-    """Of a GPU's name, or of a capability or architecture written in any way: `9.0`, `90`, `sm_90a`."""
+    """The capability of a GPU by its name, or that which is written in any way: `9.0`, `90`, `sm_90a`."""
     return Capability.parse(text) if looks_like_arch(text) else find_gpu(text).capability
 
 

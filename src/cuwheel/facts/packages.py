@@ -126,7 +126,7 @@ def find_library(name: str) -> Library:
 
 
 def known_library(name: str) -> Library | None:
-    """As `find_library`, of names that are most often none of CUDA's: every file of a package, or of /usr/lib."""
+    """Finds as `find_library`, among names that are most often none of CUDA's: all of a package, or of /usr/lib."""
     wanted = _file_name(name)
     component = _component(wanted).lower()
     return _look_up(wanted) if _is_mentioned(component) and component in _components() else None
@@ -179,7 +179,7 @@ def plain_name(name: str) -> str:
 
 
 def is_driver_library(name: str) -> bool:
-    """By its name, whatever its version, also as repairers name copies: `libcuda-45427247.so.535.154.05`."""
+    """Whether the name is one of the driver's libraries, also as repairers copy it: `libcuda-45427247.so.535.154`."""
     wanted = plain_name(_file_name(name))
     component = _component(wanted).lower()
     if not (".so" in wanted or wanted.lower().endswith(".dll")) or not _is_mentioned(component):
@@ -200,7 +200,7 @@ def is_for_tools(name: str) -> bool:
 
 
 def component_of(name: str) -> str | None:
-    """Of a library by its name alone, whatever its version: `cublas` for libcublas.so.99. None where it is not CUDA's.
+    """The component of a library by its name alone, of any version: `cublas` for libcublas.so.99; None if not CUDA's.
 
     Libraries without a version in their names (libcheckpoint.so) are known by those names only.
     """
@@ -247,7 +247,7 @@ def _same(name: str, pattern: str) -> bool:
 
 
 def find_profile(name: str, release: str | None = None) -> PackageProfile | None:
-    """Of a distribution by any spelling of its name; None for one that nobody described.
+    """The profile of a distribution, by any spelling of its name; None for one that nobody described.
 
     `release`: its version, or that of the rule which its files show (`shown_release`); without one, the newest.
     """
@@ -296,7 +296,7 @@ def made_for(profile: PackageProfile, path: str) -> str | None:
 
 
 def best_version(profile: PackageProfile, there: Iterable[str], wanted: str) -> str | None:
-    """Of the versions that are there, the one that a package loads for `wanted`: see packages.toml."""
+    """The version that a package loads for `wanted`, of those that are there: see packages.toml."""
     if profile.picks == "exact":
         return next((each for each in there if each == versions.minor(wanted)), None)
     same = [each for each in there if versions.major(each) == versions.major(wanted)]

@@ -43,7 +43,7 @@ def all_toolkits() -> tuple[Toolkit, ...]:
 
 
 def all_releases() -> tuple[Release, ...]:
-    """With the earlier ones, which drivers came for and wheels were built with: oldest first."""
+    """All releases, oldest first, with the earlier ones, which drivers came for and wheels were built with."""
     return (*tables().toolkits.earlier, *tables().toolkits.toolkit)
 
 
@@ -57,7 +57,7 @@ def find_toolkit(text: str) -> Toolkit:
 
 
 def find_release(text: str) -> Release:
-    """As `find_toolkit`, with those that nobody builds with any more."""
+    """Finds a release as `find_toolkit` does, also those that nobody builds with any more."""
     return _find(text, all_releases())
 
 
@@ -220,7 +220,7 @@ def find_component(name: str) -> Component:
 
 
 def find_components(name: str) -> tuple[Component, ...]:
-    """Of a group, or the one of that name."""
+    """The components of a group, or the one of that name."""
     for row in tables().toolchains.group:
         if row.name == name.strip().lower():
             return tuple(find_component(each) for each in row.components)
@@ -275,7 +275,7 @@ def cxx_standard(name: str) -> CxxStandard | None:
 
 
 def find_cmake_spelling(name: str) -> CMakeSpelling:
-    """By its name in the table: `plain`, `native`, `a`, `f`, …"""
+    """Finds a spelling of CMake by its name in the table: `plain`, `native`, `a`, `f`, …"""
     known = {row.spelling: row for row in tables().cmake.spelling}
     if name not in known:
         raise UnknownNameError("spelling of CMAKE_CUDA_ARCHITECTURES", name, list(known))

@@ -20,7 +20,7 @@ _MINORS, _PATCHES = 99, 9  # of a major release, as far as a requirement is trie
 
 @cache
 def architectures(release: str | None = None) -> tuple[str, ...]:
-    """As it writes them, `9.0a`. A release older than the table is taken for its first."""
+    """The architectures as torch writes them, `9.0a`. A release older than the table is taken for its first."""
     found: list[str] = []
     for row in tables().torch.change:
         if found and release and not versions.at_least(release, row.since):
@@ -127,7 +127,7 @@ def own_symbols() -> SymbolTable:
 
 
 def parse_symbols(data: bytes) -> SymbolTable:
-    """As the job that reads torch's wheels wrote them."""
+    """Reads the table of symbols that the job wrote which reads torch's wheels."""
     import zstandard  # noqa: PLC0415 - few ask for symbols
 
     text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST_BYTES).decode()

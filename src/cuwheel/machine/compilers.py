@@ -64,7 +64,7 @@ def visual_studio_compilers(world: World, studios: tuple[VisualStudio, ...]) -> 
 
 
 def version_by_folder(path: Path) -> str | None:
-    """Of a cl.exe that does not say it: toolset 14.44.35207 holds the compiler 19.44.35207."""
+    """The version of a cl.exe that does not say it: toolset 14.44.35207 holds the compiler 19.44.35207."""
     match = next((match for part in reversed(path.parts) if (match := _TOOLSET.fullmatch(part))), None)
     return f"19.{match[1]}.{match[2]}" if match else None
 
@@ -184,7 +184,7 @@ def _kind_and_version(world: World, path: Path) -> tuple[CompilerKind | None, st
 
 
 def compiler_version_in(banner: str) -> tuple[CompilerKind | None, str | None]:
-    """Of what `--version` prints."""
+    """Reads the kind and version of a compiler in what `--version` prints."""
     if match := _CLANG.search(banner):
         return "clang", match[1]
     if match := _GCC.search(banner):
@@ -317,7 +317,7 @@ def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
 
 
 def nvcc_version_in(banner: str) -> str | None:
-    """Of what `nvcc --version` prints."""
+    """Reads the version in what `nvcc --version` prints."""
     match = _RELEASE.search(banner)
     return match[1] if match else None
 

@@ -49,7 +49,7 @@ def system_here() -> System:
 
 
 def _cpu_as_in_tags(name: str) -> str:
-    """As wheels for Linux name it: `x86_64` for `AMD64`."""
+    """The processor as wheels for Linux name it: `x86_64` for `AMD64`."""
     return _CPUS.get(name.lower(), name.lower())
 
 
@@ -204,7 +204,7 @@ def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, .
 def with_environment(
     machine: Machine, python: Python, frameworks: Sequence[Framework], variables: Sequence[Variable]
 ) -> Machine:
-    """With what a Python environment holds, where nothing else is known of the machine's own."""
+    """Adds what a Python environment holds, where nothing else is known of the machine's own."""
     by_name = {each.name: each for each in frameworks}
     torch, jax = by_name.get("torch"), by_name.get("jax")
     return replace(

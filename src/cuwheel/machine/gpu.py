@@ -204,7 +204,7 @@ def _pci_devices(world: World) -> tuple[str, ...]:
 
 @cache
 def gpus_of_this_process() -> dict[str, str]:
-    """By the word that CUDA_VISIBLE_DEVICES has for each: the capabilities of the GPUs that programs here see.
+    """The capabilities of the GPUs that programs here see, by the word that CUDA_VISIBLE_DEVICES has for each.
 
     Of a worker of dask-cuda the first alone: it has all of them in another order than its neighbours.
     """

@@ -107,7 +107,7 @@ def _l4t(world: World) -> Fact | None:
 
 
 def _jetpack(world: World) -> Fact | None:
-    """As installed; the board's own system has no such package, and its L4T tells."""
+    """The JetPack that is installed; the board's own system has no such package, and its L4T tells."""
     where = "/var/lib/dpkg/status"
     if match := _JETPACK.search(world.text(where) or ""):
         return Fact(value=match[1], found_via=where)
@@ -261,7 +261,7 @@ def _system_folders(world: World) -> Iterator[LibraryFolder]:
 
 
 def _cuda_libraries(folder: Path) -> tuple[str, ...]:
-    """By soname: development links and full versions of the same library are one."""
+    """CUDA's libraries in a folder, by soname: development links and full versions of the same library are one."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:

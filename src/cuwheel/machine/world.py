@@ -65,7 +65,7 @@ class World(Struct, kw_only=True):
         return "C:\\" + "\\".join(inside.parts) if self.platform == "win32" else f"/{inside.as_posix()}"
 
     def entries(self, name: str) -> list[str]:
-        """Of a variable that is a list of folders."""
+        """The folders that a variable lists."""
         found = self.environ.get(name, "").split(";" if self.platform == "win32" else ":")
         return [each for each in dict.fromkeys(found) if each]
 

@@ -73,7 +73,7 @@ def remembered(url: str) -> Login | None:
 
 
 def nearest(url: str, logins: Iterable[tuple[str, Login]]) -> Login | None:
-    """Of the logins for the server of a URL, the one whose address has most of its path."""
+    """Picks the login whose address has most of a URL's path, among those for its server."""
     there = [(address, login) for address, login in logins if origin(address) == origin(url)]
     return max(there, key=lambda each: _common(split(each[0]).path, split(url).path), default=("", None))[1]
 
@@ -115,7 +115,7 @@ def is_file_name(name: str) -> bool:
 
 
 def local_path(url: str) -> Path | None:
-    """Of a folder or a file: URL; None for what is on a server."""
+    """The path that a file: URL means; None for what is on a server."""
     if url.startswith("file:"):
         parts = split(url)
         path = os.fsdecode(unquote_to_bytes(parts.path))  # names of files need not be text

@@ -66,7 +66,7 @@ def _from_netrc(url: str, settings: Settings) -> Login | None:
 
 
 def _from_keyring(url: str, settings: Settings, username: str | None) -> Iterator[Login]:
-    """By the names that pip and uv look under: the index, with a slash or without; the server."""
+    """Yields logins from the keyring, as pip and uv look for them: by the index, with and without slash; by server."""
     program = settings.keyring
     if program is None:
         return

@@ -156,7 +156,7 @@ def make_certificates(to: Path) -> Certificates:
 
 
 def common_name(role: Role) -> str:
-    """By which a certificate is known to be of a worker."""
+    """The name in the certificate of a role, by which others know it."""
     return f"cuwheel {role}"
 
 

@@ -200,6 +200,6 @@ class RemoteFile:
 
 
 def _whole_size(response: httpx.Response) -> int | None:
-    """Of the file, a part of which was asked for."""
+    """The size of the whole file that a part was asked of."""
     match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     return int(match[3]) if match else transfer.length(response)

@@ -83,7 +83,7 @@ class NotFoundError(UnavailableError):
 
 
 def resolve(wanted: Wanted) -> tuple[Release, ...]:
-    """By the first tool that answers. pip first: its configuration is the older custom."""
+    """Resolves by the first tool that answers. pip first: its configuration is the older custom."""
     found = settings.read_settings()
     failures = {} if wanted.offline else _failures(found, wanted)
     answers = []
@@ -159,7 +159,7 @@ def public_index() -> str:
 
 
 def _index_written_in_pip() -> str | None:
-    """Of the pip beside cuwheel: to start it, twice, takes longer than all else that `find` does."""
+    """The index in the source of the pip beside cuwheel: to start pip, twice, takes longer than the rest of `find`."""
     spec = importlib.util.find_spec("pip")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         with contextlib.suppress(UnreadableError):
@@ -184,7 +184,7 @@ def is_public(url: str) -> bool:
 
 
 def pip_environment() -> dict[str, str]:
-    """As the user's, but without patience for servers that are not there."""
+    """The user's environment, but without patience for servers that are not there."""
     asked = {"retries", "default-timeout", "timeout"} & settings.pip_options(os.environ).keys()
     quick = {} if asked else {"PIP_RETRIES": "1"}
     return {**settings.for_installers(), **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

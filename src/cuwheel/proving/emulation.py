@@ -112,7 +112,7 @@ def foreign_processor(survey: Survey, here: Machine) -> str | None:
 def find_emulator(
     cpu: str, sysroot: Path | None, version: str | None = None, tags: Sequence[str] = (), *, offline: bool = False
 ) -> Emulator:
-    """With the newest Python of the root file system, or the one of that version (`3.11`).
+    """Finds an emulator, with the newest Python of the root file system, or the one of that version (`3.11`).
 
     Without a root file system with Debian's Python, the first that wheels with these tags take.
     """

@@ -97,7 +97,7 @@ def _python_choice(
 
 
 def _python_that_fits(survey: Survey, here: Machine) -> str | None:
-    """None for the interpreter that runs cuwheel, if the wheel takes it; else the newest that a tag names."""
+    """Names the newest Python that a tag takes, where nothing but this one's version is in the way; else None."""
     distribution = survey.distribution
     found = wheel_tags.fits_on_machine(distribution.tags, here) if distribution else ()
     problems = found[0].problems if found else ()
@@ -316,7 +316,7 @@ def _run_checks(
 
 
 def _judged_here(result: Result, made: Environment, context: libraries.LoadingContext) -> Result:
-    """With what the runner cannot know: where a module came from, and why libraries did not load."""
+    """Adds what the runner cannot know: where a module came from, and why libraries did not load."""
     if result.name == libraries.LIBRARIES_CHECK:
         return libraries.judge_loading(result, context)
     # A module of Python's own, or one that something else put before it, may have the same name.

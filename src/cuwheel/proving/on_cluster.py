@@ -56,7 +56,7 @@ class Proofs(Struct, frozen=True, kw_only=True):
 
 
 def gpu_tags(on: Iterable[str]) -> tuple[str, ...]:
-    """Of the GPUs that are named: which workers have them."""
+    """The tags of the GPUs that are named: which workers have them."""
     named = fleet.machines_named(on)
     return tuple(dict.fromkeys(f"gpu:{each.capability}" for each in named if each.capability))
 
@@ -131,7 +131,7 @@ class SurveyTask(Struct, frozen=True, kw_only=True):
 def survey_on_cluster(
     targets: Sequence[str | Path], cluster: str, *, platform: str | None = None, env: Path | None = None
 ) -> list[Survey]:
-    """Of each, in their order. What is neither a file nor a release is of this machine, and is read here."""
+    """Surveys the targets, in their order. What is neither a file nor a release is this machine's, and is read here."""
     found: dict[int, Survey] = {}
     tasks: dict[str, int] = {}
     made: list[Task] = []

@@ -136,7 +136,7 @@ def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
 
 
 def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Iterator[tuple[str | None, Judge]]:
-    """By the framework's CUDA, what it makes the package load: worked out once for all capabilities and drivers."""
+    """Yields, by the framework's CUDA, what it makes the package load: once for all capabilities and drivers."""
     if not cudas:
         yield None, Judge(found)
     for cuda in cudas:

@@ -35,9 +35,10 @@ def to_json(answer: object) -> str:
 
 
 def shown(answer: T) -> T:
-    """As it leaves us, be it on a terminal or in a file: commands, addresses and messages in it may hold secrets.
+    """The answer as it leaves us, on a terminal or in a file: commands, addresses and messages may hold secrets.
 
-    What a program printed is masked where it is kept, also by its letters. Signatures and public keys look like those.
+    What a program printed is masked where it is kept, also by its letters. Signatures and public keys look like
+    those.
     """
     return masking.within(answer, masking.hiding(os.environ, random=False))
 

@@ -443,7 +443,7 @@ def _earlier(folder: Path) -> dict[str, str]:
 
 
 def _from(folder: Path, path: str) -> str:
-    """As it is called from there; in full on another drive of Windows."""
+    """The path as it is called from the folder; in full on another drive of Windows."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:

@@ -200,7 +200,7 @@ def _sentence_of_several(answer: Check) -> str:
 
 
 def _taken_by_each(answer: Check) -> Iterator[Row]:
-    """Of several builds of one package: which of them each machine runs."""
+    """Rows for several builds of one package: which of them each machine runs."""
     several = len(answer.machines)
     names = {each.name.partition(" ")[0] for each in answer.targets}
     if len(answer.targets) == 1 or len(names) > 1 or not 1 < several <= _ROWS:

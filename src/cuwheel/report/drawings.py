@@ -54,7 +54,7 @@ def lanes_of(bars: Iterable[Bar]) -> list[tuple[Bar, ...]]:
 
 
 def ticks_of_time(end: float) -> tuple[tuple[float, str], ...]:
-    """Of an axis of so many seconds."""
+    """The ticks of an axis of so many seconds."""
     step = next((each for each in _TIMES if end / each <= _TICKS), end / _TICKS)
     marks = [step * index for index in range(int(end / step) + 1)]
     return tuple((at, f"{at:g} s" if step < _MINUTE else f"{at / _MINUTE:g} min") for at in marks)

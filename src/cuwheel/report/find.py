@@ -117,9 +117,7 @@ def _torch(releases: Sequence[str]) -> str:
 
 
 def _once_a_release(candidates: Sequence[FoundFile]) -> list[FoundFile]:
-    """Of each release but the chosen one the best file that was looked into, else the best: most others are for other
-    systems and Pythons.
-    """
+    """Keeps the best file of each release but the chosen one: most others are for other systems and Pythons."""
     best: dict[str, FoundFile] = {}
     for each in candidates:
         known = best.setdefault(each.version, each)

@@ -62,7 +62,7 @@ def _sums(answer: Graft) -> str:
 
 
 def _about(answer: Graft) -> str:
-    """Of what is not compiled yet, sizes are estimates."""
+    """`about ` before the sizes of what is not compiled yet, which are estimates."""
     return "about " if answer.dry_run and answer.action == "compile" else ""
 
 

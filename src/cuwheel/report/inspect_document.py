@@ -57,7 +57,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 def grouped(libraries: Sequence[Library], *, by_folder: bool) -> list[Group]:
-    """With device code. Loose cubins are one group, or one a folder."""
+    """Groups the libraries with device code. Loose cubins are one group, or one a folder."""
     found: list[Group] = []
     loose: dict[str, list[Library]] = {}
     several = sum(each.format in LOOSE for each in libraries) > 1

@@ -163,7 +163,7 @@ def _symptom(answer: Explain) -> list[str]:
 
 
 def _reproduction(answer: Explain) -> list[str]:
-    """Of a record the call itself, with what the build changed round it; else what the log shows."""
+    """The lines that run a record's call again, with what the build changed; without a record, what the log shows."""
     call = answer.call
     if call is None:
         commands = (*answer.tried, *((answer.command,) if answer.command else ()))

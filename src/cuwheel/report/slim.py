@@ -50,7 +50,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
 
 
 def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
-    """Of a wheel its own size, which is what is downloaded and kept."""
+    """The heading: of a wheel with its own size, which is what is downloaded and kept."""
     name = " ".join(file_name(answer.target).split("-")[:2]) if answer.wheel else file_name(answer.target)
     if answer.is_for_other_gpus:
         return f"{name} has no code for {', '.join(answer.targets)}: nothing was removed"

@@ -160,7 +160,7 @@ class _FittedTable:
         return title.rjust(_FIGURE_WIDTH) if self._barred[index] else title
 
     def _measured(self, console: Console, options: ConsoleOptions, index: int) -> list[Measurement]:
-        """Of the title, and of each cell."""
+        """Measures the title, and each cell."""
         texts = (Text(self._title(index)), *(row[index] for row in self._rows))
         return [Measurement.get(console, options, each) for each in texts]
 

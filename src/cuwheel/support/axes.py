@@ -39,14 +39,14 @@ def read_axes(
 
 
 def _named(values: list[Any]) -> dict[str, Any]:
-    """By themselves; folders by their last part, where that tells them apart."""
+    """Names the values by themselves; folders by their last part, where that tells them apart."""
     short = [file_name(each) if isinstance(each, str) else str(each) for each in values]
     names = short if len(set(short)) == len(short) and "" not in short else map(str, values)
     return dict(zip(names, values, strict=True))
 
 
 def word_problems(command: str, words: Mapping[str, Mapping[str, str]], where: str) -> Iterator[str]:
-    """Of a command with places `{axis}` for the words of an axis; `words`: axis → name of a value → its words."""
+    """Compares the places `{axis}` of a command with the words of its axes: axis → name of a value → its words."""
     places = set(_PLACE.findall(command))
     yield from (f"{where}.command: unknown axis '{name}'" for name in sorted(places - words.keys()))
     for axis, values in words.items():

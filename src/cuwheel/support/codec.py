@@ -100,7 +100,7 @@ def parse(data: bytes | str, type_: type[T], name: str | Path, what: str, *, sch
 
 
 def understood(data: bytes | str, type_: type[T]) -> T | None:
-    """None where it is something else."""
+    """Decodes the data; None where it is something else."""
     try:
         return decode(data, type_)
     except msgspec.DecodeError as error:

@@ -37,7 +37,7 @@ def inside(root: Path, name: str, source: Path) -> Path:
 
 
 def must_be_below(name: str, source: Path) -> None:
-    """By the name alone, whatever links there are: for who follows none."""
+    """Refuses a name that leads out, by the name alone, whatever links there are: for who follows none."""
     parts = name.split("/")
     wrong = "\0" in name or not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts)
     if wrong or (os.name == "nt" and strange_on_windows(name)):
@@ -183,7 +183,7 @@ class Tree:
         return str(folder / last), None
 
     def status(self, name: str) -> os.stat_result | None:
-        """None where nothing is; what is behind a link is not there."""
+        """The status of a file; None where nothing is; what is behind a link is not there."""
         if len(self._open) > _MOST_OPEN:
             self._close()
         try:
@@ -251,7 +251,7 @@ class Tree:
         os.utime(last, ns=(mtime_ns, mtime_ns), **extra)  # type: ignore[arg-type]
 
     def set_mode(self, name: str, mode: int) -> None:
-        """Of a file or folder."""
+        """Sets the mode of a file or folder."""
         if os.name == "nt":
             os.chmod(self._at(name)[0], mode)  # noqa: PTH101 - as the others
             return

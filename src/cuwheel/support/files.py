@@ -65,7 +65,7 @@ def temporary_sibling(path: Path) -> Path:
 
 
 def write_changed(path: Path, data: bytes) -> None:
-    """As `write`, on the disk before it has its name; a file that holds just that keeps its time."""
+    """Writes as `write` does, on the disk before it has its name; a file that holds just that keeps its time."""
     with contextlib.suppress(OSError):
         if path.stat().st_size == len(data) and path.read_bytes() == data:
             return
@@ -107,7 +107,7 @@ def append(path: Path, text: str) -> None:
 
 
 def cache_folder(given: Path | None = None) -> Path:
-    """Of downloads and builds: the folder given, else $CUWHEEL_CACHE, else the user's cache."""
+    """The folder of downloads and builds: the one given, else $CUWHEEL_CACHE, else the user's cache."""
     if given is None and (named := os.environ.get(CACHE)):
         given = Path(named)
     if given is None:
@@ -140,7 +140,7 @@ def read_if_present(path: Path, limit: int, what: str) -> bytes | None:
 
 
 def head(path: Path, limit: int = 1 << 20) -> str:
-    """As much of a text file as one could want to look at; empty where it cannot be read."""
+    """Reads as much of a text file as one could want to look at; empty where it cannot be read."""
     try:
         with system_calls.open_plain(path) as file:
             return system_calls.read_up_to(file, limit).decode(errors="replace")
@@ -169,7 +169,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def sha256(path: Path) -> str:
-    """Of the whole file, as people publish it."""
+    """The hash of the whole file, as people publish it."""
     import hashlib  # noqa: PLC0415 - OpenSSL takes 5 ms, and most answers need no hash
 
     hasher = hashlib.sha256()

@@ -34,7 +34,7 @@ def home(cache: Path) -> Path:
 
 
 def digest(sources: Path, *generated: str) -> str:
-    """Of the sources, and of what decides whether what was made elsewhere runs here: the processor and its libc."""
+    """A hash over the sources, and what decides whether what was made elsewhere runs here: processor and libc."""
     libc = ""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -43,7 +43,7 @@ def digest(sources: Path, *generated: str) -> str:
 
 
 def source_digest(sources: Path, *generated: str) -> str:
-    """Of the C in a folder, and of what is generated beside it; wherever it was checked out."""
+    """A hash over the C in a folder and what is generated beside it, wherever it was checked out."""
     found = hashlib.sha256()
     for source in sorted(sources.glob("*.[ch]")):
         found.update(source.name.encode() + b"\0" + source.read_bytes().replace(b"\r\n", b"\n") + b"\0")

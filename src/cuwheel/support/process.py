@@ -314,7 +314,7 @@ class Conversation:
         return line
 
     def interrupt(self) -> None:
-        """As Ctrl-C does: it may end what it started."""
+        """Interrupts the program as Ctrl-C does: it may end what it started."""
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGINT)
 
@@ -414,7 +414,7 @@ class _Tail:
 
 
 def find_program(name: str, path: str | None = None) -> str | None:
-    """That of cuwheel's own environment, else the one on PATH (or on `path`)."""
+    """Finds the program of cuwheel's own environment, else the one on PATH (or on `path`)."""
     folder = Path(sys.executable).parent
     places = (folder, folder / "Scripts") if os.name == "nt" else (folder,)  # an installed Python has them below it
     beside = shutil.which(name, path=os.pathsep.join(map(str, places)))

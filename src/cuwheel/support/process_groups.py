@@ -99,7 +99,7 @@ if sys.platform == "win32":
     _ntdll.NtResumeProcess.argtypes = (wintypes.HANDLE,)
 
     def started(pid: int, *, with_us: bool = False) -> None:
-        """Of a program that was started with `OPTIONS`. `with_us`: it ends when we do, however that happens.
+        """Takes note of a program that was started with `OPTIONS`. `with_us`: it ends when we do, however that happens.
 
         Where a job is refused it runs without one.
         """
@@ -149,7 +149,7 @@ if sys.platform == "win32":
             _kernel32.CloseHandle(job)
 
     def limit_this_one(*, memory: int, seconds: int) -> None:
-        """Of this very program: bytes of memory, and seconds of work, after which it is ended."""
+        """Limits this very program: bytes of memory, and seconds of work, after which it is ended."""
         limits = _Limits(flags=_PROCESS_MEMORY | _PROCESS_TIME)
         limits.memory[0], limits.times[0] = memory, seconds * 10_000_000
         job = _kernel32.CreateJobObjectW(None, None)
@@ -176,7 +176,7 @@ else:
     OPTIONS: dict[str, Any] = {"start_new_session": True}
 
     def started(pid: int, *, with_us: bool = False) -> None:
-        """Of a program that was started with `OPTIONS`: its group has its number."""
+        """Does nothing here: the group of a program that was started with `OPTIONS` has its number."""
 
     def end(pid: int) -> None:
         """All that is in it, also where the program itself has ended."""
@@ -187,7 +187,7 @@ else:
         """It has ended, and what it left running stays."""
 
     def limit_this_one(*, memory: int, seconds: int) -> None:
-        """Of this very program: bytes of memory, and seconds of work, after which it is ended."""
+        """Limits this very program: bytes of memory, and seconds of work, after which it is ended."""
         import resource  # noqa: PLC0415 - browsers have none
 
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))

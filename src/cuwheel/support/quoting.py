@@ -215,7 +215,7 @@ def _posix_setter(name: str, value: str, prepend: bool) -> str:  # noqa: FBT001 
 
 
 def windows(words: Sequence[str]) -> str:
-    """By the rules of CommandLineToArgvW and of Microsoft's C runtime."""
+    """Quotes the words by the rules of CommandLineToArgvW and of Microsoft's C runtime."""
     first, *rest = words
     return " ".join([_windows_program(first), *map(windows_word, rest)])
 

@@ -148,7 +148,7 @@ def runs(things: Iterable[Thing], known: Sequence[Thing]) -> list[list[Thing]]:
 
 
 def rough_seconds(least: float, most: float) -> str:
-    """Of seconds, roughly: `about 8 to 29 s`, `about 4 to 15 minutes`."""
+    """Says roughly how long from `least` to `most` seconds are: `about 8 to 29 s`, `about 4 to 15 minutes`."""
     if most < 1:
         return "less than a second"
     unit, length = ("s", 1) if most < 2 * _MINUTE else ("minutes", _MINUTE)
@@ -189,7 +189,7 @@ SHARED_TEMPLATES = Path(__file__).with_name("templates")  # the style that all p
 
 
 def html_templates(folder: Path) -> jinja2.Environment:
-    """Of a room's own templates, with the shared ones."""
+    """An environment with a room's own templates and the shared ones."""
     import jinja2  # noqa: PLC0415 - takes long, and most answers are no pages
 
     return jinja2.Environment(

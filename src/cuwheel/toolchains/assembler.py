@@ -94,7 +94,7 @@ def _toolkit_of_machine(row: Toolkit, around: Surroundings) -> str | None:
 
 
 def _installed_linker(package: str, row: Toolkit) -> Assembler | None:
-    """Of the environment that this runs in, where PyTorch brings one, if it is of that release."""
+    """Finds the assembler in the environment that this runs in, where PyTorch brings one, if it is of that release."""
     from importlib import metadata  # noqa: PLC0415 - slow, and only here
 
     with suppress(metadata.PackageNotFoundError):

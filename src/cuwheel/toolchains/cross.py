@@ -115,7 +115,7 @@ def _unfit(machine: World, compiler: HostCompiler, wanted: Wanted) -> str:
 
 
 def _refused(compiler: HostCompiler, wanted: Wanted) -> str:
-    """By the versions alone: of the compiler, and of the C library that it links with."""
+    """Why a compiler will not do, by the versions alone: its own, and of the C library that it links with."""
     limits = wanted.toolkit.host_compilers
     if limits.refusal(compiler.kind, compiler.version):
         accepted = limits.accepted(compiler.kind)
@@ -166,7 +166,7 @@ def _none_fits(wanted: Wanted, reasons: Sequence[str]) -> NoHostCompilerError:
 
 
 def complete(recipe: Recipe, wanted: Wanted, around: Surroundings, program: str | None) -> Recipe:
-    """With the packages of a compiler, where this machine has none that will do."""
+    """Adds the packages of a compiler to the recipe, where this machine has none that will do."""
     reasons: list[str] = []
     if find_compiler(around.machine, wanted, program, reasons):
         return recipe

@@ -42,7 +42,7 @@ def functions(cuda_h: str) -> tuple[str, ...]:
 
 
 def processor_of(program: Path) -> str | None:
-    """That an ELF program is for; None where that is not known."""
+    """The processor that an ELF program is for; None where that is not known."""
     try:
         with program.open("rb") as file:
             head = file.read(20)

@@ -219,7 +219,7 @@ def platform_here(around: Surroundings) -> tuple[OperatingSystem, str]:
 
 
 def _compiler(request: ToolchainRequest, wanted: Wanted, chosen: Recipe | Installed) -> HostCompiler | None:
-    """None where the toolkit brings its own."""
+    """The host compiler to use; None where the toolkit brings its own."""
     if request.host_compiler == "" or chosen.provider in ("conda", "container"):  # none is wanted, or they bring one
         return None
     if wanted.target:

@@ -83,7 +83,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def platform(self) -> str:
-        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`; `linux-x86_64-aarch64` is on one for another.
+        """The platform as NVIDIA calls it: `linux-x86_64`; `linux-x86_64-aarch64` is on one for another.
 
         That for Jetson ends in `-l4t`, where CUDA for servers is another.
         """

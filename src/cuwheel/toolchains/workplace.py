@@ -168,7 +168,7 @@ LD_LIBRARY_PATH='{libraries}' exec '{program}' "$@"
 
 
 def compiler_of(chosen: Recipe | Installed, folder: Path) -> HostCompiler | None:
-    """That of the packages of a toolkit that is, or is going to be, in `folder`; None where it has none."""
+    """The compiler among the packages of a toolkit that is, or is going to be, in `folder`; None where it has none."""
     names = {each.name: each for each in chosen.archives if each.kind == "compiler"}
     for row in tables().toolchains.cross:
         compiler, library = (names.get(each) for each in row.packages[:2])

@@ -325,7 +325,7 @@ def _times(shape: tuple[int, ...]) -> str:
 
 
 def _code(event: Event, found: Image, gpu: Gpu) -> str:
-    """By what the container holds; where the rules foresee another error, only what it holds is said."""
+    """Says what code the container holds, and the GPU; where PTX is too new, also up to which the driver compiles."""
     held = ("its container has" if found.index is not None else "the code is for") + " "
     held += ", ".join(found.archs) or "nothing for any GPU"
     choice = choice_of_driver(found, gpu)

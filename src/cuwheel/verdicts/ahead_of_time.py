@@ -65,7 +65,7 @@ def release_for(
 
 
 def bytes_to_compile(library: Library, code: Prediction) -> int:
-    """Of the PTX that is taken, decompressed: entries that are alike are taken to be of one size."""
+    """How many bytes of PTX are taken, decompressed: entries that are alike are taken to be of one size."""
     held = 0
     for taken in code.taken:
         kind = ("ptx", taken.arch, taken.section, taken.ptx_isa)

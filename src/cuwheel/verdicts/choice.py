@@ -56,7 +56,7 @@ def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
 
 @cache
 def releases_for(device: Capability) -> tuple[Release, ...]:
-    """As `toolkits_for`, with those that nobody builds with any more."""
+    """The releases as `toolkits_for` finds them, with those that nobody builds with any more."""
     wanted = gpus.current_capability(device)
     return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
 
@@ -78,7 +78,7 @@ def capability_in_toolkit(toolkit: Toolkit, device: Capability) -> Capability:
 
 
 def _capabilities(toolkit: Release) -> set[Capability]:
-    """That it compiles plain machine code for."""
+    """The capabilities that a toolkit compiles plain machine code for."""
     return {gpus.current_capability(arch.capability) for arch in toolkit.archs if not arch.suffix}
 
 
@@ -187,13 +187,13 @@ class HasCode(Protocol):
 
 
 def device_of_machine(machine: Machine) -> Device | None:
-    """None where the machine's capability is not known, so that nothing can be decided for it."""
+    """The GPU of a machine; None where its capability is not known, so that nothing can be decided for it."""
     capability = machine.capability
     return Device(capability=gpus.current_capability(capability), jit=machine.jit) if capability else None
 
 
 def loadable_code(entry: HasCode) -> Code | None:
-    """None for what the driver does not choose among: LTO-IR, and what no GPU has ever been."""
+    """The code of an entry; None for what the driver does not choose among: LTO-IR, and what no GPU has ever been."""
     loadable = entry.kind in LOADABLE and entry.arch.readable
     return Code(arch=entry.arch, ptx_isa=entry.ptx_isa) if loadable else None
 

@@ -33,7 +33,10 @@ GpuState: TypeAlias = Literal["known", "too-old", "too-new", "open"]
 
 
 def support_of(machine: Machine) -> DriverSupport | None:
-    """None where nobody has said; a Jetson's driver comes with L4T and always fits."""
+    """How long drivers support the machine's GPU; None where nobody has said.
+
+    A Jetson's driver comes with L4T and always fits.
+    """
     if machine.capability is None or machine.runs_l4t:
         return None
     try:
@@ -117,7 +120,7 @@ def system_of(library: Library, machine: Machine) -> OperatingSystem:
 
 
 def cuda_major(library: Library) -> int | None:
-    """Of the CUDA runtime that it was linked with; failing that, of the toolkit that wrote its code."""
+    """The CUDA of the runtime that a library was linked with; failing that, of the toolkit that wrote its code."""
     if library.cudart and library.cudart.major:
         return library.cudart.major
     majors = {versions.major(each) for each in library.toolkits}
@@ -393,7 +396,10 @@ def platform_conditions(library: Library, machine: Machine) -> Iterator[str]:
 
 
 def newer_driver_fix(machine: Machine, floor: str | None, cuda: str) -> str:
-    """With the way out that data-centre GPUs have. `floor`: None where the table has no number for this CUDA."""
+    """Says how to get a newer driver, with the way out that data-centre GPUs have.
+
+    `floor`: None where the table has no number for this CUDA.
+    """
     if machine.runs_l4t:
         return "install a JetPack of that CUDA: a Jetson's driver comes with it"
     row = support_of(machine)
@@ -429,7 +435,7 @@ def _driver_runs(toolkit: Toolkit, machine: Machine, on: OperatingSystem) -> boo
 
 
 def _beside_torch(library: Library, machine: Machine, rows: tuple[Toolkit, ...]) -> tuple[Toolkit, ...]:
-    """Of an extension of torch, those that build what loads beside the torch that is there."""
+    """For an extension of torch, those toolkits that build what loads beside the torch that is there; else all."""
     extends = any(packages.framework_of(soname) == "torch" for soname in library.needed)
     if not (extends and machine.torch_cuda):
         return rows

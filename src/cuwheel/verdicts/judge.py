@@ -76,7 +76,10 @@ class Judge:
         self._exports = functools.cache(self._exports_of_torch)
 
     def on(self, machine: Machine) -> Verdict:
-        """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
+        """The verdict for a machine.
+
+        Those that differ in their names alone are judged once: a fleet has thousands of a kind.
+        """
         return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
 
     def _exports_of_torch(self, version: str) -> TorchExports | None:
@@ -156,7 +159,7 @@ class Judge:
     def _judge_libraries(
         self, machine: Machine, torch: TorchExports | None, load: Loading
     ) -> dict[str, _JudgedLibrary]:
-        """By path. What the libraries have in common is worked out once: there may be thousands."""
+        """Judges each library, by path. What they have in common is worked out once: there may be thousands."""
         around = surroundings(self._survey, machine, follows=load.follows)
         certain = frozenset(load.always)
         return {
@@ -166,7 +169,7 @@ class Judge:
 
 
 def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Of what was cut to a workload, missing code is what somebody wanted: a warning, and the way back is its fix."""
+    """Turns errors about code that was cut to a workload on purpose into warnings, whose fix is the way back."""
     mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
     for each in findings:
         yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART_RULE else each
@@ -358,7 +361,7 @@ def _first_error(libraries: Iterable[LibraryVerdict]) -> CudaError | None:
 def _partial_summary(
     libraries: Sequence[LibraryVerdict], load: Loading, loads: Sequence[PythonLoad], meant: Mapping[str, str]
 ) -> str:
-    """Of a package that runs in part, in its own terms: what does not work, and whether that is what it is for.
+    """Says of a package that runs in part, in its own terms, what does not work, and whether that is what it is for.
 
     `meant`: what runs, by path, of libraries that were made to run in part.
     """
@@ -410,7 +413,7 @@ def _finding_key(finding: Finding) -> _FindingKey:
 
 
 def _merge_findings(found: Mapping[str, Finding], everything: Collection[str]) -> Finding:
-    """Of findings that are alike, by path, one with the evidence of all.
+    """Makes one finding, with the evidence of all, of findings that are alike, by path.
 
     Where it is not true of `everything`, the libraries of the package that hold code, it says of which.
     """

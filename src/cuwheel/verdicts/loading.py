@@ -65,7 +65,7 @@ class Loading(Struct, frozen=True, kw_only=True):
 
 
 def loading(survey: Survey, machine: Machine) -> Loading:
-    """By the profile of the package; of one that nobody described, by what its import and links pull in."""
+    """Tells which libraries are loaded: by the package's profile, or, if nobody described it, its import and links."""
     alone = survey.kind == "file"
     paths = tuple(each.path for each in survey.libraries if alone or is_loadable(each))
     profile = profile_of(survey)
@@ -125,7 +125,7 @@ def _undescribed(survey: Survey, paths: tuple[str, ...], machine: Machine) -> Lo
 
 
 def _only_linked(loaded: frozenset[str], imported: frozenset[str], with_code: frozenset[str]) -> frozenset[str]:
-    """Of those that come with what is imported: all, where that has code of its own; else CUDA's, beside others."""
+    """Libraries that come with what is imported: all, if that has code of its own; else CUDA's, if others come too."""
     pulled_in = (loaded - imported) & with_code
     if imported & with_code:
         return pulled_in
@@ -182,7 +182,7 @@ def _followed(survey: Survey) -> Literal["torch", "jax", "cudart"]:
 
 
 def _reasons(survey: Survey, optional: Iterable[str]) -> dict[str, str]:
-    """By path: who loads it, as far as the package's Python shows, and that the rest works without it."""
+    """Why libraries are optional, by path: what in the package's Python loads each, and that the rest works without."""
     by: dict[str, PythonLoad] = {}
     for load in survey.python_loads:
         by |= {path: load for path in _with_needed(survey, [load.path]) if path not in by}
@@ -201,7 +201,7 @@ def _reason(load: PythonLoad | None) -> str:
 
 
 def with_optional(load: Loading, paths: Iterable[str]) -> Loading:
-    """With these libraries, each of which is for other GPUs than the rest, optional too."""
+    """The loading with these libraries, each of which is for other GPUs than the rest, optional too."""
     others = set(paths) - load.optional
     reasons = {**load.reasons, **dict.fromkeys(others, _NOT_TOGETHER)}
     return replace(load, optional=load.optional | others, reasons=reasons)
@@ -243,7 +243,7 @@ def by_cuda(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> 
 
 
 def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], machine: Machine) -> Loading:
-    """Of libraries by the CUDA that they were made for, those that the framework or a variable makes it load."""
+    """Chooses, among libraries for one CUDA each, those that the framework or a variable makes the package load."""
     value = machine.loads_by(profile.override) if profile.override else None
     if value or (value is not None and profile.override_digits):
         return _by_variable(profile, versioned, machine, value)
@@ -258,7 +258,7 @@ def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], ma
 
 
 def _is_for_gpu(profile: PackageProfile, path: str, machine: Machine) -> bool:
-    """Of two libraries for one CUDA, whether this is the one for the machine's GPU; where that is not known, both."""
+    """Whether this of two libraries for one CUDA is the one for the machine's GPU; both are where that is not known."""
     below = _loads_variant(profile, machine)
     return below is None or packages.is_variant(profile, path) == below
 
@@ -329,5 +329,5 @@ def link(path: str, cuda: str, wanted: str, machine: Machine) -> str:
 
 
 def digits(cuda: str) -> str:
-    """As variables name it: 126 for 12.6."""
+    """The CUDA version as variables name it: 126 for 12.6."""
     return cuda.replace(".", "")

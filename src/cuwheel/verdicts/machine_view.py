@@ -108,7 +108,7 @@ def unsetting(machine: MachineProfile, name: str) -> str:
 
 
 def _in_its_shell(machine: MachineProfile, spelled: Callable[[quoting.Shell], str]) -> str:
-    """As the shell of that machine takes it; both of Windows' own where the profile does not say which it was."""
+    """A command as the machine's shell takes it; as both of Windows' do if the profile does not say which."""
     if system(machine) != "windows":
         return spelled("posix")
     if machine.system.shell:

@@ -140,7 +140,7 @@ def is_driver_copy(library: Library) -> bool:
 
 
 def _count_alike(found: Iterable[Module]) -> tuple[Module, ...]:
-    """Of thousands of containers most are alike. Those with the same entries share one tuple of them."""
+    """Gives those containers one tuple that have the same entries: of thousands most are alike."""
     alike: dict[tuple[object, ...], list[Module]] = {}
     for each in found:
         names = id(each.symbols) if each.symbols else None

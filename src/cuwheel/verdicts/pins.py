@@ -43,12 +43,12 @@ class Pin(Struct, frozen=True, kw_only=True):
         return f"{self.variable}={self.value}"
 
     def on(self, machine: Machine) -> Machine:
-        """As it is with the setting."""
+        """The machine with this setting."""
         return _with_variable(machine, self.variable, self.value)
 
 
 def loading_variable(survey: Survey) -> str | None:
-    """That by which somebody chooses what the package loads."""
+    """The variable by which somebody chooses what the package loads."""
     profile = loading.profile_of(survey)
     return profile.override if profile else None
 
@@ -101,7 +101,7 @@ class _Trial:
         self._driver = min(known, key=versions.key, default=None)
 
     def outcome(self, cuda: str | None) -> Outcome:
-        """With the variable naming this library; None: without the variable."""
+        """The outcome with the variable naming this library; None: without the variable."""
         value = loading.digits(cuda) if cuda else None
         override = self._profile.override or ""
         return worst_outcome(self._judge.on(_with_variable(each, override, value)).outcome for each in self._machines)

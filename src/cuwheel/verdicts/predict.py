@@ -145,7 +145,7 @@ class _ModuleChoice(Struct, frozen=True):
 
 
 def predict_by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
-    """By the code alone: whatever else of the machine may stop the library."""
+    """Predicts by the code alone: whatever else of the machine may stop the library."""
     if not _loadable(found):
         return NOTHING
     everything = [_choice_on(each, device) for each in found]
@@ -443,12 +443,15 @@ _NATIVE: tuple[Outcome, ...] = ("native", "compatible")
 
 
 def coverage_of(library: Library) -> Coverage | None:
-    """None where there is no device code that a driver could load. Needs the library's containers."""
+    """What a library covers; None where there is no device code that a driver could load.
+
+    Needs the library's containers.
+    """
     return coverage_of_reach(reach_of(library))
 
 
 def coverage_of_reach(found: Reach) -> Coverage | None:
-    """None where it has no device code."""
+    """What the code covers; None where there is none."""
     if not found.has_code:
         return None
     outcomes = found.sweep()

@@ -148,7 +148,7 @@ class Untrue(Struct, frozen=True, kw_only=True):
 
 
 def untrue(survey: Survey, variant: Variant) -> tuple[Untrue, ...]:
-    """Of each device with the oldest driver that the variant allows, and with the newest: others lie in between."""
+    """Finds devices that a variant wrongly claims, by the oldest and newest driver it allows: others are between."""
     reach = VariantReach(survey)
     found = []
     for capability in reach.devices:

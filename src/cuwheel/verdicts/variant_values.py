@@ -43,7 +43,7 @@ class Value(Struct, frozen=True, kw_only=True):
 
 
 def provider_cuda_versions() -> tuple[str, ...]:
-    """Of drivers, oldest first, as far as the provider tells them apart."""
+    """The CUDA versions, oldest first, by which the provider tells drivers apart."""
     first, last = tables().variants.provider.cuda_majors
     return tuple(row.version for row in toolkits.all_releases() if first <= row.major <= last)
 

@@ -139,5 +139,5 @@ def worst_outcome(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def best_outcome(outcomes: Iterable[Outcome]) -> Outcome:
-    """Of several that it could be. Where one is not known and the others fail, nobody knows that it fails."""
+    """The best of several outcomes. Where one is not known and the others fail, nobody knows that it fails."""
     return min(outcomes, key=ORDER.index, default="unknown")

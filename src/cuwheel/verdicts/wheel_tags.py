@@ -46,7 +46,7 @@ def linux_platforms(cpu: str, newest: int) -> Iterator[str]:
 
 
 def platform_to_ask_for(machine: Machine) -> str:
-    """By which pip and uv are asked for wheels of another machine, of which system and processor are known."""
+    """The tag by which pip and uv are asked for wheels of another machine, whose system and processor are known."""
     if machine.os == "windows":
         return next((tag for tag, cpu in WINDOWS_CPUS.items() if cpu == machine.cpu), f"win_{machine.cpu}")
     return f"manylinux_{versions.minor(machine.glibc or _USUAL_GLIBC).replace('.', '_')}_{machine.cpu}"
@@ -79,7 +79,7 @@ class Fit(Struct, frozen=True, kw_only=True):
 
 
 def fits_on_machine(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
-    """Of each tag whether it fits, the best first: fewest problems, then fewest conditions."""
+    """Tells of each tag whether it fits, the best first: fewest problems, then fewest conditions."""
     found = [_fit(tag, machine) for tag in tags]
     return tuple(sorted(found, key=lambda each: (len(each.problems), len(each.conditions))))
 

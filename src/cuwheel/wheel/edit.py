@@ -177,7 +177,7 @@ class WheelEdit:
         self._dropped.update(members)
 
     def new_name(self, member: str) -> str:
-        """Of a member in the new wheel. Installers take every `*.data` folder at the top for the wheel's."""
+        """The name of a member in the new wheel. Installers take every `*.data` folder at the top for the wheel's."""
         if member.startswith(self.wheel.info):
             return self._info + member.removeprefix(self.wheel.info)
         top, slash, rest = member.partition("/")

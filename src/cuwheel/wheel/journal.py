@@ -299,10 +299,10 @@ def _all_there(tree: Tree, scope: Sequence[str], at: str) -> Iterator[tuple[str,
 
 
 def _keep_file(tree: Tree, path: str, at: str, number: int) -> None:
-    """By a second name, and by a copy: what is imported may write into a file where it is.
+    """Keeps a file by a second name, and by a copy: what is imported may write into a file where it is.
 
-    Large libraries have a copy where the file system makes one for nothing. Nobody writes into those in place: whoever
-    has one loaded would crash. If it happens all the same, it is found out and said.
+    Large libraries have a copy where the file system makes one for nothing. Nobody writes into those in place:
+    whoever has one loaded would crash. If it happens all the same, it is found out and said.
     """
     if path.startswith(f"{FOLDER}/") and path.endswith(".jsonl"):  # with a second name it would not be believed
         _copy(tree, path, f"{at}/copies/{number}")
@@ -317,7 +317,10 @@ def _keep_file(tree: Tree, path: str, at: str, number: int) -> None:
 
 
 def _copy(tree: Tree, path: str, to: str, *, whole: bool = True) -> None:
-    """With its times, mode and owner. `whole`: False where a large library need not be copied byte by byte."""
+    """Copies a file with its times, mode and owner.
+
+    `whole`: False where a large library need not be copied byte by byte.
+    """
     source = tree.open(path, os.O_RDONLY)
     with os.fdopen(source, "rb", buffering=0) as data:
         status = os.fstat(source)
@@ -509,7 +512,7 @@ def discard(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """As much of a folder as the system lets go.
+    """Removes as much of a folder as the system lets go.
 
     Windows removes no file that may not be written: that is changed first.
     """
@@ -573,7 +576,7 @@ def _state(status: os.stat_result) -> FileState:
 
 
 def _kind(status: os.stat_result) -> Literal["file", "folder", "link"] | None:
-    """None for pipes, sockets and devices, which no package brings."""
+    """The kind of a file; None for pipes, sockets and devices, which no package brings."""
     mode = status.st_mode
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else None
 

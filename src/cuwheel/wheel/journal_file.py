@@ -278,7 +278,7 @@ def journals(root: Path, verb: Verb = "slim") -> list[tuple[Path, Journal]]:
 
 
 def new_folder(root: Path, verb: Verb) -> Path:
-    """Of an install it has a name that no wheel can know, and bring files for."""
+    """The path of a new journal; for an install one with a name that no wheel can know, and bring files for."""
     there = folders(root, verb)
     number = int(there[-1].name.partition("-")[0]) + 1 if there else 1
     return folder_of(root, verb) / (f"{number:04}" + (f"-{secrets.token_hex(8)}" if verb == "install" else ""))

@@ -39,7 +39,7 @@ class WheelName(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, file_name: str) -> WheelName | None:
-        """None if this is not the name of a wheel."""
+        """Parses the name of a wheel; None if it is not one."""
         parts = file_name.removesuffix(_SUFFIX).split("-")
         if not file_name.endswith(_SUFFIX) or not _FEWEST <= len(parts) <= _MOST or not all(parts):
             return None
@@ -84,7 +84,7 @@ class WheelName(Struct, frozen=True, kw_only=True):
 
 
 def plain_name(file_name: str) -> str:
-    """Of a wheel's file, without the label of a variant; anything else as it is."""
+    """The name of a wheel's file without the label of a variant; anything else as it is."""
     name = WheelName.parse(file_name)
     return str(name.plain) if name and name.variant else file_name
 
@@ -214,7 +214,7 @@ def site_packages(prefix: Path) -> tuple[Path, ...]:
 
 
 def installed_at(info: Path) -> Installed | None:
-    """By the name of the folder alone; None where that is not one of a distribution."""
+    """The distribution that a folder is of, by its name alone; None where that is not one of a distribution."""
     match = _INFO.fullmatch(info.name)
     return Installed(normalised(match[1]), match[2], info) if match else None
 

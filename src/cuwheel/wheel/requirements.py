@@ -31,7 +31,10 @@ def checked(text: str) -> Requirement:
 
 @functools.lru_cache(maxsize=2 * metadata.MOST_REQUIREMENTS)  # rule after rule asks for those of one wheel
 def parse(text: str) -> Requirement | None:
-    """None where it is not a requirement: strangers wrote it. Every caller gets the same value: change a copy of it."""
+    """Parses a requirement; None where it is none: strangers wrote it.
+
+    All callers get the same value: change a copy of it.
+    """
     try:
         return checked(text)
     except InvalidRequirement:

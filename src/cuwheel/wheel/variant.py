@@ -74,14 +74,14 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 def for_nvidia(variants: Iterable[Variant]) -> Document:
-    """Of variants that NVIDIA's provider decides on."""
+    """A document of variants that NVIDIA's provider decides on."""
     row = tables().variants.provider
     provider = {"requires": [row.requires], "plugin-api": row.plugin_api}
     return Document(variants=tuple(variants), namespaces=(row.namespace,), providers={row.namespace: provider})
 
 
 def set_name(name: WheelName) -> str:
-    """Of the document beside the wheels of a release."""
+    """The name of the document beside the wheels of a release."""
     return f"{name.name}-{name.version}-variants.json"
 
 
@@ -151,7 +151,7 @@ def is_label(text: str) -> bool:
 
 
 def document_of(wheel: WheelFile) -> Document | None:
-    """None where the wheel has none. Raises where it cannot be understood."""
+    """Reads the document of a wheel's variant; None where it has none. Raises where it cannot be understood."""
     member = wheel.info + FILE
     if not wheel.info or member not in wheel.members:
         return None

@@ -409,7 +409,7 @@ class ZipReader:
 
 
 def escapes(name: str) -> bool:
-    """By its parts, on any system: a wheel made on one may be installed on another."""
+    """Whether a name leads out, by its parts, on any system: a wheel made on one may be installed on another."""
     if ".." not in name and name[0] not in "/\\" and ":" not in name:
         return False  # nearly all, and a wheel has thousands
     parts = name.replace("\\", "/").split("/")

@@ -271,7 +271,7 @@ def summarize(record: Record) -> Summary:
 
 
 def parse_call(call: Call) -> Parsed:
-    """With its response files; for a compiler cache, those of the compiler that it was asked to run."""
+    """Parses a call with its response files; of a compiler cache, the call of the compiler that it was asked to run."""
     given = call.ran or call.words
     tool: str = call.tool
     if tool == "cache":
@@ -439,7 +439,7 @@ def status_words(status: int | None) -> str:
 
 
 def shell_status(status: int) -> int:
-    """As a shell has it: 128+n where signal n ended it; Windows' own of 32 bits in the range of a C integer."""
+    """The status as a shell has it: 128+n where signal n ended it; Windows' own 32 bits in the range of a C integer."""
     if status < 0:
         return 128 - status
     return status - (1 << 32) if _FIRST <= status <= _LAST else status

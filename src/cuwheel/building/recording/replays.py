@@ -97,7 +97,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """Of record diff: whether something is found to make the difference, or without runs to differ."""
+        """Whether `record diff` found what makes the difference, or, without runs, a difference; else the status."""
         if self.action == "diff":
             found = self.blame.verdict in ("found", "unfinished") if self.blame else None
             return bool(self.differences and self.differences.any) if found is None else found
@@ -332,7 +332,7 @@ def call_environment(record: Record, call: Call) -> dict[str, str]:
 
 
 def as_recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
-    """As it was, as far as a record can tell: secrets are taken from the caller, and passing things left out."""
+    """Prepares a call as it was, as far as a record tells: secrets are the caller's, and passing things left out."""
     environ = call_environment(record, call)
     notes = list(_drop_what_passed(environ))
     masked = []
@@ -362,7 +362,7 @@ def as_recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepar
 
 
 def _name(record: Record) -> str:
-    """Of its folder; in a matrix every record is called the same, and the configuration's folder tells."""
+    """The name of a record's folder; in a matrix, where all records are called the same, also its configuration's."""
     folder = Path(record.folder).absolute()
     return folder.parent.name if copy_of(record) else folder.name
 

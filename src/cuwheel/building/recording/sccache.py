@@ -124,7 +124,10 @@ def mark_hits(record: Record, found: Mapping[int, bool]) -> None:
 
 
 def cache_hits(log: Path, start: int, calls: Iterable[Call]) -> dict[int, bool]:
-    """By the numbers of calls. The log names outputs alone: of one name the first answer is the first call's to end."""
+    """Tells by number which calls the cache answered.
+
+    Its log names outputs alone: of one name the first call ended first.
+    """
     answers = _answers(log, start)
     asked = sorted(
         (call for call in calls if call.tool in ("cache", "nvcc") and call.ended is not None),

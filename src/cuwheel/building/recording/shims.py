@@ -89,7 +89,7 @@ def _joined(lines: Iterator[str]) -> bytes:
 
 
 def read_orders(folder: Path) -> tuple[Path, dict[str, str], bool]:
-    """Of a session that has ended: its record, the caller's variables, and whether secrets are masked."""
+    """Reads what a session that has ended left: its record, the caller's variables, and whether secrets are masked."""
     config, environ = (
         {name: value for name, _, value in (line.partition("=") for line in os.fsdecode(data).split("\0") if line)}
         for data in ((folder / name).read_bytes() for name in ("config", "environ"))

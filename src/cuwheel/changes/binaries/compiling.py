@@ -222,7 +222,7 @@ def _compilation(library: str, ptx: Entry, aim: Aim, cuda: str | None) -> Compil
 def _link(
     library: Library, members: Mapping[int, Sequence[Entry]], named: Collection[int], aim: Aim, cuda: str | None
 ) -> Compilation | None:
-    """None where machine code is linked for the GPU already, where there is nothing to link, or some of it is missing.
+    """Plans a device link; None where the GPU has linked code already, or something is missing for it.
 
     Then the objects are compiled by themselves, if the driver would link them.
     """
@@ -266,7 +266,7 @@ def _link(
 
 
 def _object(library: str, entries: Sequence[Entry], device: Device) -> Object | None:
-    """Of one container: its machine code for that very GPU, else the PTX that the driver would take, else LTO-IR."""
+    """The code of one container to link: machine code for that GPU, else PTX that the driver takes, else LTO-IR."""
     for entry in entries:
         if entry.kind == "cubin" and entry.arch == Arch(device.capability):
             return Object(entry=entry)

@@ -336,7 +336,7 @@ def branch_offset(word: int) -> int:
 
 
 def low_bits_scale(word: int) -> int | None:
-    """By what the low twelve bits of an address are divided, as a power of two; None: it holds none."""
+    """The power of two by which the low twelve bits of an address are divided; None where the word holds none."""
     if word & _ADD_MASK == _ADD:
         return 0
     if word & _LOAD_MASK == _LOAD:

@@ -198,7 +198,7 @@ class Layout(NamedTuple):
 
 
 def content_end(file: Pe) -> int:
-    """Of the file without its signature. Raises MalformedError where something stands behind that."""
+    """Where a file ends without its signature. Raises MalformedError where something stands behind that."""
     place, size = file.directory(CERTIFICATES)
     if not size:
         return file.buffer.size
@@ -412,7 +412,7 @@ class _Numbers:
             self._parts.setdefault(part.number, []).append((number, part))
 
     def of(self, number: int, address: int) -> tuple[int, int]:
-        """Of the section that has now what is at `address` of the old section `number`, and its offset in it."""
+        """Returns which section now has what was at `address` of the old section `number`, and the offset in it."""
         parts = self._parts[number - 1]
         inside = [each for each in parts if each[1].address <= address]
         new, part = inside[-1] if inside else parts[0]

@@ -106,7 +106,7 @@ def each_library(plans: Sequence[LibraryPlan], rewritten: Callable[[LibraryPlan]
 
 
 def draft_slimmed(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacement]) -> Draft:
-    """Of a library with less: raises MalformedError, with what it is about the file that forbids changing it."""
+    """Drafts a library with less in it. Raises MalformedError with what about the file forbids changing it."""
     file = open_changeable(buffer, drop_signature=plan.drop_signature)
     walk, registration = walk_containers(file)
     decisions = {each.entry.offset: each for each in plan.entries if each.entry.section in FATBIN_SECTIONS}

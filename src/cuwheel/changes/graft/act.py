@@ -272,7 +272,7 @@ def _split(path: Path, request: GraftRequest) -> Graft:
 
 
 def _parts(libraries: Sequence[Library]) -> Iterator[_Part]:
-    """By linked code: a device linker's own library brings relocatable code for every architecture."""
+    """Splits by linked code: a device linker's own library brings relocatable code for every architecture."""
     every = [each for library in libraries for each in library.entries]
     linked = [each for each in every if each.linked] or every
     machine_code = dict.fromkeys(each.arch for each in linked if each.kind == "cubin")

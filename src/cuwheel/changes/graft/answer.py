@@ -222,7 +222,7 @@ def note_of_distribution(
     compiled: Iterable[CompiledCode],
     base: Giver | None = None,
 ) -> bytes:
-    """That of one among several distributions. `names`: of its libraries, as its RECORD has them."""
+    """The note of one among several distributions. `names`: of its libraries, as its RECORD has them."""
     return note_of(
         codec.understood(before, Note) if before else None,
         base=base,
@@ -232,7 +232,7 @@ def note_of_distribution(
 
 
 def read_note(wheel: WheelFile) -> Note | None:
-    """None where there is none, or none that can be understood: it proves nothing then."""
+    """Reads the note of a wheel; None where there is none, or none that can be understood: it proves nothing then."""
     name = wheel.info + GRAFT_NOTE
     there = name in wheel.members and wheel.sizes[name] <= _LIMIT
     return codec.understood(wheel.read(name), Note) if there else None

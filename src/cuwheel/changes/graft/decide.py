@@ -131,7 +131,10 @@ def _proven(pair: Pair, about: Known, of_donor: Known) -> tuple[Proof | None, Mi
 
 
 def _in_order(present: Sequence[Held], added: Sequence[Held], origins: Sequence[Origin | None]) -> tuple[Held, ...]:
-    """As nvcc orders them, where the base does; else behind what is there. Parts of one wheel: as they were in it."""
+    """Orders the code as nvcc does, where the base does; else puts it behind what is there.
+
+    Parts of one wheel stay in its order.
+    """
     every = (*present, *added)
     names = {each.words for each in every}
     orders = [order for origin in filter(None, origins) for order in origin.orders if names <= set(order)]

@@ -286,7 +286,7 @@ class Moves:
         return frozenset(each.moved for each in self._areas)
 
     def near(self, address: int, slack: int) -> Iterator[int]:
-        """By how much what is around an address has moved: where sections meet there are several answers."""
+        """Yields by how much what is around an address has moved: where sections meet there are several answers."""
         if (container := self._containers.get(address)) is not None:
             yield container - address
             return

@@ -183,7 +183,7 @@ def _write(decision: Decision, grafted: Path, made: Path, folder: Path) -> None:
 
 
 def _with_search_paths(decision: Decision, wheel: WheelFile, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Of what auditwheel left, the libraries whose search path must be another: member → the file in its place."""
+    """Writes those libraries from auditwheel that need another search path: member → the file in its place."""
     kept = {each.soname for each in decision.of("kept-out")}
     decided = {each.path: each for each in decision.paths}
     between = contents_of(wheel)

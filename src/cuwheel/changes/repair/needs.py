@@ -212,7 +212,7 @@ def _own_folders(asker: _Asker) -> tuple[Folder, ...]:
 
 
 def cuda_major(binary: Binary, wanted_major: int | None) -> int | None:
-    """Of the CUDA that a library was linked with: what only one fits, its runtime, then what was asked for."""
+    """The CUDA that it was linked with, told by a library that only one fits, its runtime, or what was asked for."""
     rows = [row for row in map(packages.known_library, binary.needed) if row and not row.from_driver]
     shared = set.intersection(*(set(row.majors) for row in rows)) if rows else set()
     if len(shared) == 1:

@@ -46,7 +46,10 @@ class Ahead:
         return self.made.findings[len(self.made.plan.untouched) :] if self.made else ()
 
     def slim_library(self, source: Path, target: Path, plan: LibraryPlan, grown: Path) -> Rewritten:
-        """As `rewrite.slim_library`. `grown`: a place for the library that has both, which is not left there."""
+        """Slims a library as `rewrite.slim_library` does.
+
+        `grown`: a place for the library that has both, which is not left there.
+        """
         if self.made is None or not plan.made:
             return rewrite.slim_library(source, target, plan)
         from cuwheel.changes.graft import compiled, writing  # noqa: PLC0415 - few compile

@@ -132,7 +132,7 @@ def findings_of_writing(results: Iterable[Rewritten]) -> list[Finding]:
 def _for_other_cuda(
     libraries: Iterable[Library], cuda: str, package_of: Callable[[str], PackageRelease | None]
 ) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
-    """Of packages with one library for each CUDA version, those that are never loaded with this one."""
+    """Finds the libraries that are never loaded with this CUDA, in packages that have one for each version."""
     versions: dict[PackageRelease, dict[str, str]] = {}
     for library in libraries:
         owner = package_of(library.path)
@@ -164,7 +164,7 @@ def _for_other_cuda(
 
 
 def _unused_bitcode(bitcode: Sequence[Bitcode], task: SlimTask) -> list[Bitcode]:
-    """Of each family the file for a GPU's own capability is linked, else the highest that is lower, as of PTX."""
+    """Bitcode that no GPU links: each takes its own capability's file, else the highest that is lower, as of PTX."""
     devices = _devices_and_future(task)
     families: dict[str, list[Bitcode]] = {}
     for each in bitcode:
@@ -294,7 +294,7 @@ def _decision(index: int, entry: Entry, ruling: _Ruling | None, wanted: Compress
 
 
 def _by_machine(library: Library, task: SlimTask, members: dict[int, list[int]]) -> dict[int, _Ruling]:
-    """Of each container, what the driver would take for a machine, could take for a future one, or nobody can say."""
+    """Rules on each container: what the driver takes for a machine, could take for a future one, or nobody can say."""
     if task.machines is None:
         return {}
     machines = [(machine.name, device_of_machine(machine)) for machine in task.machines]
@@ -384,7 +384,7 @@ def _devices(task: SlimTask) -> list[Device]:
 
 
 def _devices_and_future(task: SlimTask) -> list[Device]:
-    """With `--future` newer ones, too."""
+    """The GPUs to slim for, with `--future` newer ones, too."""
     devices = _devices(task)
     return [
         *devices,

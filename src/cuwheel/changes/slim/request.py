@@ -127,7 +127,7 @@ def resolve(request: SlimRequest) -> SlimTask:
 
 
 def _machines(words: Sequence[str | Path | Machine], request: SlimRequest) -> tuple[Machine, ...] | None:
-    """None for `all`, which makes sense only with what changes files that keep everything."""
+    """Looks up the machines; None for `all`, which makes sense only with what changes files that keep everything."""
     from cuwheel.machine import fleet  # noqa: PLC0415
 
     flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]

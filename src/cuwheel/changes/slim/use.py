@@ -109,7 +109,7 @@ def kept_by_use(plan: LibraryPlan, library: Library, workload: Workload) -> Kept
 
 
 def with_places_of_images(workload: Workload, root: Path, libraries: Sequence[Library]) -> Workload:
-    """With the places of what libraries unpack in memory before they load it: found again by its hash."""
+    """Adds the places of what libraries unpack in memory before they load it: found again by its hash."""
     by_build = {(each.build_id, each.size): each for each in libraries}
     uses = tuple(
         _use_with_places(use, root, by_build[use.build_id, use.size]) if (use.build_id, use.size) in by_build else use

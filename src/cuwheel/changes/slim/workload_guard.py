@@ -87,7 +87,7 @@ def _at_the_end(before: Hook) -> Hook:
 
 
 def watch() -> None:
-    """By the interpreter's own events where it has them (3.12), else when an error ends the program."""
+    """Watches for errors by the interpreter's own events where it has them (3.12), else when one ends the program."""
     monitoring: Any = getattr(sys, "monitoring", None)
     for tool in _TOOLS if monitoring else ():
         try:

@@ -131,7 +131,7 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
 
 
 def _oldest_driver(subject: Judge, capability: Capability) -> int | None:
-    """By judging the wheel with the driver of one toolkit after the other: drivers only ever learn."""
+    """Finds the oldest driver that serves a GPU by judging with one after the other: drivers only ever learn."""
 
     def fails(cuda: str | None) -> bool:
         # The guard asks the driver for the GPU: it only gets as far with one that knows it.

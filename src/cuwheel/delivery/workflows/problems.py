@@ -181,7 +181,7 @@ _GPU = re.compile(r"gpu|cuda|nvidia|\b[abhltv][0-9]{1,3}s?\b", re.IGNORECASE)
 
 
 def traps_in_workflow(workflow: Mapping[Any, Any], file: str, service: Service) -> Iterator[Finding]:
-    """Of a workflow or pipeline."""
+    """Finds the traps in a workflow or pipeline."""
     text = _text(workflow)
     yield from _listed("ci-action-unpinned", file, "actions that are not pinned to a commit", _actions(workflow))
     yield from _in_text(workflow, text, file)
@@ -194,7 +194,7 @@ def traps_in_workflow(workflow: Mapping[Any, Any], file: str, service: Service) 
 
 
 def traps_in_tables(tables: Mapping[str, Any], file: str) -> Iterator[Finding]:
-    """Of the tables of cibuildwheel."""
+    """Finds the traps in the tables of cibuildwheel."""
     yield from _in_text(tables, _text(tables), file)
 
 
@@ -241,7 +241,7 @@ def _images(workflow: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def _archs(value: object, text: str) -> Iterator[str]:
-    """Of the CUDA versions that are named, those that cannot compile what is listed."""
+    """Says which of the CUDA versions that a workflow names cannot compile what it lists."""
     rows = {row.version: row for row in toolkits.all_toolkits()}
     below = [".".join(each.split(".")[:2]) for key, each in _walk(value) if "cuda" in key.lower()]
     named = [each for each in dict.fromkeys([*below, *_CUDA.findall(text)]) if each in rows]

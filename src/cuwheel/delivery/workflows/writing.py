@@ -214,7 +214,7 @@ def _unavailable(request: CiRequest) -> Iterator[Finding]:
 
 
 def why_not_available(wanted: str, repository: Path) -> str:
-    """Of what pip is to install: a wheel of the repository, one at an address, or a requirement of the indexes here."""
+    """Why pip cannot install this wheel of the repository, address or requirement; empty where it can."""
     place = wanted.partition(".whl")[0] + ".whl"
     if wanted.startswith("https://"):
         try:
@@ -377,7 +377,7 @@ def _tags(url: str) -> Iterator[Release]:
 
 
 def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
-    """Of the indexes that pip or uv is configured with, or of these alone; withdrawn ones do not count."""
+    """The releases on the indexes that pip or uv is configured with, or on these alone; withdrawn ones do not count."""
     with client.Session() as session:
         places = candidates.configured_places(session.settings, indexes=indexes)
         if indexes:  # that upstream has a release does not mean that it was built

@@ -40,7 +40,7 @@ class HostCompilers(Struct, frozen=True, kw_only=True):
         return None, None if most is None else str(most)
 
     def refusal(self, kind: str, version: str) -> Literal["", "too old", "too new"]:
-        """Of a compiler; nothing where it is taken, or where nobody knows."""
+        """How nvcc refuses a compiler; empty where it takes it, or where nobody knows."""
         least, most = self.bounds(kind)
         if most and _cut(version, most) > versions.key(most):
             return "too new"
@@ -58,7 +58,7 @@ def _msvc(number: int | None) -> str | None:
 
 
 def _cut(version: str, bound: str) -> tuple[int, ...]:
-    """As many parts as the bound has: 14.2 is not later than 14."""
+    """The version with as many parts as the bound has: 14.2 is not later than 14."""
     return versions.key(version)[: len(versions.key(bound))]
 
 

@@ -475,7 +475,7 @@ def _rarer(runs: int) -> str:
 
 
 def _rate_not_known(header: Header, counts: Mapping[int, Counts]) -> Iterator[str]:
-    """Of the condition that fails most: how many runs tell its rate from the lower end of its interval."""
+    """Says how many runs would tell the rate of the condition that fails most from its interval's lower end."""
     failing = {number: each for number, each in counts.items() if each.failures}
     if not failing:
         return

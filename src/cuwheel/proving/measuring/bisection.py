@@ -93,7 +93,7 @@ def decide(candidate: int, attempt: Attempt, between: Rates, error: float) -> De
 
 
 def expected_runs(between: Rates, error: float) -> tuple[float, float]:
-    """Of a good candidate and of a bad one, on average (Wald's approximation; exact where a good one never fails)."""
+    """The runs of a good and of a bad candidate on average (Wald's approximation; exact if a good one never fails)."""
     limit = math.log((1 - error) / error)
     if between.bad >= 1:
         return (1.0, 1.0)

@@ -125,7 +125,10 @@ def run_trials(
 def open_campaign(
     plan: Plan, folder: Path, options: CampaignOptions, make: Callable[[], Mapping[int, MeasuredEnvironment]] = dict
 ) -> Iterator[OpenCampaign]:
-    """With its header written, and a trial that never ended recorded. `make`: the environments of the conditions."""
+    """Opens a campaign with its header written, and a trial that never ended recorded.
+
+    `make`: the environments of the conditions.
+    """
     with journal.open_journal(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
         state = journal.read_state(folder)
         if state.header and not options.resume:

@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
 
 
 def warm_start(settings: ColdSettings, cache: Path, *, ready: bool) -> Prepared:
-    """With a JIT cache that stays from trial to trial. `ready`: a run before it has passed since all was cold."""
+    """Prepares a JIT cache that stays from trial to trial. `ready`: a run before it has passed since all was cold."""
     environ = _start_variables(settings, cache)
     return Prepared(
         environ,

@@ -167,7 +167,7 @@ def boot_id() -> str:
 
 
 def outcome_without_end(start: Start, boot: str) -> Outcome:
-    """Of a trial that began and never ended: the machine went down under it, or it was killed with cuwheel."""
+    """What became of a trial that began and never ended: the machine went down, or it was killed with cuwheel."""
     return "machine" if start.boot != boot else "killed"
 
 

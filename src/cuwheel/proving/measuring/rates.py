@@ -182,7 +182,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def paired_ratio(one: Sequence[float], other: Sequence[float]) -> Ratio | None:
-    """Of blocks that were run side by side: Student's interval of the mean of their ratios' logarithms."""
+    """The ratio of blocks that were run side by side: Student's interval of the mean of their ratios' logarithms."""
     logs = [math.log(a / b) for a, b in zip(one, other, strict=True) if a > 0 and b > 0]
     if not logs:
         return None
@@ -191,7 +191,7 @@ def paired_ratio(one: Sequence[float], other: Sequence[float]) -> Ratio | None:
 
 
 def welch_ratio(one: Sequence[float], other: Sequence[float]) -> Ratio | None:
-    """Of blocks of two runs at different times: Welch's interval of the difference of the mean logarithms."""
+    """The ratio of blocks of two runs at different times: Welch's interval of the difference of the mean logarithms."""
     first, second = ([math.log(each) for each in side if each > 0] for side in (one, other))
     if not first or not second:
         return None

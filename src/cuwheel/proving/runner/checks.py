@@ -136,7 +136,7 @@ def printed(words: Sequence[str], environ: Mapping[str, str], *, cut: bool = Fal
 
 
 def visible_capabilities(python: str, environ: Mapping[str, str], *, cut: bool = False) -> tuple[str, ...]:
-    """Of the GPUs that a program started now would see, such as `9.0`; none where there is no driver."""
+    """The capabilities of the GPUs that a program started now would see, such as `9.0`; none without a driver."""
     gpus = ask(ASK_DRIVER, python, environ, cut=cut).get("gpus")
     rows = [each for each in gpus if isinstance(each, dict)] if isinstance(gpus, list) else []
     found = (str(each.get("capability")) for each in rows)

@@ -46,7 +46,7 @@ def provider(name: ProviderName) -> Provider:
 
 
 def first_recipe(names: Sequence[ProviderName], wanted: Wanted, around: Surroundings) -> Recipe:
-    """Of the first of these that can; raises with what all of them say."""
+    """The recipe of the first of these that has one; raises with what all of them say."""
     reasons = []
     for name in names:
         try:

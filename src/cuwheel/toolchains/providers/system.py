@@ -68,7 +68,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
 
 
 def _for_another(toolkit: Toolkit, wanted: Wanted, around: Surroundings) -> Recipe | str:
-    """With the headers and libraries of one of its targets, or why it has none that will do."""
+    """A recipe with the headers and libraries of one of its targets, or why it has none that will do."""
     machine = around.machine
     if reason := _other_release(toolkit, wanted):
         return reason

@@ -72,7 +72,7 @@ class ServingToolkits(Struct, frozen=True, kw_only=True):
 
 
 def kind_of(machine: Machine) -> Kind | None:
-    """None where the GPU is not known."""
+    """The kind of a machine; None where its GPU is not known."""
     if machine.capability is None:
         return None
     capability = gpus.current_capability(machine.capability)
@@ -107,7 +107,7 @@ def _unknown() -> Driver:
 
 @lru_cache(maxsize=_KINDS)
 def _by_cuda(cuda: str) -> Driver:
-    """By the version that it reports itself: it runs all of that major, and compiles PTX up to that one's."""
+    """The driver that reports this version: it runs all of that major, and compiles PTX up to that one's."""
     rows = toolkits.all_toolkits()
     older = [row for row in rows if versions.at_least(cuda, row.version)]
     runs = _mask(lambda row: row.major <= versions.major(cuda))
@@ -132,7 +132,7 @@ def _levels(system: OperatingSystem) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def _by_level(level: int, system: OperatingSystem) -> Driver:
-    """By its number, as far as it makes a difference. What the table does not say of a system stays open."""
+    """The driver of this number, as far as that matters. What the table does not say of a system stays open."""
     key = _levels(system)[level - 1] if level else ()
 
     def at_least(floor: str | None) -> bool | None:

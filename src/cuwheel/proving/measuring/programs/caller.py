@@ -97,7 +97,7 @@ class Block:
 
 
 def answer(call: Callable[[], Any], request: dict[str, Any], threads: ThreadPoolExecutor) -> dict[str, Any]:
-    """By the threads of the requests before: streams and handles of their own are made once, and not in every block."""
+    """Runs a block in the threads of the requests before: streams and handles of their own are made once."""
     block = Block(call, request)
     time.sleep(max(0.0, request["at"] - time.monotonic()))
     began = time.monotonic()

@@ -24,7 +24,7 @@ def say(value: dict[str, Any]) -> None:
 
 
 def sample(nvml: Any, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - the module has no types
-    """Of one GPU; what it does not tell is left out: a Jetson, or a GPU that is shared, tells little."""
+    """Asks one GPU; what it does not tell is left out: a Jetson, or a GPU that is shared, tells little."""
     asked: dict[str, Any] = {
         "memory": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
         "use": lambda: int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),

@@ -63,5 +63,6 @@ exit status: 0 done, 1 some wheels could not be read""",
         "list": "the newest release of each package that runs on machines",
     },
     refuse=_refuse,
+    exits={"add": "0 done, 1 some wheels could not be read"},
     dropped={"--days": "releases of the last two years are taken; in Python, CatalogueRequest(days=…) says others"},
 )

@@ -90,7 +90,7 @@ itself runs ci matrix and ci watch, which print the outputs of a step.
 
 exit status: 0 done, 1 --check found something""",
     (
-        Option("PLAN", "what `cuwheel plan --json` wrote", field="what", of=("matrix",)),
+        Option("PLAN", "what `cuwheel build --dry-run --json` wrote", field="what", of=("matrix",)),
         Option("[SOURCE]", "the repository (default: .)", places.folder, default=Path(), of=_SERVICES),
         Option("UPSTREAM", "a package or a git repository", field="what", of=("watch",)),
         Option("--write", "write the file, or renew cuwheel's part of it", of=_SERVICES),
@@ -109,6 +109,7 @@ exit status: 0 done, 1 --check found something""",
     actions=_ACTIONS,
     conflicts=(Conflict(("--write", "--check"), hint="cuwheel ci github --check"),),
     refuse=_refuse,
+    exits=dict.fromkeys(_SERVICES, "0 done, 1 --check found something"),
     dropped={"--config": "cuwheel.toml or pyproject.toml of the repository is read; in Python, CiRequest(config=…)"},
     gone={
         "--to": ">> FILE behind the command",

@@ -99,6 +99,7 @@ exit status: 0 done, or the cluster has workers; 1 it has none that can be used"
     ),
     _cluster,
     actions=_ACTIONS,
+    exits=dict.fromkeys(("status", "send"), "0 it has workers, 1 it has none that can be used"),
     gone={
         "--threads": "--cores N",
         "--certificate": "CUWHEEL_CLUSTER=FILE before the command",

@@ -52,7 +52,7 @@ exit status: 0 a cause was found, 1 none is known""",
         Option("--list", "list all known causes"),
         Option("--report FILE", "write the investigation as a Markdown document", places.new_file),
         Option(
-            "--on WHAT",
+            "--on MACHINE",
             "the machine on which it failed: its GPU, a profile from doctor --save, or 'this' to look at this one",
             values.gpu_or_profile,
             many=True,

@@ -33,7 +33,7 @@ PLACES = group(
         field="catalogues",
         many=True,
     ),
-    Option("--no-index", "do not use the configured indexes, only --find-links (and, with find, --index)"),
+    Option("--no-index", "do not use the configured indexes, only the places that are named"),
     Option("--budget SIZE", "download at most this much to read wheels (default: 300MB)", values.size),
     more=True,
 )

@@ -63,8 +63,8 @@ def bench_setting(text: str) -> str:
 
 _SERVICES = ("install-service", "remove-service")
 _ACTIONS = {
-    "run": "run the trials of a file, each on disk before it begins",
-    "report": "show what a journal tells, ended or not",
+    "run": "run the trials of a file; what has run survives a crash",
+    "report": "show what the trials have told so far",
     "bisect": "find the first version or commit with which the trials fail",
     "install-service": "resume the trials after each start of the machine",
     "remove-service": "stop resuming them",
@@ -169,7 +169,7 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
                 of=_TRY,
             ),
             cluster("run each trial on a worker of a cluster")._replace(of=("run",)),
-            Option("--dry-run", "list what would run, and run nothing", of=("run", *_SERVICES)),
+            Option("--dry-run", "show what would be done, and do nothing", of=("run", *_SERVICES)),
         ),
         group(
             "bisect",
@@ -185,6 +185,11 @@ exit status: 0 no failure was seen, 1 a failure was seen; of bisect: 0 found,
     ),
     _trials,
     actions=_ACTIONS,
+    exits={
+        **dict.fromkeys(("run", "report"), "0 no failure was seen, 1 a failure was seen"),
+        "bisect": "0 it was found, 1 there is no answer",
+        "remove-service": "0 done, 1 there was none",
+    },
     refuse=_refuse_trials,
     gone={"--package": "--good NAME==VERSION --bad NAME==VERSION"},
     dropped={

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 
-cmake = values.patterned("cmake", r"[1-9](\.\d{1,3}){1,3}", "a version of CMake, such as 3.28", "cmake --version")
-
 # What a list may have beyond what it must.
 _WANTS = ("future", "native", "specific", "family", "no-ptx")
 
@@ -38,7 +36,6 @@ _OPTIONS = (
         help="the toolkits to build with (default: as few and as new as the drivers and torch builds accept)"
     ),
     Option("--like WHEEL", "predict the size from this wheel's bytes per architecture", values.binary, of=_PLAN),
-    Option("--cmake VERSION", "the CMake version that must understand the list", cmake, of=_PLAN),
     Option(
         "--want WORDS",
         "future: add PTX for GPUs that do not exist yet; native: machine code for every GPU; specific, family: 90a or "
@@ -90,7 +87,7 @@ def _plan(args: Namespace) -> Answer:
 
     if args.read is not None:
         return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
-    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=args.cmake, **_wanted(args))
+    made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=None, **_wanted(args))
     return api.plan_sizes(made, args.like) if args.like else made
 
 
@@ -109,5 +106,6 @@ exit status: 0 every machine is served, 1 some machine is not""",
     _OPTIONS,
     _plan,
     gone={**REFINEMENT_GONE, **{f"--{each}": f"--want {each}" for each in _WANTS}},
+    dropped={"--cmake": "each spelling says which CMake it needs; in Python, plan(cmake=…) asks for one"},
     refuse=_refuse,
 )

@@ -59,7 +59,7 @@ def _refuse(args: Namespace) -> Iterator[UsageError]:
     elif args.upload is not None:
         if not args.wheels:
             yield UsageError("no wheel to upload was given", hint="cuwheel publish dist/*.whl --upload URL")
-    elif args.to is None and args.upload_limit is None and args.signers is None:
+    elif args.to is None and args.max_size is None and args.signers is None:
         yield UsageError("--to FOLDER is missing", hint="cuwheel publish dist/*.whl --to index")
 
 
@@ -69,7 +69,7 @@ def _publish(args: Namespace) -> Answer:
     if args.check is not None:
         return api.publish_check(args.check, signers=args.signers)
     if args.upload is not None:
-        return api.publish_upload(*args.wheels, url=args.upload, limit=args.upload_limit, dry_run=args.dry_run)
+        return api.publish_upload(*args.wheels, url=args.upload, limit=args.max_size, dry_run=args.dry_run)
     from cuwheel.delivery.request import PublishRequest
 
     return api.publish(request_of(PublishRequest, args))
@@ -173,8 +173,8 @@ found something wrong""",
                 upload_address,
             ),
             Option(
-                "--upload-limit SIZE",
-                "the largest file that it accepts, if its limit was raised for your project, such as 300MB",
+                "--max-size SIZE",
+                "no file is larger than this: the index's limit, if it was raised for your project, such as 300MB",
                 values.size,
                 of=("--upload",),
             ),
@@ -220,5 +220,5 @@ found something wrong""",
     _publish,
     ways=("--check", "--upload"),
     refuse=_refuse,
-    gone=PLATFORM_GONE,
+    gone={**PLATFORM_GONE, "--upload-limit": "--max-size SIZE"},
 )

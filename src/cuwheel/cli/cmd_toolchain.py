@@ -45,8 +45,9 @@ _ACTIONS = {
     "remove": "remove toolkits, or their downloads",
 }
 _CHOOSE = ("install", "env", "verify", "fetch", "remove")
-_GET = ("install", "fetch")
+_GET, _CHOSEN = ("install", "fetch"), ("env", "verify", "remove")
 _ALL, _DOWNLOADS = "all", "downloads"
+_GOT = "0 done, 11 no provider has it, 12 no host compiler fits"
 _VERSION = "the CUDA version: 13.0, 12.4.1, cu128"
 
 
@@ -104,12 +105,14 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
     (
         Option("VERSION", _VERSION, of=("install", "env", "verify", "fetch")),
         Option("VERSION", f"{_VERSION}; '{_ALL}'; or '{_DOWNLOADS}' for the files they were made from", of=("remove",)),
-        COMPONENTS._replace(of=_CHOOSE),
-        PROVIDERS._replace(of=_CHOOSE),
+        COMPONENTS._replace(of=_GET),
+        COMPONENTS._replace(help="only one with these libraries, such as cublas", of=_CHOSEN),
+        PROVIDERS._replace(of=_GET),
+        PROVIDERS._replace(help="only one that came from these: index, system=FOLDER …", of=_CHOSEN),
         Option("--dry-run", "show what would be fetched, fetch nothing", of=_GET),
         Option(
             "--host-compiler PROGRAM",
-            "use only this host compiler; 'none': install even if no compiler fits",
+            "only this; 'none': go on if no compiler fits",
             compiler,
             of=("install", "env", "verify"),
         ),
@@ -135,6 +138,10 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
     ),
     _toolchain,
     actions=_ACTIONS,
+    exits={
+        **dict.fromkeys(("install", "env", "fetch"), _GOT),
+        "verify": "0 it works, 1 it is broken, 11 and 12 as with install",
+    },
     refuse=_refuse,
     gone={
         **PROVIDERS_GONE,

@@ -37,7 +37,7 @@ INDEX = Option(
 
 # Machines: those that something is judged for, and those that something is made for.
 ON = Option(
-    "--on WHAT",
+    "--on MACHINES",
     "GPU names, capabilities, machine profiles, fleet.toml or 'this'; with commas, or repeated",
     values.machines,
     many=True,
@@ -97,9 +97,8 @@ COMPONENTS = Option(
 )
 PROVIDERS = Option(
     "--provider NAMES",
-    "try only these, in this order: system, index, redist, debian, conda, container. To say where to look: "
-    "system=FOLDER (a toolkit, such as JetPack's), redist=MIRROR (URL or folder), debian=SOURCES (an apt file), "
-    "container=IMAGE",
+    "only from these, in this order: system[=FOLDER] (a toolkit that is here, such as JetPack's), index, "
+    "redist[=MIRROR], debian[=APT-FILE], conda, container[=IMAGE]",
     values.providers,
     field="providers",
     many=True,

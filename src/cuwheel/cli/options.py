@@ -111,6 +111,7 @@ class Command(NamedTuple):
     usage: str = ""
     gone: dict[str, str] = {}  # noqa: RUF012 - never changed; options that there were, and what says the same now
     dropped: dict[str, str] = {}  # noqa: RUF012 - never changed; those that nothing replaces, and what happens instead
+    exits: dict[str, str] = {}  # noqa: RUF012 - never changed; of an action: how it ends, if not always with 0
     elsewhere: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - of an action: options that others of its verb take
 
 

@@ -46,7 +46,7 @@ def parse(prog: str, line: str, command: Command, words: Sequence[str]) -> argpa
     elif {"-h", "--help"}.isdisjoint(words):
         raise _no_action(prog, command, words)
     else:
-        args, problems = _parse(prog, line, command, words)  # prints its help and ends
+        args, problems = _parse(prog, line, command._replace(options=()), words)  # prints its help and ends
     args.action = action
     for row in flat(command.options):  # those of other actions, as if they were not given
         if not hasattr(args, row.dest):
@@ -115,12 +115,11 @@ def action_of(prog: str, command: Command, action: str) -> Command:
         own = [each._replace(of=()) for each in flat([row]) if not each.of or action in each.of]
         rows += [row._replace(rows=tuple(own))] if isinstance(row, Group) and own else own
     examples = [each for each in command.examples.splitlines() if f"{prog} {action}" in each]
-    _, exits, statuses = command.examples.partition("\n\nexit status: ")
     taken = {flag for row in flat(rows) for flag in row.flags}
     elsewhere = {flag: row.of for row in flat(command.options) for flag in row.flags if flag not in taken}
     return command._replace(
         options=tuple(rows),
-        examples="\n".join(examples) + exits + statuses,
+        examples="\n".join([*examples, "", f"exit status: {command.exits.get(action, '0 done')}"]),
         actions={},
         ways=(),
         conflicts=(),
@@ -161,6 +160,7 @@ def _parser(prog: str, line: str, command: Command, rows: Iterable[Row]) -> Pars
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
+    parser._positionals.title = "arguments"  # noqa: SLF001 - argparse calls them positional
     add_rows(parser, rows)
     return parser
 

@@ -17,7 +17,7 @@ from cuwheel.network import cluster_access
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.support import files
-from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, VERBS
+from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, SHOWN, VERBS
 from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
@@ -97,6 +97,27 @@ def test_help_shows_what_people_need_and_all_of_it_on_demand(
     assert ("--help all" in shown[0]) == any(isinstance(row, Group) and row.more for row in command.options)
 
 
+ACTIONS = [
+    (*words, action)
+    for words in [*([verb] for verb in SHOWN if verb in VERBS), ["lab", "trials"]]
+    for action in command_of(words[-1]).actions
+]
+
+
+@pytest.mark.parametrize("words", ACTIONS, ids=" ".join)
+def test_each_action_has_a_help_of_its_own_on_one_screen(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    shown = capsys.readouterr().out
+    assert f"cuwheel {' '.join(words)}" in shown.split("examples:")[1]
+    assert shown.count("exit status: 0 ") == 1
+    assert len(shown.splitlines()) <= 40
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 COMMANDS = {verb: [verb] for verb in VERBS} | {
     name: [family, word] for family, each in FAMILIES.items() for word, name in each.commands.items()
 }
@@ -114,6 +135,7 @@ SAMPLES = {
     "KIND": ("torch",),
     "MACHINES": ("h100",),
     "SECONDS": ("1",),
+    "SIZE": ("300MB",),
     "NAME": ("h100", "import demo", "A"),
     "N": ("2",),
     "TEXT": ("42",),

@@ -108,7 +108,7 @@ def split_words(values: Iterable[str]) -> list[str]:
 def cmake_version(text: str | None, errors: list[CuwheelError]) -> str | None:
     if text is None or _VERSION.fullmatch(text.strip()):
         return text
-    errors.append(UsageError(f"{text!r} is not a version of CMake", hint="--cmake 3.28"))
+    errors.append(UsageError(f"{text!r} is not a version of CMake", hint="cmake='3.28'"))
     return None
 
 

@@ -12,6 +12,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
@@ -21,11 +22,6 @@ from tests.unit.verdicts.planning.test_sizes import survey as surveyed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-EVERYTHING_WRONG = [
-    *("--for", "v100,rtx9999,titanic", "--cuda", "13.0,99.1", "--cmake", "x"),
-    *("--want", "specific,family,future,no-ptx"),
-]
 
 FLEET = """\
 [[machine]]
@@ -159,7 +155,6 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
         (["--read", "90", "--on", "h100", "--driver", "x"], 2, ["--driver: 'x' is not a driver version"]),
         (["--for", "nowhere.toml"], 2, ["nowhere.toml"]),
         (["--for", "h100", "--want", "future,no-ptx"], 2, ["future and no-ptx cannot be wanted together"]),
-        (["--for", "h100", "--cmake", "new"], 2, ["--cmake: 'new' is not a version of CMake"]),
         (["--read", "90", "--for", "h100", "--want", "future"], 2, ["--for, --want cannot be used with --read"]),
         (["--on", "h100", "--as", "cmake"], 2, ["--as, --on needs an existing list"]),
         (["--read", "90", "--as", "bazel"], 2, ["--as: 'bazel' is not one of cmake"]),
@@ -173,7 +168,7 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
                 "13.0,99.1",
                 "--want",
                 "specific,family,future,no-ptx",
-                "--cmake",
+                "--driver",
                 "x",
             ],
             2,
@@ -182,7 +177,7 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
                 "no GPU named 'rtx9999'",
                 "no GPU named 'titanic'",
                 "no CUDA toolkit named '99.1'",
-                "'x' is not a version of CMake",
+                "'x' is not a driver version",
                 "future and no-ptx cannot be wanted together",
                 "specific and family cannot be wanted together",
             ],
@@ -197,6 +192,11 @@ def test_bad_input_all_at_once(
     assert said.out == ""
     for each in told:
         assert each in said.err
+
+
+def test_a_version_of_cmake_is_one() -> None:
+    with pytest.raises(UsageError, match="'new' is not a version of CMake"):
+        cuwheel.plan("h100", cmake="new")
 
 
 def test_the_size_to_expect(

@@ -54,6 +54,14 @@ def toolkit(version: str, *components: str, provider: str = "index", **options: 
     return Path(made.toolkits[0].folder)
 
 
+def share_toolkits(store: Path) -> None:
+    """A store of a test's own, with the toolkits that tests share, and their locks: one worker makes one."""
+    shared = cache.folder() / "store"
+    for name in ("toolchains", ".locks"):
+        (shared / name).mkdir(parents=True, exist_ok=True)
+        (store / name).symlink_to(shared / name)
+
+
 @once
 def _can_be_confined() -> str:
     """Why not, or nothing."""

@@ -49,7 +49,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     build_world.toolkit("13.4")
     folder = tmp_path / "cache"
     folder.mkdir()
-    (folder / "toolchains").symlink_to(cache.folder() / "store" / "toolchains")
+    build_world.share_toolkits(folder)
     monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
     return folder
 

@@ -12,7 +12,6 @@ from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import venvs
 from cuwheel.report import install, terminal
-from tests.fixtures import cache
 from tests.integration import build_world
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state
@@ -27,7 +26,7 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     build_world.toolkit("13.4")
     kept = tmp_path / "cuwheel-cache"
     kept.mkdir()
-    (kept / "toolchains").symlink_to(cache.folder() / "store" / "toolchains")
+    build_world.share_toolkits(kept)
     clean_environment(monkeypatch, tmp_path)(CUWHEEL_CACHE=kept)
     venvs.make(tmp_path / "env", venvs.find_python())
     make_wheel(tmp_path / "dist", {"foo/__init__.py": b"", "foo/libfoo.so": fixture("ptx-130.so")}, version="1.0")

@@ -99,7 +99,8 @@ def _files(example: str) -> list[Path]:
     return [path for path in paths if not any(part in skipped for part in path.parts)]
 
 
-@pytest.mark.parametrize("example", ["scikit_kernel", pytest.param("cargo_kernel", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["scikit_kernel", "cargo_kernel"])
 def test_for_one_version(here: World, example: str) -> None:
     here.with_toolkits("13.0")
     told = here.build(here.project(example))

@@ -78,7 +78,7 @@ def rule_of(made: Graft) -> str:
 FITTING = [
     ("80", "both"),
     ("80", "both-ptx"),
-    ("80-small", "both-small"),
+    pytest.param("80-small", "both-small", marks=pytest.mark.slow),
     pytest.param("80-shared", "both-shared", marks=pytest.mark.slow),
     ("80-rdc", "both-rdc"),
 ]
@@ -171,7 +171,7 @@ REFUSED = [
     ("80", "both-other-parameters", "graft-other-kernels"),
     ("80-plain-names", "both-plain-names-other-parameters", "graft-other-parameters"),
     ("80", "both-other-variables", "graft-other-variables"),
-    ("80", "both-more-files", "graft-other-registration"),
+    pytest.param("80", "both-more-files", "graft-other-registration", marks=pytest.mark.slow),
     ("80", "both-rdc", "graft-other-registration"),
     ("80", "both-13.4", "graft-other-cuda"),
     pytest.param("cub-80-short-list", "cub-both", "graft-arch-list", marks=pytest.mark.slow),

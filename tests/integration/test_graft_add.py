@@ -60,6 +60,7 @@ def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: Worl
     assert not (here.folder / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

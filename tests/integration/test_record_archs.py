@@ -181,6 +181,7 @@ def test_cudafe_takes_the_id_that_a_file_has_elsewhere(tmp_path: Path) -> None:
     assert not re.search(b"deadbeef|cafecafe", made["other.cu"])
 
 
+@pytest.mark.slow
 def test_the_same_file_without_a_plan(tmp_path: Path) -> None:
     at = bench(tmp_path / "bench", "preload")
     nvcc = toolkits.nvcc("13.0") / "bin" / "nvcc"

@@ -98,6 +98,7 @@ def test_cmake_and_ninja(project: Path, environ: dict[str, str]) -> None:
     subprocess.run(again["arguments"], cwd=again["directory"], env=environ, check=True)
 
 
+@pytest.mark.slow
 def test_shims_on_path_with_a_real_toolkit(project: Path, environ: dict[str, str]) -> None:
     """nvcc finds its headers, CMake the toolkit's root; later builds in the same folder work without us."""
     (project / "CMakeLists.txt").write_text(CMAKE)

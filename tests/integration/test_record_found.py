@@ -167,6 +167,7 @@ def test_text_that_only_shells_run(at: Bench, starter: Path) -> None:
     assert not any(call.state == "not-started" for call in record.calls)
 
 
+@pytest.mark.slow
 def test_arguments_up_to_the_limit(at: Bench) -> None:
     """Where our own words would be too many, the call goes without us rather than fail."""
     script = """

@@ -32,6 +32,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return made
 
 
+@pytest.mark.slow
 def test_ten_records_at_once(tmp_path: Path) -> None:
     """Each runs its command, and has a folder of its own. Several that find nothing compiled: test_interrupted.py."""
     compiled.our_own(tmp_path / "cache")

@@ -176,6 +176,7 @@ def test_usage(project: Path) -> None:
         api.record_matrix(project / "matrix.toml", output=project)
 
 
+@pytest.mark.slow
 def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
     """sccache before nvcc, with a server of its own that ends with the run."""
     if process.find_program("sccache") is None:

@@ -83,6 +83,7 @@ def test_plain_nvcc_where_no_other_is(version: str, tmp_path: Path) -> None:
     assert "libcuda.so.1" in library.needed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("cmake"), reason="CMake is not installed here")
 def test_cmake_finds_it(tmp_path: Path) -> None:
     made = installed("13.0")

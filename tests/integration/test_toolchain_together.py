@@ -40,6 +40,7 @@ def _add(path: Path, cuda: str, start: float) -> None:
         lock.update(path, replace(entry, identity=entry.recipe().identity))
 
 
+@pytest.mark.slow
 def test_locking_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "cuwheel.lock"
     context = multiprocessing.get_context("spawn")

@@ -84,7 +84,8 @@ def test_what_cannot_be_is_refused_at_once(tmp_path: Path, words: tuple[str, ...
     assert said in told.all
 
 
-@pytest.mark.parametrize("found_by", ["resources", pytest.param("file", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("found_by", ["resources", "file"])
 def test_a_library_that_is_loaded_by_its_path(here: World, env: Path, found_by: str) -> None:
     """scikit-build-core puts it into the environment, where nothing that looks beside the source finds it."""
     source = here.project("scikit_kernel")

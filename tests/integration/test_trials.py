@@ -139,6 +139,7 @@ def test_what_fails_only_when_cold(place: Path) -> None:
     assert "warm: JIT cache kept, page cache kept" in found["cold"]
 
 
+@pytest.mark.slow
 def test_two_axes_of_a_planted_fault_are_found_among_four(place: Path) -> None:
     (place / "planted.py").write_text(
         "import os\n"

@@ -549,6 +549,12 @@ def cmake_mixes_toolkits(known: Known) -> bool:
     return bool(compiler and libraries and versions.minor(compiler) != versions.minor(libraries))
 
 
+def cmake_has_no_cuda_targets(known: Known) -> bool:
+    """The module that makes CUDA::cudart and its like came with CMake 3.17."""
+    cmake = known.version("cmake")
+    return bool(cmake and not versions.at_least(cmake, "3.17"))
+
+
 def library_of_another_cuda(known: Known) -> bool:
     """The library that is missing belongs to another major than everything that is here."""
     majors = {int(each) for each in known.filled().get("library_cuda", "").split(" or ") if each}
@@ -621,6 +627,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "glibc-clashes": glibc_clashes,
     "two-toolkits-in-log": two_toolkits_in_log,
     "cmake-mixes-toolkits": cmake_mixes_toolkits,
+    "cmake-has-no-cuda-targets": cmake_has_no_cuda_targets,
     "library-of-another-cuda": library_of_another_cuda,
     "nvcc-older-than-wanted-arch": nvcc_older_than_wanted_arch,
     "toolkit-is-recent": toolkit_is_recent,

@@ -67,7 +67,7 @@ def _libraries(folder: Path) -> None:
 NEEDS: dict[str, Callable[[Path], object]] = {
     "cuwheel inspect bitsandbytes==": lambda _folder: None,
     "cuwheel slim bitsandbytes==": lambda _folder: None,
-    "cuwheel check bitsandbytes-": lambda folder: _wheel(folder, "aarch64"),
+    "cuwheel check bitsandbytes==": lambda _folder: None,
     "cuwheel inspect libbitsandbytes": _libraries,
 }
 

@@ -131,7 +131,12 @@ def environment(text: str) -> Path:
     from cuwheel.errors import UnreadableError
     from cuwheel.machine import python_environment as environments
     from cuwheel.machine import world
+    from cuwheel.support import quoting
 
+    if _mode(text) is None:
+        raise UsageError(
+            f"{shortened(text)}: no such folder", hint=f"{quoting.here(['python3', '-m', 'venv', text])} makes one"
+        )
     path = folder(text)
     try:
         environments.locate(world.World.here(), path)

@@ -127,7 +127,9 @@ def find_source(target: str | Path, *, env: Path | None = None) -> Source:
     if (env is None or is_path) and _kind(path) == "file":
         return _wheel(path) if path.suffix == ".whl" else _file(path)
     if is_path:
-        raise UnreadableError(path, "no such file or folder")
+        named = metadata.WheelName.parse(path.name)
+        hint = f"{named.name}=={named.version} is downloaded from your index" if named else ""
+        raise UnreadableError(path, "no such file or folder", hint=hint)
     return installed_source(str(target), env=env)
 
 

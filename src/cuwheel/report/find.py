@@ -67,7 +67,7 @@ def document(answer: Find, *, verbose: bool) -> Document:
         words = f"  {cured.version} runs once its PTX is compiled for this GPU, {took} of one core:"
         blocks.append(Verbatim((words, f"  {command}")))
     if rest := len(others) - len(releases):
-        what = "one more file" if rest == 1 else f"{rest} more files"
+        what = "one more file" if rest == 1 else f"{rest:,} more files"
         blocks.append(Paragraph(f"  and {what} of these releases, which serve this machine no better (--verbose)"))
     if answer.elsewhere:
         ways = (tuple(each.split(": ", 1)) for each in answer.elsewhere)

@@ -364,7 +364,7 @@ def test_all_bad_values_are_reported_at_once(capsys: pytest.CaptureFixture[str])
         ("--glibc", "2.35", "--glibc is gone: use --set glibc=VERSION"),
         ("--on", "rtx 4900", "did you mean 'GeForce RTX 4090'"),
         ("--on", "qqqqqq", "lists all of them"),
-        ("--env", "nowhere", "no such folder"),
+        ("--env", "nowhere", "no such folder\nhint: python3 -m venv nowhere makes one"),
     ],
 )
 def test_what_is_meant_is_said(option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:

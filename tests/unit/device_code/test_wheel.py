@@ -282,8 +282,12 @@ def test_installed_distribution(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableError) as missing:
         survey(tmp_path / "nothing.so")
+    assert not missing.value.hint
+    with pytest.raises(UnreadableError) as missing:
+        survey("torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl")
+    assert missing.value.hint.startswith("torch==2.11.0 is downloaded")
 
 
 def test_text_files_are_passed_over_by_name(tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ def test_what_they_say() -> None:
     assert "one package" in _message("sbsa-on-l4t")
     assert "JetPack 7.2 (L4T 39.2) or later, or the package cuda-compat" in _message("sbsa-on-l4t")
     assert "pip install nvidia-cusolver-cu12" in _message("needed-library-missing")
+    assert "libcusolver.so.11, which was not found" in _message("needed-library-missing")
     assert "libcublas.so.13" in _message("cuda-major-differs")
     assert "Python is 3.12, not 3.11" in _message("wheel-tag-mismatch")
     assert "a symbol that torch 2.14.1 does not have" in _message("torch-symbols-missing")

@@ -72,9 +72,10 @@ def needed_library_missing(case: LibraryCase) -> Iterator[Finding]:
     plain = [each for each in missing if each.soname not in others]
     if plain:
         packages_ = sorted({each.brought_by for each in plain if each.brought_by})
+        absent = f"which {'were' if len(plain) > 1 else 'was'} not found"
         yield finding(
             "needed-library-missing",
-            f"it needs {a_few([each.soname for each in plain])}, which was not found: it fails at import",
+            f"it needs {a_few([each.soname for each in plain])}, {absent}: it fails at import",
             evidence=("searched the wheel, the environment, LD_LIBRARY_PATH and the system",),
             fix=f"pip install {' '.join(packages_)}" if packages_ else "install the package that provides it",
         )

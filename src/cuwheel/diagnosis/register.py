@@ -57,18 +57,20 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _REPORT = 80  # lines: who asks is brief
 _BRIEF = 12  # lines: a question, or what somebody was asked for
 _PAGE, _CHAPTERS = 60, 4  # lines and headings from which on a document is a manual
+# Over many lines: what may be empty before a line's first word does not go on into the next line, or a log of lines
+# without words is read once more for each of them.
 _FORM = re.compile(
-    r"(?m)^\W*[QA]:|<!--"
-    r"|(?i:^\W*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
+    r"(?m)^[^\w\n]*[QA]:|<!--"
+    r"|(?i:^[^\w\n]*(?:to-?do|changelog|faq|agenda|attendees|post-?mortem|root cause|lessons learned)\b)"
 )
 # Forms in which failures are reported: what they tell their reader, what was confirmed, and what they ask.
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_BOX = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX ] ?\]\s")
-_TICKED = re.compile(r"(?m)^\s*(?:[-*+]\s+)?\[ ?[xX] ?\]\s")
-_FILLED = re.compile(r"(?m)^(?!\W*\[)(?:[^\s:#]+ ){6,}[^\s:]+$")  # a sentence
+_COMMENT, _COMMENT_END = "<!--", "-->"
+_BOX = re.compile(r"(?m)^[^\S\n]*(?:[-*+][^\S\n]+)?\[ ?[xX ] ?\]\s")
+_TICKED = re.compile(r"(?m)^[^\S\n]*(?:[-*+][^\S\n]+)?\[ ?[xX] ?\]\s")
+_FILLED = re.compile(r"(?m)^(?![^\w\n]*\[)(?:[^\s:#]+ ){6,}[^\s:]+$")  # a sentence
 _ASKED = re.compile(
-    r"(?im)^\W*(describe the (?:bug|issue|problem)|(?:steps )?to reproduce|reproduc\w+(?: steps)?|(?:expected|actual"
-    r"|current) (?:behaviou?r|results?)"
+    r"(?im)^[^\w\n]*(describe the (?:bug|issue|problem)|(?:steps )?to reproduce|reproduc\w+(?: steps)?"
+    r"|(?:expected|actual|current) (?:behaviou?r|results?)"
     r"|repro steps|what (?:should have )?happened|what is the issue|what went wrong|relevant log output|(?:console "
     r"|debug )?logs?"
     r"|bug(?: description| report)?|issue(?: type| description)?|summary|description|system info(?:rmation)?"
@@ -96,7 +98,8 @@ _FAILS = re.compile(
 _QUOTABLE = 4000  # letters of a line in which that is looked for
 _QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
 _ASKS = re.compile(
-    r"[?\uff1f]\s*$|(?i:^\W*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)", re.MULTILINE
+    r"[?\uff1f]\s*$|(?i:^[^\w\n]*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)",
+    re.MULTILINE,
 )
 _REPEATED = re.compile(
     r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
@@ -217,7 +220,7 @@ def is_report(lines: Sequence[str]) -> bool:
     Questions with their answers, forms that nobody filled in and lists of things to do tell of failures that others
     may have.
     """
-    text = _COMMENT.sub("", "\n".join(lines))
+    text = _without_comments(lines)
     if _is_long(lines) or _is_form(text):
         return False
     return bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text))
@@ -225,12 +228,23 @@ def is_report(lines: Sequence[str]) -> bool:
 
 def is_account(lines: Sequence[str]) -> bool:
     """Whether somebody speaks of what they have before them, be it no more than versions and that it does not work."""
-    text = _COMMENT.sub("", "\n".join(lines))
+    text = _without_comments(lines)
     if _is_long(lines) or _is_form(text):
         return False
     title = next((line for line in lines if line.strip()), "")[:_LONGEST]
     complains = _HEADING.match(title) and (_TROUBLE.search(title) or _FAILS.search(title)) and not is_wish(lines)
     return len(lines) <= _BRIEF or _reports(text) or bool(complains or _FIRST_PERSON.search(text) or _ASKS.search(text))
+
+
+def _without_comments(lines: Sequence[str]) -> str:
+    text, kept, at = "\n".join(lines), [], 0
+    while (begin := text.find(_COMMENT, at)) >= 0:
+        end = text.find(_COMMENT_END, begin + len(_COMMENT))
+        if end < 0:
+            break
+        kept.append(text[at:begin])
+        at = end + len(_COMMENT_END)
+    return "".join(kept) + text[at:]
 
 
 def _is_long(lines: Sequence[str]) -> bool:
@@ -259,7 +273,7 @@ def is_trouble(lines: Sequence[str]) -> bool:
 
     What is wished for, changed or mended, slow or learns nothing is no such trouble, nor is another program's.
     """
-    whole = _COMMENT.sub("", "\n".join(lines))
+    whole = _without_comments(lines)
     outside = [line for line, inside in _fenced(line[:_LONGEST] for line in whole.split("\n")) if not inside]
     own = [line for line in outside if line.strip() and not is_printed(line)]
     if not own or _is_long(lines) or _is_form(whole) or any(map(_OTHERWISE.search, own)) or is_wish(lines):
@@ -276,9 +290,9 @@ def of_form(lines: Sequence[str]) -> Iterator[int]:
     """Indexes of the lines of a form that its makers wrote: comments, and what is to be confirmed."""
     hidden = False
     for index, line in enumerate(lines):
-        if hidden or "<!--" in line or _BOX.match(line):
+        if hidden or _COMMENT in line or _BOX.match(line):
             yield index
-        hidden = line.rfind("<!--") > line.rfind("-->") or (hidden and "-->" not in line)
+        hidden = line.rfind(_COMMENT) > line.rfind(_COMMENT_END) or (hidden and _COMMENT_END not in line)
 
 
 def said_by_programs(line: str, *, reported: bool) -> tuple[str, ...]:

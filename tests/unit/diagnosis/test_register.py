@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -302,3 +303,13 @@ def test_it_is_told_that_prose_is_not_searched() -> None:
     assert answer.similar == ()
     told = str(document(answer, verbose=False))
     assert "looks like notes" in told
+
+
+@pytest.mark.parametrize("line", ["", "-" * 20, "<!--", "- ", "* [ "], ids=["blank", "rule", "comment", "item", "box"])
+def test_a_report_with_many_lines_without_words_is_read_at_once(line: str) -> None:
+    told = "# CUDA error\n\nI get this error when I build it, can you help me please?\n\n"
+    shown = "```\n" + f"{line}\n" * 20_000 + "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n```\n"
+    began = time.process_time()
+    found = text.parse(told + shown)
+    assert time.process_time() - began < 3
+    assert found.lines

@@ -97,7 +97,7 @@ def as_html_shows(file: PublishedFile) -> PublishedFile:
 
 class _Link(Struct):
     attributes: dict[str, str]
-    text: str = ""
+    text: list[str] = []  # in pieces: what never ends is not copied for each of them
 
 
 class Links(HTMLParser):
@@ -113,7 +113,7 @@ class Links(HTMLParser):
         self._open: _Link | None = None
         self._most = most
         try:
-            self.feed(text)
+            self.feed(_without_open_end(text))
             self.close()
         except (AssertionError, ValueError) as error:  # what html.parser raises for declarations it cannot read
             raise MalformedError(name, f"is not a page of a package index: {error}") from error
@@ -128,7 +128,7 @@ class Links(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            self._open.text += data
+            self._open.text.append(data)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "a":
@@ -140,7 +140,14 @@ class Links(HTMLParser):
 
     def files(self) -> list[PublishedFile]:
         """Those of a project; without what HTML does not show."""
-        return [_published(each.attributes, each.text.strip()) for each in self._found]
+        return [_published(each.attributes, "".join(each.text).strip()) for each in self._found]
+
+
+def _without_open_end(text: str) -> str:
+    """The text up to a comment, or a tag, that never ends: html.parser reads all that follows once more for each."""
+    begin = text.find("<!--", text.rfind("-->") + 1)
+    closed = text if begin < 0 else text[:begin]
+    return closed[: closed.rfind(">") + 1]
 
 
 def _published(attributes: dict[str, str], label: str) -> PublishedFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -108,3 +109,23 @@ def test_a_page_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(MalformedError, match="lists more than 1,000 files") as caught:
         candidates.listed_files(page(1001), kind, PAGE)
     assert "--find-links" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["<a " * 20_000, "<a href='" * 20_000, "<!--x>" * 20_000, f"<a href=x.whl>{('x' * 1000 + '<b>') * 30_000}"],
+    ids=["tag", "attribute", "comment", "text"],
+)
+def test_what_never_ends_is_read_once(rest: str) -> None:
+    began = time.process_time()
+    found = candidates.listed_files(f"<a href={_told()['filename']}>x</a>{rest}".encode(), "text/html", PAGE)
+    assert time.process_time() - began < 3
+    assert found[0].file == _told()["filename"]
+
+
+def test_a_comment_hides_no_more_than_itself() -> None:
+    body = b"<!-- <a href=demo-1.0.tar.gz>x</a> --><a href=demo-2.0.tar.gz>x</a><!-- --> <a href=demo-3.0.tar.gz>"
+    assert [each.file for each in candidates.listed_files(body, "text/html", PAGE)] == [
+        "demo-2.0.tar.gz",
+        "demo-3.0.tar.gz",
+    ]

@@ -65,9 +65,14 @@ class Packed:
 
 def start_inflating(packed: Packed, count: int) -> bytes:
     """The first bytes, for recognising what it is."""
+    found = b""
     try:
         # No more of it than that takes: of a wheel on a server each piece is a request.
-        return next(_stream(packed, _decompressor(), 0, count, min(_INPUT, count + _SPARE)), (b"", 0))[0]
+        for piece, _ in _stream(packed, _decompressor(), 0, count, min(_INPUT, count + _SPARE)):
+            found += piece
+            if len(found) >= count:
+                break
+        return found[:count]
     except _engine().error as error:
         raise packed.damaged(f"does not inflate: {error}") from error
 

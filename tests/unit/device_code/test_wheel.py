@@ -87,6 +87,18 @@ def test_inflating_reads_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
         buffer.read(len(data), 1)
 
 
+def test_the_head_of_a_member_is_whole_however_it_was_packed() -> None:
+    """Packed in many pieces, the first of them short, and others with nothing in them."""
+    data = LIBRARY[:3000]
+    pieces = [data[:1], *([b""] * 2000), data[1:9], data[9:]]
+    packed = b"".join(
+        struct.pack("<BHH", piece is pieces[-1], len(piece), len(piece) ^ 0xFFFF) + piece for piece in pieces
+    )
+    member = zip_reader.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
+    for count in (1, 20, 2000, len(data)):
+        assert zip_reader.start_inflating(member, count) == data[:count]
+
+
 def test_headers_are_kept_while_the_file_streams_by() -> None:
     data = bytes(1000) + CODE + b"PPPP" + CODE
     for step in (7, 100, 1024, len(data)):

@@ -76,8 +76,8 @@ def size(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 wheel`, `2 wheels`, `2 libraries`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    """`1 wheel`, `2 wheels`, `2 libraries`, `2 days`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import io
 import os
 import re
-from typing import TYPE_CHECKING, get_args
+import time
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from cuwheel.device_code.description import Coverage
 from cuwheel.device_code.libraries import Library, Survey
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.facts.arch import Arch
+from cuwheel.report import cache as report_cache
 from cuwheel.report import html, markdown, terminal
 from cuwheel.report.answer import document_of
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
@@ -21,14 +24,12 @@ from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name, release_of_file, size
+from cuwheel.toolchains.store import Pruning, Thing
 from cuwheel.verdicts.judge import judge_all
 from cuwheel.verdicts.verdict import Check, targets_of
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.subjects import library as subject
 from tests.unit.verdicts.subjects import machine, survey
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def shown(document: Document, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str:
@@ -343,3 +344,11 @@ def test_no_word_of_a_table_is_broken_where_all_have_room(monkeypatch: pytest.Mo
     terminal.write(Document("x", (table,)), out)
     assert all(out.getvalue().count(name) == 2 for name in names)
     assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_a_cache_says_when_things_were_last_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [time.time() - 24 * 3600 * days - 60 for days in (0, 1, 2)]
+    things = [Thing(kind="downloads", path=f"/c/{each}", size=1, used=each) for each in used]
+    removed = report_cache.answer_of(Path("/c"), things, Pruning(removed=tuple(things), held=(), dry_run=True))
+    text = shown(document_of(removed, verbose=False), monkeypatch)
+    assert re.findall(r"today|\d+ \w+ ago", text)[:3] == ["today", "1 day ago", "2 days ago"]

@@ -85,12 +85,13 @@ def test_record_offers_the_comparison_or_makes_it(project: Path) -> None:
     made = cuwheel("record", "--diff", "-o", "made", "--", "sh", "outer.sh", cwd=project)
     assert made.status == 7  # the command's own
     assert "In made:1 it fails: with CPATH unset it works." in made.stderr
+    assert "What differs" in made.stderr
     assert "--diff" not in made.stderr
     report = json.loads((project / "made" / "report.json").read_text())
     assert report["comparison"]["blame"]["verdict"] == "found"
     assert not (project / "a b.o").exists()
     good = cuwheel("record", "--diff", "-o", "good", "--", "sh", "build.sh", cwd=project)
-    assert (good.status, "Answer" in good.stderr) == (0, False)
+    assert (good.status, "What differs" in good.stderr) == (0, False)
 
 
 def test_the_printed_command_does_the_same(project: Path) -> None:

@@ -241,7 +241,7 @@ def test_the_command_to_go_on_names_the_folder_and_the_plan(place: Path) -> None
     found = api.trials_report(folder)
     assert (found.look, found.done) == (2, False)
     shown = call("trials", "report", folder, cwd=place)
-    (line,) = re.findall(r"not finished: cuwheel (.*--only a=y)", " ".join(shown.stdout.split()))
+    (line,) = re.findall(r"^  go on: cuwheel (.*--only a=y)$", shown.stdout, re.MULTILINE)
     assert line.startswith("lab trials run ")
     assert f"-o '{folder}' --resume --repeats 3" in line
 

@@ -8,7 +8,7 @@ from cuwheel.proving.measuring.bench import Bench, Change, Difference, Level, Mo
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.drawings import Chart, Point, Series, ticks_of_values
 from cuwheel.report.tables import Facts, Row, Table, figure, short, table
-from cuwheel.support.wording import duration, size
+from cuwheel.support.wording import duration, percent_change, size
 
 _SHORT = 10e-6  # seconds of a call
 
@@ -18,7 +18,7 @@ def document(answer: Bench, *, verbose: bool) -> Document:
 
 
 def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(answer.line if answer.against else f"{answer.what}: {answer.line}")
+    yield Heading(_headline(answer))
     if answer.against:
         yield Heading(f"{answer.label}, by {answer.by}")
     yield _table(answer.levels)
@@ -28,7 +28,7 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
         yield Heading("Difference in throughput, both run by turns")
         yield _ratios(answer.differences, lambda each: "differs" if each.differs else "chance alone may do that")
     if answer.earlier_file:
-        yield Heading(f"Compared with {answer.earlier_file}")
+        yield Heading(f"Throughput, compared with {answer.earlier_file}")
         yield _ratios(answer.earlier, lambda each: "worse" if each.worse else "not worse")
     yield Heading("The first call, in a new process with nothing compiled")
     yield _first(answer)
@@ -50,6 +50,19 @@ def _blocks(answer: Bench, *, verbose: bool) -> Iterator[Block]:
     yield from _charts(answer)
     if verbose:
         yield Facts((Row("took", duration(answer.seconds)), Row("by", answer.tool)))
+
+
+def _headline(answer: Bench) -> str:
+    """Whether it got worse, where that was asked; how it compares with the other side; how fast it is."""
+    figures = answer.line if answer.against else f"{answer.what}: {answer.line}"
+    if not answer.earlier_file:
+        return figures
+    worst = min((each for each in answer.earlier if each.worse), key=lambda each: each.ratio.value, default=None)
+    if worst:
+        less = percent_change(1.0, worst.ratio.value)
+        return f"Slower than {answer.earlier_file}: {less} calls/s at {worst.concurrency} at once. {figures}"
+    known = "Not slower than" if answer.earlier else "Not measured at the same numbers at once:"
+    return f"{known} {answer.earlier_file}. {figures}"
 
 
 def _table(levels: Sequence[Level]) -> Table:
@@ -103,7 +116,8 @@ def _first(answer: Bench) -> Facts:
         tuple(
             Row(
                 label,
-                f"import {time_in_words(each.import_seconds)}, first call {time_in_words(each.seconds)}"
+                (f"import {time_in_words(each.import_seconds)}, " if each.import_seconds else "")
+                + f"first call {time_in_words(each.seconds)}"
                 + (f", of which the driver compiled for {each.jit_ms:.0f} ms" if each.jit_ms is not None else ""),
             )
             for label, each in sides

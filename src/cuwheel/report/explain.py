@@ -187,15 +187,15 @@ def _consequences(answer: Explain) -> Iterator[Block]:
 
 
 def _of_call(call: RecordedCall) -> Iterator[Row]:
-    yield Row("command", call.command)
+    yield Row("command", call.command, command=True)
     yield Row("in", call.directory)
     yield Row("ended", call.ended)
     for each in call.settings:
         if each.steers and (each.changed or each.origin):
-            value = each.value if each.value is not None else "(removed)"
+            value = "(removed)" if each.value is None else each.value or "(empty)"
             yield Row(each.name, value, each.origin or "changed by the build")
     again = quoting.here(["cuwheel", "record", "replay", f"{call.record}:{call.number}"])
-    yield Row("again", f"{again}    (record diff: what differs from this shell)")
+    yield Row("again", again, "record diff: what differs from this shell", command=True)
 
 
 def _partly_read(answer: Explain) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.delivery.best_candidate import Find, FoundFile
 from cuwheel.errors import EXIT_UNKNOWN
-from cuwheel.report.document import Block, Document, Heading, Paragraph, findings_section
+from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.tables import Facts, Row, figure, short, table
 from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, counted, size
@@ -33,7 +33,7 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.refused:
         allow = ",".join(each.name for each in answer.refused)
         command = quoting.here(["cuwheel", "install", answer.name, "--allow", allow])
-        blocks.append(Paragraph(f"  if it may be: {command}, and your other options"))
+        blocks.append(Verbatim((f"  if it may be, with your other options: {command}",)))
     chosen = {each.file: each for each in answer.candidates if each.chosen}
     compiled = {each.file for each in answer.compiled}
     blocks += [Facts(tuple(_taken(each, chosen.get(each.file or ""), compiled))) for each in answer.packages]
@@ -59,7 +59,7 @@ def document(answer: Install, *, verbose: bool) -> Document:
         blocks.append(Facts((Row("set", wanted, origin=f"{tense} {where}" if where else ""),)))
     if answer.written and not (answer.undone or answer.rolled_back or answer.problem):
         undo = quoting.here(["cuwheel", "install", "--undo", "--env", answer.env])
-        blocks.append(Paragraph(f"  to put it back: {undo}"))
+        blocks.append(Verbatim((f"  to put it back: {undo}",)))
     if answer.problem:
         blocks += [Heading("Why"), Paragraph(f"  {answer.problem}")]
         blocks += [_cause(each) for each in answer.causes[:_CAUSES]]
@@ -110,7 +110,7 @@ def _taken(package: Package, chosen: FoundFile | None, compiled: Container[str])
 def _editable(plan: EditablePlan) -> Iterator[Row]:
     yield Row("editable", plan.folder)
     yield Row("compile", f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}")
-    yield from (Row("run", each) for each in plan.commands)
+    yield from (Row("run", each, command=True) for each in plan.commands)
 
 
 def _fleet(answer: Install) -> Iterator[Block]:
@@ -130,7 +130,8 @@ def _fleet(answer: Install) -> Iterator[Block]:
     if answer.lock:
         place = [] if answer.lock == "." else [answer.lock]
         command = quoting.here(["cuwheel", "install", "--locked", *place])
-        yield Paragraph(f"  written: {', '.join(answer.locks)}\n  on each machine: {command}")
+        yield Paragraph(f"  written: {', '.join(answer.locks)}")
+        yield Verbatim((f"  on each machine: {command}",))
 
 
 def _fleet_headline(answer: Install) -> str:

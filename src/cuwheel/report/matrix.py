@@ -24,11 +24,14 @@ def save(answer: Matrix) -> None:
 
 def document(answer: Matrix, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(f"{answer.file}: {_count(answer)}")]
-    columns: list[str | Column] = [*answer.axes, short("result"), figure("time"), "cause"]
-    blocks.append(table(columns, (_row(answer, each) for each in answer.cells)))
-    if verbose or not any(each.run for each in answer.cells):
+    planned = not any(each.run for each in answer.cells)
+    if not planned:
+        columns: list[str | Column] = [*answer.axes, short("result"), figure("time"), "cause"]
+        blocks.append(table(columns, (_row(answer, each) for each in answer.cells)))
+    if verbose or planned:
         lines = (
-            (f"  {', '.join(each.choices.values())}:", f"    {quoting.here(each.command)}") for each in answer.cells
+            (f"  {', '.join(each.choices.values()) or 'the command'}:", f"    {quoting.here(each.command)}")
+            for each in answer.cells
         )
         blocks.append(Verbatim(tuple(line for pair in lines for line in pair)))
     failed = [each for each in answer.cells if each.run and each.run.result != "succeeded"]
@@ -44,7 +47,7 @@ def document(answer: Matrix, *, verbose: bool) -> Document:
     compare = tuple(f"  {each.compare}" for each in failed if each.compare and not each.difference)
     if compare:
         blocks += [Heading("To find what makes the difference (or all of them with --diff)"), Verbatim(compare)]
-    if any(each.run for each in answer.cells):
+    if not planned:
         blocks.append(Paragraph(f"Written to {answer.folder}: matrix.md to paste, matrix.json, and each record."))
     return Document(f"cuwheel record matrix {answer.file}", tuple(blocks))
 
@@ -56,9 +59,9 @@ def _difference(cell: Cell) -> Row:
 def _count(answer: Matrix) -> str:
     ran = [each.run for each in answer.cells if each.run]
     if not ran:
-        return f"{len(answer.cells)} configurations"
+        return wording.counted(len(answer.cells), "configuration")
     good = sum(run.result == "succeeded" for run in ran)
-    return f"{good} of {len(ran)} configurations succeeded"
+    return f"{good} of {wording.counted(len(ran), 'configuration')} succeeded"
 
 
 def _row(answer: Matrix, each: Cell) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _causes(causes: tuple[Reason, ...], *, verbose: bool) -> Iterator[Block]:
 
 
 def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterator[Row]:
-    yield Row("command", failure.command if verbose else _shortened(failure.command))
+    yield Row("command", failure.command if verbose else _shortened(failure.command), command=True)
     for each in failure.flags:
         yield Row("variable", each, "nvcc adds its words to the command")
     yield Row("in", failure.cwd)
@@ -91,9 +91,10 @@ def _failure_rows(failure: Failure, *, compared: bool, verbose: bool) -> Iterato
         yield Row("for", " ".join(failure.archs))
     for each in failure.inside:
         yield Row("inside it", each)
-    yield Row("again", failure.replay)
+    yield Row("again", failure.replay, command=True)
     if not compared:
-        yield Row("compare", failure.compare, "finds which difference to this shell makes it fail")
+        note = "finds which difference to this shell makes it fail"
+        yield Row("compare", failure.compare, note, command=True)
 
 
 def _end(failure: Failure) -> str:
@@ -129,7 +130,7 @@ def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
     if len(found.archs) > 1 and verbose:
         yield Heading("Time per architecture")
         yield _shares("architecture", found.archs, sum(each.seconds for each in found.archs))
-    if found.longest:
+    if found.longest and (verbose or any(each.calls > 1 for each in found.files) or not found.files):
         yield Heading("The longest calls")
         yield _longest(found.longest[: rows if verbose else 5])
 

@@ -50,8 +50,7 @@ def _row(line: CallLine) -> tuple[str, str, str, str]:
 def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
     found, blame = answer.differences, answer.blame
     if blame:
-        yield Heading("Answer")
-        yield Paragraph(f"  {blame.answer}")
+        yield Heading(blame.answer)
         yield Facts(tuple(_blamed(blame, found)))
     if found is None:
         return

@@ -12,11 +12,12 @@ from cuwheel.support.wording import size
 
 
 class Row(Struct, frozen=True):
-    """A name, what is so, and in small print where that was found."""
+    """A name, what is so, and in small print where that was found. `command`: for a shell, on one line."""
 
     name: str
     value: str
     origin: str = ""
+    command: bool = False
 
 
 class Facts(Struct, frozen=True):

@@ -97,8 +97,9 @@ class _Facts:
             for text, style in ((row.value, ""), (row.origin, "dim")):
                 if not text and style:
                     continue
+                whole = row.command and not style
                 for line in wording.printable_text(text).split("\n"):
-                    for part in _lines_of_words(line, options.max_width - names - 4):
+                    for part in [line] if whole else _lines_of_words(line, options.max_width - names - 4):
                         yield Text.assemble(left, (part, style), no_wrap=True, overflow="ignore")
                         left = Text(" " * (names + 4))
 

@@ -97,7 +97,7 @@ def _install(answer: Toolchain) -> Iterator[Block]:
             yield _archives(answer.recipe.archives)
         if answer.recipe.commands:
             yield Paragraph("These commands would run:")
-            yield Verbatim(tuple(" ".join(command) for command in answer.recipe.commands))
+            yield Verbatim(tuple(map(quoting.here, answer.recipe.commands)))
     for toolkit in answer.toolkits:
         yield Heading(f"CUDA {_release(toolkit)} is ready")
         yield Facts(tuple(_facts(toolkit, answer)))

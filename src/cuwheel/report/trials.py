@@ -41,6 +41,8 @@ def _planned(answer: Trials) -> Iterator[Block]:
 
 def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
     yield Heading(_headline(answer))
+    if not (answer.running or answer.done):
+        yield Verbatim((f"  go on: {_going_on(answer)}",))
     columns: list[str | Column] = [*answer.axes, short("failed"), figure("rate"), short("95 %"), "how"]
     timed = any(each.seconds for each in answer.groups)
     rows = (_row(answer, each, timed=timed) for each in answer.groups)
@@ -54,11 +56,13 @@ def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
     if answer.effects:
         yield Heading("Axis by axis")
         yield _effects(answer)
-        yield Facts(tuple(Row(each.axis, each.says) for each in answer.effects))
+        # Of what is not decided the table says the counts, and the next section how many runs it takes.
+        said = [each for each in answer.effects if verbose or each.verdict != "not decided"]
+        yield Facts(tuple(Row(each.axis, each.says) for each in said))
         axes = f"{len(answer.effects)} axes and " if len(answer.effects) > 1 else ""
         yield Paragraph(
-            f"p is corrected for {axes}look {answer.look}: a difference is claimed by chance in at most 5 of 100 "
-            "campaigns, however often somebody goes on."
+            f"p is corrected for {axes}for going on (look {answer.look}): a difference is claimed by chance in at "
+            "most 5 of 100 campaigns, however often somebody goes on."
         )
     if answer.unknown:
         yield Heading("Not known yet")
@@ -70,20 +74,21 @@ def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
 
 
 def _headline(answer: Trials) -> str:
-    if answer.running:
-        state = "; still running"
-    else:
-        words = ["cuwheel", "lab", "trials", "run", answer.file, "-o", answer.folder, "--resume"]
-        # Without these it would be another plan, and so another look.
-        words += ["--repeats", str(answer.repeats)] if answer.look > 1 else []
-        words += [word for axis, value in answer.only.items() for word in ("--only", f"{axis}={value}")]
-        state = "" if answer.done else f"; not finished: {quoting.here(words)}"
+    state = "; still running" if answer.running else "" if answer.done else "; not finished"
     failed = (
         f"{answer.failures} of {answer.runs} runs failed" if answer.failures else f"no failure in {answer.runs} runs"
     )
     # Values that alone were enough.
     cures = [f"{each.axis} {' or '.join(each.prevented_by)}" for each in answer.effects if each.prevented_by]
     return f"{failed}{', none of those with ' if cures else ''}{' or with '.join(cures)}{state}"
+
+
+def _going_on(answer: Trials) -> str:
+    words = ["cuwheel", "lab", "trials", "run", answer.file, "-o", answer.folder, "--resume"]
+    # Without these it would be another plan, and so another look.
+    words += ["--repeats", str(answer.repeats)] if answer.look > 1 else []
+    words += [word for axis, value in answer.only.items() for word in ("--only", f"{axis}={value}")]
+    return quoting.here(words)
 
 
 def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
@@ -238,7 +243,7 @@ def _of_service(answer: ServiceChange, *, verbose: bool) -> Iterator[Block]:
     yield Heading(f"{answer.name}: {'would be ' if answer.dry_run else ''}written to {place}")
     if answer.dry_run or verbose:
         yield Verbatim(tuple(answer.text.splitlines()))
-        yield Paragraph("then: " + "; ".join(shlex.join(each) for each in answer.commands))
+        yield Verbatim(tuple(f"then: {shlex.join(each)}" for each in answer.commands))
     yield Paragraph("It resumes the trials after each start of the machine, until they are done.")
     if answer.note:
         yield Paragraph(answer.note[0].upper() + answer.note[1:] + ".")

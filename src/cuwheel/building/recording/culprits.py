@@ -362,7 +362,8 @@ def _sentence(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, go
     if found.verdict == "same":
         failing = f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
         how = "works" if found.left.works else failing
-        return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
+        there = "here" if good.label == "here" else f"in {good.label}"
+        return f"It {how} in {bad.label} and {there}: the differences between them are not the cause."
     if found.verdict == "flaky":
         (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
         return (

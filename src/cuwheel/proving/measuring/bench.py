@@ -148,12 +148,19 @@ def _answer(worker: process.Conversation, request: BenchRequest, type_: type[T])
         return codec.decode(line, type_)
     except msgspec.DecodeError:
         raise ToolError(
-            worker.command, "ended before it answered", worker.errors(), hint="run the function by itself first"
+            _named(request), "ended before it answered", worker.errors(), hint="run it by itself first"
         ) from None
 
 
+def _named(request: BenchRequest) -> Sequence[str]:
+    return [request.what] if isinstance(request.what, str) else request.command
+
+
 class FirstCall(Struct, frozen=True, kw_only=True):
-    """Of a new process with an empty JIT cache. `jit_ms`: that the driver compiled, by `trace`; None if not traced."""
+    """Of a new process with an empty JIT cache. `import_seconds`: 0 for a command, which imports nothing.
+
+    `jit_ms`: that the driver compiled, by `trace`; None if not traced.
+    """
 
     import_seconds: float
     seconds: float
@@ -173,10 +180,10 @@ def first_call(request: BenchRequest, side: MeasuredSide, *, traced: bool) -> Fi
             worker.send(codec.encode({"at": time.monotonic(), "threads": 1, "calls": 1, "seconds": request.timeout}))
             block = _answer(worker, request, Block)
         if block.errors:
-            named = [request.what] if isinstance(request.what, str) else request.command
-            raise ToolError(named, f"fails at the first call: {block.error}", hint="run it by itself first")
+            raise ToolError(_named(request), f"fails at the first call: {block.error}", hint="run it by itself first")
         loads = attribution.attributed(events.read_events(place), succeeded=True).loads if traced else ()
         jit = sum(each.jit_ms or 0.0 for each in loads if each.how == "jit")
+        imported = imported if request.function else 0.0
         return FirstCall(import_seconds=imported, seconds=block.latencies[0], jit_ms=jit if traced else None)
 
 

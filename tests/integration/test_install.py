@@ -130,7 +130,7 @@ def test_a_failing_import_leaves_the_environment_as_it_was(
     assert "missing-cuda-runtime-lib" in [each["id"] for each in told["causes"]]
     assert state(env) == before
     assert main(words) == 1
-    assert "put back as it was" in capsys.readouterr().out
+    assert "put back as it was" in " ".join(capsys.readouterr().out.split())  # the path before it may be long
 
 
 @pytest.mark.parametrize("spelling", ["link", "relative", "dots", "slash", "active"])

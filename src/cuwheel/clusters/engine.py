@@ -6,7 +6,6 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,12 +65,9 @@ def open_engine(found: Target, folder: Path, certificate: Path | None = None, co
     with (
         service.open_connection(found, certificate, cores) as connected,
         scratch.folder(folder / "arriving", "client-") as own,
+        contextlib.closing(Engine(connected, own)) as made,
     ):
-        made = Engine(connected, own)
-        try:
-            yield made
-        finally:
-            made.close()
+        yield made
 
 
 class Engine:
@@ -99,26 +95,20 @@ class Engine:
 
         self._sent, self._lost, self.workers.client = {}, False, self._client
         self._ready: Any = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
-        self._client.subscribe_topic(remote.TOPIC, self._on_progress)
+        for topic in (remote.TOPIC, "all"):
+            self._client.subscribe_topic(topic, self._on_event)
         service.declare_plugin(self._client)
 
-    def _on_progress(self, event: tuple[float, Any]) -> None:
-        """A worker has begun a task, or says what it is at."""
-        with contextlib.suppress(TypeError, KeyError):
-            said = event[1]
-            if found := self._running.get(said["key"]):
-                if found.on != said["worker"]:
-                    self._client.subscribe_topic(said["worker"], partial(self._on_worker_event, said["worker"]))
-                found.shows, found.on = said["shows"], said["worker"]
-
-    def _on_worker_event(self, worker: str, event: tuple[float, Any]) -> None:
-        """Dask gives to others what a lost worker had begun; a person may want to know it."""
-        said = event[1]
-        if isinstance(said, dict) and said.get("action") == "remove-worker" and not said["expected"]:
-            for each in list(self._running.values()):  # of which `run` takes and adds meanwhile
-                if each.on == worker:
-                    each.tries.append(f"{self.workers.name(worker)}: the worker is gone")
-                    log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])
+    def _on_event(self, event: tuple[float, Any]) -> None:
+        """A worker has begun a task, or says what it is at; or it is lost, and a person may want to know of that."""
+        match event[1]:
+            case {"key": str(key), "worker": str(worker), "shows": str(shows)} if found := self._running.get(key):
+                found.shows, found.on = shows, worker
+            case {"action": "remove-worker", "worker": str(worker), "expected": False}:
+                for each in list(self._running.values()):  # of which `run` takes and adds meanwhile
+                    if each.on == worker:
+                        each.tries.append(f"{self.workers.name(worker)}: the worker is gone")
+                        log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -151,17 +141,19 @@ class Engine:
                     if self._lost or self._client.status != "running":
                         self._reconnect()
                     self.workers.look()
-                    self._submit()
-                    idle_since = time.monotonic() if self._running or self._some_can_start() else idle_since
-                    if time.monotonic() - idle_since > self._patience():
+                    if self._submit() or self._running:
+                        idle_since = time.monotonic()
+                    # Workers that are there but could start none of what is left are not waited for.
+                    some_may = self.to_come or not self.workers.usable
+                    if time.monotonic() - idle_since > (self._connection.patience if some_may else _AGAIN_S):
                         hopeless, self._waiting = self._waiting, []
                         for each in hopeless:
                             self._give_up(each, "" if each.tries else self.workers.why_none(each.task))
-                    for future, result in self._ready.next_batch(block=False) or [(None, None)]:
-                        if future is None:
-                            time.sleep(_LOOK_S)
-                        else:
-                            self._task_ended(future, result)
+                    ended = self._ready.next_batch(block=False)
+                    for future, result in ended:
+                        self._task_ended(future, result)
+                    if not ended:
+                        time.sleep(_LOOK_S)
                     progress.show(self._now())
         except BaseException:  # an interrupt is meant for the tasks too, unless others want them
             with contextlib.suppress(Exception):
@@ -175,30 +167,36 @@ class Engine:
         self._waiting += [_Try(task=each, tries=[], avoid=set()) for each in tasks]
         self._waiting.sort(key=lambda each: -each.priority)  # what Dask hears first it gives to who is idle
 
-    def _submit(self) -> None:
-        """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide."""
+    def _submit(self) -> bool:
+        """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide.
+
+        False where nobody who is there could do any of it.
+        """
         for key, each in list(self._running.items()):
             if each.workers and not set(each.workers) & self.workers.usable.keys():  # all that it was left to are gone
                 self._running.pop(key).future.cancel()
                 self._waiting.append(each)
         if not self.workers.kind or not self._waiting:
-            return
+            return False
         if any(each.task.alike for each in self._waiting):
             self.workers.fix_kind()
         users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
         ahead = sum((self._inputs / sha256).stat().st_size for sha256 in self._sent)
+        anybody = False
         for each in list(self._waiting):
             task = self._fit_to_workers(each.task)
             able = self.workers.able(task, each.avoid)
+            anybody = anybody or bool(able)
             if not able or (ahead > _AHEAD and not each.inputs <= self._sent.keys()):
                 continue
             for sha256 in each.inputs - self._sent.keys():
                 if not self._scatter(sha256, shared=users[sha256] > 1):
-                    return
+                    return True
                 ahead += (self._inputs / sha256).stat().st_size
             self._waiting.remove(each)
             self._hand_over(each, task, able)
+        return anybody
 
     def _hand_over(self, each: _Try, task: Task, able: Sequence[str]) -> None:
         from cuwheel.clusters import remote
@@ -303,14 +301,6 @@ class Engine:
                 tries=tries,
             )
         )
-
-    def _some_can_start(self) -> bool:
-        """Whether somebody who is there can do anything of what waits."""
-        return any(self.workers.able(self._fit_to_workers(each.task), each.avoid) for each in self._waiting)
-
-    def _patience(self) -> float:
-        """How long to wait: workers that are there but could start none of what is left are not waited for."""
-        return self._connection.patience if self.to_come or not self.workers.usable else _AGAIN_S
 
     def _reconnect(self) -> None:
         """What a scheduler had that was started again is handed to it again."""

@@ -33,7 +33,7 @@ from cuwheel.errors import (
 from cuwheel.support import codec, files, log, system_calls, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 # Of the machine, not of the task: another worker may do better.
 _OF_THE_WORKER = (MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError, UnreadableError)
@@ -47,13 +47,13 @@ def main(folder: Path) -> int:
     os.dup2(2, 1)  # what is printed by others must not be taken for ours
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs without it
     task = codec.decode((folder / "task.json").read_bytes(), Task)
-    with own_folder(files.cache_folder() / "builds", files.cache_folder() / "cluster" / "slots"):
-        threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
-        log.listen(level="info", on_progress=lambda label, total: contextlib.nullcontext(_Lines(lines, label, total)))
-        try:
-            answer = _answer(task, folder)
-        except KeyboardInterrupt:
-            return EXIT_INTERRUPTED
+    take_own_folder(files.cache_folder() / "builds", files.cache_folder() / "cluster" / "slots")
+    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
+    log.listen(level="info", on_progress=lambda label, total: contextlib.nullcontext(_Lines(lines, label, total)))
+    try:
+        answer = _answer(task, folder)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     files.write(folder / "answer.json", codec.encode(answer))
     return 0
 
@@ -118,38 +118,24 @@ _RECURSIVE = 16384
 _PRIVATE = 1 << 18
 
 
-@contextlib.contextmanager
-def own_folder(folder: Path, slots: Path) -> Iterator[None]:
+def take_own_folder(folder: Path, slots: Path) -> None:
     """This process, and all that it starts, sees a folder of its own at `folder`. Where that cannot be, it waits there.
 
     It must not have started a thread. The folders are kept in `slots` and taken again: what was built is found there.
+    Each is the first whose lock no other process of this machine has; the system lets go of it when this one ends.
     """
     try:
-        slots.mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count():
+            mine = slots / str(number)
+            mine.mkdir(parents=True, exist_ok=True)
+            handle = system_calls.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            if system_calls.lock(handle):
+                _bind(mine, folder)
+                return
+            os.close(handle)
     except OSError as error:
-        log.debug("no folder apart: %s", error)
-        yield
-        return
-    handle, mine = _taken(slots)
-    try:
-        if problem := _bound(mine, folder):
-            log.debug("builds at %s wait for each other: %s", folder, problem)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _taken(slots: Path) -> tuple[int, Path]:
-    """The first that no other process of this machine has."""
-    for number in itertools.count():
-        mine = slots / str(number)
-        mine.mkdir(exist_ok=True)
-        handle = system_calls.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        if system_calls.lock(handle):
-            return handle, mine
-        os.close(handle)
-    raise AssertionError
+        log.debug("builds at %s wait for each other: %s", folder, error)
 
 
 @cache
@@ -159,34 +145,32 @@ def can_be_apart() -> bool:
         return False
     child = os.fork()
     if child == 0:
-        status = 1
         try:
-            status = 1 if _bound(Path("/"), Path("/")) else 0
+            _bind(Path("/"), Path("/"))
+            os._exit(0)
         finally:
-            os._exit(status)
+            os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _bound(mine: Path, at: Path) -> str:
-    """Why not, or nothing."""
+def _bind(mine: Path, at: Path) -> None:
+    """Raises OSError where the system does not allow it."""
     if sys.platform != "linux":
-        return "only Linux has namespaces"
+        raise OSError("only Linux has namespaces")
     system = ctypes.CDLL(None, use_errno=True)
+
+    def call(function: Callable[..., int], *words: object) -> None:
+        if function(*words) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
     user, group = os.getuid(), os.getgid()
     if system.unshare(_NEW_MOUNTS) != 0:
-        if system.unshare(_NEW_MOUNTS | _NEW_USERS) != 0:
-            return os.strerror(ctypes.get_errno())
-        try:
-            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-            Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
-            Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
-        except OSError as error:
-            return str(error)
-    if system.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None) != 0:
-        return os.strerror(ctypes.get_errno())
-    if system.mount(os.fsencode(mine), os.fsencode(at), None, _BIND, None) != 0:
-        return os.strerror(ctypes.get_errno())
-    return ""
+        call(system.unshare, _NEW_MOUNTS | _NEW_USERS)
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+    call(system.mount, None, b"/", None, _RECURSIVE | _PRIVATE, None)
+    call(system.mount, os.fsencode(mine), os.fsencode(at), None, _BIND, None)
 
 
 if __name__ == "__main__":

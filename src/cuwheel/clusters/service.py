@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     from cuwheel.network.cluster_access import Target
 
-
 _AGAIN_S = 1.0
 # Dask listens for its pages, which have no TLS, also where there are none: then on this machine alone.
-_OF_A_JOB = "cores and memory of a job are said in Dask's own file, ~/.config/dask/jobqueue.yaml"
 _NO_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _LEAVE_S = 5.0
 _PATIENCE_S = 60.0
@@ -108,29 +106,28 @@ _WORKER_ASKS = {
 }
 
 
-def guard(server: Any, role: Literal["scheduler", "worker"]) -> None:  # noqa: ANN401 - distributed is not typed
-    """A scheduler or worker of ours, not yet started, looks at the certificate of whoever speaks to it."""
+def guarded(server: Any, role: Literal["scheduler", "worker"]) -> Any:  # noqa: ANN401 - distributed is not typed
+    """A class as Dask's own, for schedulers or workers of ours: it looks at the certificate of whoever speaks to it."""
     from distributed.comm.core import CommClosedError
 
-    handle = server.handle_comm
+    class Guarded(server):  # type: ignore[misc]
+        async def handle_comm(self, comm: Any) -> None:  # noqa: ANN401
+            subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
+            if (("commonName", cluster_access.common_name("worker")),) in subject:
+                read = comm.read
 
-    async def guarded(comm: Any) -> None:  # noqa: ANN401
-        subject = (comm.extra_info.get("peercert") or {}).get("subject", ())
-        if (("commonName", cluster_access.common_name("worker")),) in subject:
-            read = comm.read
+                async def heard(*words: Any, **named: Any) -> Any:  # noqa: ANN401
+                    message = await read(*words, **named)
+                    # The stream that follows `register-worker` is lists, of what workers say.
+                    if isinstance(message, dict) and message.get("op") not in _WORKER_ASKS[role]:
+                        comm.abort()
+                        raise CommClosedError(f"a worker asked for {message.get('op')}, which is for clients")
+                    return message
 
-            async def heard(*words: Any, **named: Any) -> Any:  # noqa: ANN401
-                message = await read(*words, **named)
-                # The stream that follows `register-worker` is lists, of what workers say.
-                if isinstance(message, dict) and message.get("op") not in _WORKER_ASKS[role]:
-                    comm.abort()
-                    raise CommClosedError(f"a worker asked for {message.get('op')}, which is for clients")
-                return message
+                comm.read = heard
+            await super().handle_comm(comm)
 
-            comm.read = heard
-        await handle(comm)
-
-    server.handle_comm = guarded
+    return Guarded
 
 
 def run_scheduler(address: str, place: Path | None, dashboard: str | None = None) -> None:
@@ -145,9 +142,7 @@ def run_scheduler(address: str, place: Path | None, dashboard: str | None = None
 
     async def work() -> None:
         pages = {"dashboard": True, "dashboard_address": dashboard} if dashboard else _NO_PAGES
-        made = Scheduler(host=found.address, security=security, **pages)
-        guard(made, "scheduler")
-        async with made:
+        async with guarded(Scheduler, "scheduler")(host=found.address, security=security, **pages) as made:
             if dashboard:
                 log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
             said = made.address if found.secured else f"insecure+{made.address}"
@@ -177,7 +172,7 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
     configure_dask()
     from distributed import Worker
 
-    class Remembering(Worker):
+    class Remembering(guarded(Worker, "worker")):  # type: ignore[misc]
         """Dask only logs why a worker closes: a cluster that was stopped, or a connection that was lost."""
 
         reason = ""
@@ -188,7 +183,6 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
 
     found = cluster_access.parse_place(address)
     security = tls_security("worker", place) if found.secured else None
-    folder = _dask_folder()
     all_cores, all_memory = system.available_resources()
     cores, memory = options.cores or all_cores, options.memory or all_memory or "auto"
     own = cluster_access.is_loopback(urlsplit(found.address).hostname or "")
@@ -202,18 +196,15 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
                 resources={CORES: cores, **Counter(options.tags)},
                 name=options.name or f"{platform.node()}-{os.getpid()}",
                 security=security,
-                # One that works for this machine alone listens there alone.
-                host=f"{'tls' if found.secured else 'tcp'}://127.0.0.1" if own else None,
-                protocol="tls" if found.secured else None,
-                local_directory=str(folder),
+                host="127.0.0.1" if own else None,  # one that works for this machine alone listens there alone
+                local_directory=str(_dask_folder()),
                 death_timeout=None,
                 **_NO_PAGES,
             )
-            guard(made, "worker")
             try:
                 await made
                 log.info("%s works for %s", made.address, found.address)
-                await made.finished()  # type: ignore[no-untyped-call]
+                await made.finished()
                 reason = made.reason
             except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
                 reason = str(error)
@@ -237,9 +228,8 @@ def _run(work: Awaitable[None]) -> None:
 
     async def watched() -> None:
         task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
@@ -344,25 +334,17 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
     from dask_jobqueue.slurm import SLURMCluster
     from distributed import Scheduler
 
-    class Guarded(Scheduler):
-        def __init__(self, *words: Any, **named: Any) -> None:  # noqa: ANN401
-            super().__init__(*words, **named)
-            guard(self, "scheduler")
-
     try:
         made = SLURMCluster(
             processes=1,
             security=tls_security("client", certificate),
             protocol="tls://",
-            scheduler_cls=Guarded,
+            scheduler_cls=guarded(Scheduler, "scheduler"),
             scheduler_options=_NO_PAGES,
             worker_extra_args=["--no-dashboard", "--dashboard-address", _NO_PAGES["dashboard_address"], "--no-nanny"],
         )
     except (ValueError, OSError, TypeError) as error:
-        raise UnreadableError(
-            "jobqueue.slurm",
-            f"its settings are not complete: {error}",
-            hint=_OF_A_JOB,
-        ) from error
+        hint = "cores and memory of a job are said in Dask's own file, ~/.config/dask/jobqueue.yaml"
+        raise UnreadableError("jobqueue.slurm", f"its settings are not complete: {error}", hint=hint) from error
     made.scale(jobs=workers)
     return made

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shutil
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +22,17 @@ from msgspec.structs import replace
 
 from cuwheel.clusters import child
 from cuwheel.clusters import task as travelling
-from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, own_code, own_facts
+from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, WorkerFacts, own_code
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import gpu as machine_gpu
+from cuwheel.machine.world import World
 from cuwheel.support import codec, files, process, scratch
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+_COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
 TOPIC, METRIC = "cuwheel", "cuwheel"
 _LOOK_S = 0.5
 _END_S = 10.0
@@ -51,7 +56,6 @@ class OnWorker(WorkerPlugin):
 
     def __init__(self) -> None:
         self.name = f"cuwheel {own_code()}"
-        self.stopping = threading.Event()
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return eval, (self._LINE,)
@@ -59,14 +63,7 @@ class OnWorker(WorkerPlugin):
     async def setup(self, worker: Any) -> None:  # noqa: ANN401 - distributed is not typed
         if METRIC in worker.metrics:  # of another client's; and what was set aside stays so
             return
-        declared = worker.state.total_resources  # by whoever started it: that holds
-        facts = own_facts(
-            name=_name(worker),
-            cores=int(declared.get(CORES, worker.state.nthreads)),
-            memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
-            apart=child.can_be_apart(),
-            tags={name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)},
-        )
+        facts = _own_facts(worker)
         said = codec.encode(facts).decode()
         worker.metrics[METRIC] = lambda _: said
         await worker.set_resources(**travelling.offers(facts))
@@ -74,8 +71,28 @@ class OnWorker(WorkerPlugin):
         worker.status = Status.paused
         worker.status = Status.running
 
-    def teardown(self, worker: Any) -> None:  # noqa: ANN401, ARG002
-        self.stopping.set()
+
+def _own_facts(worker: Any) -> WorkerFacts:  # noqa: ANN401
+    declared = worker.state.total_resources  # by whoever started it: that holds
+    gpus = Counter(f"gpu:{each}" for each in machine_gpu.gpus_of_this_process().values())
+    libc = World.here().libc_version  # what is installed: the interpreter may be built against an older one
+    # By place and size, which packages of the same version have alike on every machine.
+    compilers = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
+    return WorkerFacts(
+        name=_name(worker),
+        host=platform.node(),
+        cuwheel=__version__,
+        code=own_code(),
+        machine=platform.machine(),
+        libc=f"glibc {libc}" if libc else platform.system(),
+        python=platform.python_version(),
+        store=str(files.cache_folder()),
+        tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in compilers).encode())[:12],
+        cores=int(declared.get(CORES, worker.state.nthreads)),
+        memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
+        apart=child.can_be_apart(),
+        tags={**gpus, **{name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)}},
+    )
 
 
 def _name(worker: Any) -> str:  # noqa: ANN401
@@ -112,15 +129,14 @@ def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, d
     worker = get_worker()
     key = worker.get_current_task()
     task = codec.decode(raw, Task)
-    plugins = [each for each in worker.plugins.values() if isinstance(each, OnWorker)]
 
     def show(text: str) -> None:
         worker.log_event(TOPIC, {"key": key, "worker": worker.address, "shows": text})
 
     def unwanted() -> bool:
-        """Dask forgets, or marks, a task whose client is gone or has cancelled it."""
+        """The worker ends; or Dask forgets, or marks, a task whose client is gone or has cancelled it."""
         state = worker.state.tasks.get(key)
-        return any(each.stopping.is_set() for each in plugins) or state is None or state.state in _UNWANTED
+        return worker.status in (Status.closing, Status.closed) or state is None or state.state in _UNWANTED
 
     show("")
     began = time.time()

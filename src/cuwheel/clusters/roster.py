@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.clusters import service
-from cuwheel.clusters.task import WorkerFacts, code_tag, own_code
+from cuwheel.clusters.task import Described, WorkerFacts, code_tag, own_code
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
@@ -77,10 +77,9 @@ class Roster:
         """Until so many are there, and all that are there have said what they are."""
         deadline = time.monotonic() + patience
         self.look()
-        while time.monotonic() < deadline:
-            silent = self._offers.keys() - self.usable.keys() - self.refused.keys()
-            if not silent and len(self._offers) >= expected:
-                break
+        while self._offers.keys() - self.usable.keys() - self.refused.keys() or len(self._offers) < expected:
+            if time.monotonic() > deadline:
+                return
             time.sleep(_LOOK_S)
             self.look()
 
@@ -155,19 +154,10 @@ class Roster:
 # Who belongs to a cluster and what they do, asked from outside; and the end of it.
 
 
-class WorkerState(Struct, frozen=True, kw_only=True):
+class WorkerState(Described, frozen=True, kw_only=True):
     """`problem`: why it is not used. `running`: tasks. `tags`: such as `gpu:9.0`."""
 
     address: str
-    name: str = ""
-    host: str = ""
-    cuwheel: str = ""
-    libc: str = ""
-    machine: str = ""
-    python: str = ""
-    cores: int = 0
-    memory: int = 0
-    apart: bool = False
     tags: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
     problem: str = ""
@@ -199,8 +189,12 @@ def overview(address: str, certificate: Path | None, *, stop: bool = False, whee
         roster = Roster(client)
         there = client.scheduler_info(n_workers=-1)["workers"]
         roster.wait(len(there), _QUIET_S)
-        running = client.processing()
-        workers = tuple(_state(each, roster, tuple(map(shown, running.get(each, ())))) for each in there)
+        # A task of ours by its name; anybody else's by its key.
+        running = {
+            address: tuple(str(key).rpartition("-")[0] or str(key) for key in keys)
+            for address, keys in client.processing().items()
+        }
+        workers = tuple(_state(each, roster, running.get(each, ())) for each in there)
         if stop:
             client.shutdown()
     return Cluster(address=address, workers=workers, stopped=stop)
@@ -211,15 +205,6 @@ def _state(address: str, roster: Roster, running: tuple[str, ...]) -> WorkerStat
     if facts is None:
         problem = roster.refused.get(address, _NO_CUWHEEL)
         return WorkerState(address=address, name=roster.names.get(address, ""), problem=problem, running=running)
-    said = {name: getattr(facts, name) for name in WorkerState.__struct_fields__ if hasattr(facts, name)}
-    return WorkerState(
-        address=address,
-        **{**said, "tags": tuple(facts.tags)},
-        running=running,
-        problem="" if facts.kind == roster.kind else "of another kind than most: it builds nothing",
-    )
-
-
-def shown(key: object) -> str:
-    """A task of ours by its name; anybody else's by its key."""
-    return str(key).rpartition("-")[0] or str(key)
+    said = {name: getattr(facts, name) for name in Described.__struct_fields__}
+    problem = "" if facts.kind == roster.kind else "of another kind than most: it builds nothing"
+    return WorkerState(**said, address=address, tags=tuple(facts.tags), running=running, problem=problem)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,34 +9,36 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from cuwheel.errors import MalformedError
-from cuwheel.machine import gpu
 from cuwheel.support import files
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-_COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
+    from collections.abc import Iterable
 
 
-class WorkerFacts(Struct, frozen=True, kw_only=True):
+class Described(Struct, frozen=True, kw_only=True):
+    """What people see of a worker. `apart`: tasks on its machine can build at the same path at the same time."""
+
+    name: str = ""
+    host: str = ""
+    cuwheel: str = ""
+    libc: str = ""
+    machine: str = ""
+    python: str = ""
+    cores: int = 0
+    memory: int = 0
+    apart: bool = False
+
+
+class WorkerFacts(Described, frozen=True, kw_only=True):
     """What a worker is. `code`: a hash of its cuwheel. `tools`: of the compilers that its system has.
 
-    `apart`: tasks on one machine can build at the same path at the same time. `tags`: what else it has, and how many.
+    `tags`: what else it has, and how many.
     """
 
-    name: str
-    host: str
-    cuwheel: str
     code: str
-    machine: str
-    libc: str
-    python: str
     store: str
     tools: str
-    cores: int
-    memory: int
-    apart: bool = True
     tags: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -55,31 +53,6 @@ def own_code() -> str:
     top = Path(__file__).parents[1]
     names = sorted(path for pattern in ("*.py", "*.toml") for path in top.rglob(pattern))
     return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
-
-
-def own_facts(*, name: str, cores: int, memory: int, apart: bool, tags: Mapping[str, int]) -> WorkerFacts:
-    """The facts of this machine as a worker. `tags`: beside the GPUs that are seen here, or in place of how many."""
-    # By place and size, which packages of the same version have alike on every machine.
-    found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
-    try:
-        libc = os.confstr("CS_GNU_LIBC_VERSION")  # what is installed: the interpreter may be built against an older one
-    except (AttributeError, OSError, ValueError):
-        libc = None
-    return WorkerFacts(
-        name=name,
-        host=platform.node(),
-        cuwheel=__version__,
-        code=own_code(),
-        machine=platform.machine(),
-        libc=libc or platform.system(),
-        python=platform.python_version(),
-        store=str(files.cache_folder()),
-        tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in found).encode())[:12],
-        cores=cores,
-        memory=memory,
-        apart=apart,
-        tags={**Counter(f"gpu:{each}" for each in gpu.gpus_of_this_process().values()), **tags},
-    )
 
 
 CORES, MEMORY = "cores", "memory"

@@ -106,6 +106,12 @@ LOGS = (
         "collect2: error: ld returned 1 exit status\n"
         "-L/usr/local/cuda/lib64 -lcudart"
     ),
+    (  # a program that was compiled and then run
+        "NVCC src/layers/scale_layer.cu\n"
+        "test/all.testbin 0 --gtest_shuffle\n"
+        "[==========] Running 81 tests from 27 test cases.\n"
+        "make: *** [runtest] Segmentation fault (core dumped)"
+    ),
     ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory\nimport cv2"),
     "ImportError: libgomp.so.1: cannot open shared object file: No such file or directory",
     "OSError: cannot load library 'libsndfile.so': libsndfile.so: cannot open shared object file: No such file or directory",

@@ -114,8 +114,18 @@ def document(answer: Check, *, verbose: bool) -> Document:
 
 
 def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdict, str]]:
-    """A new driver is no advice where it alone does not help."""
-    told = [(verdict, finding.fix) for verdict, finding in obstacles if finding.fix]
+    """A new driver is no advice where it alone does not help.
+
+    Of libraries in which the same is wrong, one fix is enough: the one with the latest versions helps them all.
+    """
+    alike: dict[tuple[int, str], list[tuple[Verdict, str]]] = {}
+    for verdict, finding in obstacles:
+        if finding.fix:
+            words = re.sub(r"\d+", "", finding.fix)
+            alike.setdefault((id(verdict), words), []).append((verdict, finding.fix))
+    told = [
+        max(each, key=lambda one: [int(number) for number in re.findall(r"\d+", one[1])]) for each in alike.values()
+    ]
     alone = {id(verdict) for verdict, fix in told if fix.startswith(DRIVER_ALONE)}
     return ((verdict, fix) for verdict, fix in told if id(verdict) not in alone or not fix.startswith("update the "))
 

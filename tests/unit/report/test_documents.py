@@ -352,3 +352,15 @@ def test_a_cache_says_when_things_were_last_used(monkeypatch: pytest.MonkeyPatch
     removed = report_cache.answer_of(Path("/c"), things, Pruning(removed=tuple(things), held=(), dry_run=True))
     text = shown(document_of(removed, verbose=False), monkeypatch)
     assert re.findall(r"today|\d+ \w+ ago", text)[:3] == ["today", "1 day ago", "2 days ago"]
+
+
+def test_of_libraries_with_the_same_fault_one_fix_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that extends torch must be of torch's CUDA major, one that does not may be older: the former helps both."""
+    extension = subject("sm_90", cuda=13, path="pkg/ops.so", needed=("libc10.so", "libtorch.so"))
+    wheel = survey(subject("sm_90", cuda=13), extension)
+    fleet = (machine(driver="550.54.15", torch="2.9.0", torch_cuda="12.4", libraries=None),)
+    answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=judge_all(wheel, fleet))
+    assert len({each.fix for each in answer.verdicts[0].findings if each.rule == "driver-below-cuda-floor"}) == 2
+    fix = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split()).partition("Fix")[2]
+    assert fix.count("take a build by CUDA") == 1
+    assert "take a build by CUDA 12.0 to 12.9" in fix

@@ -189,6 +189,7 @@ def test_the_list_fits_the_screen(index: Behaviour, tmp_path: Path, capsys: pyte
     assert main(["catalogue", "list", str(to)]) == 0
     shown = capsys.readouterr().out
     assert "  demo     2.0     8.0 to 9.0, 10.0 to 12.0 jit\n" in shown
+    assert " ".join(shown.split()).startswith(f"Catalogue in {to}: 4 wheels of 1 package, as of ")
     assert max(len(line) for line in shown.splitlines() if str(to) not in line) <= 80  # a path is never broken
 
 

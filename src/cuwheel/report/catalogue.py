@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Cell, short, table
-from cuwheel.support.wording import size
+from cuwheel.support.wording import counted, size
 
 if TYPE_CHECKING:
     from cuwheel.delivery.cataloguing import Catalogue, Newest, ProjectReach
@@ -18,33 +19,36 @@ _RANGES = (
     "On which compute capabilities the newest release runs, and which older one runs on others, as far as there is "
     f"one. {_LEGEND}"
 )
+_OUTCOMES = {"known": "known already", "over-budget": "over the budget"}
 _COLUMNS = 4  # machines that have one each
 _HOW = {"native": "", "compatible": "", "jit": " jit", "partial": " partly", "unknown": " no code"}
 
 
 def document(answer: Catalogue, *, verbose: bool) -> Document:
-    blocks: list[Block] = [Heading(f"Catalogue in {answer.place}")]
+    blocks: list[Block] = [Heading(_headline(answer))]
     if answer.rows:
         shown = [each for each in answer.rows if verbose or each.outcome != "known"]
         rows: list[tuple[Cell, ...]] = [
             (each.name, each.version, f"{each.outcome}{f': {each.reason}' if each.reason else ''}") for each in shown
         ]
         if rows:
-            blocks.append(table(("package", "version", ""), rows))
-        known = sum(each.outcome == "known" for each in answer.rows)
-        added = sum(each.outcome == "added" for each in answer.rows)
-        blocks.append(
-            Paragraph(
-                f"{added} added, {known} known already, {answer.wheels} held in {size(answer.size)}; "
-                f"{size(answer.downloaded)} were read of {size(answer.bytes_of_wheels)} of wheels"
-            )
-        )
+            blocks.append(table(("package", "version", "outcome"), rows))
+        read = f"; {size(answer.downloaded)} were read of {size(answer.bytes_of_wheels)} of wheels"
+        held = f"{counted(answer.wheels, 'wheel')} held in {size(answer.size)}"
+        blocks.append(Paragraph(f"{held}{read if answer.downloaded else ''}"))
     if answer.projects:
-        blocks += [
-            *_newest(answer.projects),
-            Paragraph(f"{answer.wheels} wheels of {len(answer.projects)} packages, as of {answer.date}"),
-        ]
+        blocks += _newest(answer.projects)
     return Document("cuwheel catalogue", tuple(blocks))
+
+
+def _headline(answer: Catalogue) -> str:
+    if not answer.rows:
+        of = f"{counted(answer.wheels, 'wheel')} of {counted(len(answer.projects), 'package')}, as of {answer.date}"
+        return f"Catalogue in {answer.place}" + (f": {of}" if answer.projects else "")
+    counts = Counter(each.outcome for each in answer.rows)
+    told = [f"{counted(counts.pop('added', 0), 'wheel')} added"]
+    told += [f"{count} {_OUTCOMES.get(outcome, outcome)}" for outcome, count in counts.items()]
+    return f"{answer.place}: {', '.join(told)}"
 
 
 def _newest(projects: tuple[ProjectReach, ...]) -> tuple[Block, ...]:

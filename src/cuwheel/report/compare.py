@@ -19,7 +19,7 @@ _SHOWN = 8
 def document(answer: Compare, *, verbose: bool) -> Document:
     blocks: list[Block] = [
         Heading(f"{file_name(answer.before)} → {file_name(answer.after)}"),
-        Paragraph(f"{answer.size.before:,} → {answer.size.after:,} bytes, {_change(answer.size)}"),
+        Paragraph(_sizes(answer.size)),
     ]
     if answer.parts:
         blocks.append(_parts(answer.parts))
@@ -39,9 +39,9 @@ def document(answer: Compare, *, verbose: bool) -> Document:
     return Document(f"cuwheel compare {file_name(answer.before)} {file_name(answer.after)}", tuple(blocks))
 
 
-def _change(size: SizeChange | PartChange) -> str:
-    percent = f" ({size.percent:+.2f} %)" if size.percent is not None else " (new)"
-    return f"{size.difference:+,}{percent}"
+def _sizes(size: SizeChange) -> str:
+    percent = f" ({size.percent:+.2f} %)" if size.percent is not None else ""
+    return f"{size.before:,} → {size.after:,} bytes, {size.difference:+,}{percent}"
 
 
 def _parts(parts: Iterable[PartChange]) -> Table:
@@ -72,8 +72,9 @@ def _library(library: LibraryComparison) -> Iterator[Block]:
     path = library.after or library.before or ""
     only = " (gone)" if library.after is None else " (new)" if library.before is None else ""
     yield Heading(f"{path}{only}")
-    yield Paragraph(f"{library.size.before:,} → {library.size.after:,} bytes, {_change(library.size)}")
-    # Of a file that only one side has, everything differs: what it is for is enough.
+    size = library.size
+    # Of a file that only one side has, everything differs: its size and what it is for are enough.
+    yield Paragraph(f"{size.before or size.after:,} bytes" if only else _sizes(size))
     if rows := tuple(_gained_and_lost("architectures", library.architectures) if only else _values(library)):
         yield Facts(rows)
 

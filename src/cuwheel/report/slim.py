@@ -55,14 +55,14 @@ def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
     if answer.is_for_other_gpus:
         return f"{name} has no code for {', '.join(answer.targets)}: nothing was removed"
     asked = f"{name} for {', '.join(answer.targets) or '?'}"
-    return f"{asked}: {_change(answer.wheel or answer.total)}" if changed else asked
+    return f"{asked}: {_change(answer.wheel or answer.total) if changed else 'nothing to remove'}"
 
 
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
-        return "no library with device code, nothing to slim"
+        return "no library with device code"
     count = counted(len(answer.files), "file" if any(each.fate == "removed" for each in changed) else "library")
-    lines = [] if answer.is_for_other_gpus else [f"nothing to remove in {count}"]
+    lines = [] if answer.is_for_other_gpus else [f"{count} with device code"]
     if changed:
         lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]
     if answer.refused:

@@ -74,6 +74,21 @@ def test_a_file_without_code_for_the_gpu_is_not_slimmed(capsys: pytest.CaptureFi
     assert "because sm_75 in" in " ".join(said)
 
 
+def test_where_nothing_can_go_the_first_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = shown(["slim", LIBRARY, "--for", "7.5,9.0,10.0", "--dry-run"], 0, capsys)
+    assert said[0].endswith(": nothing to remove")
+
+
+def test_what_one_side_alone_has_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, files in (("old", ("names-130.so", "plain-130.so")), ("new", ("names-130.so",))):
+        (tmp_path / name).mkdir()
+        for each in files:
+            (tmp_path / name / each).write_bytes((BIN / each).read_bytes())
+    said = shown(["inspect", str(tmp_path / "old"), "--against", str(tmp_path / "new")], 0, capsys)
+    at = said.index("plain-130.so (gone)")
+    assert said[at + 1] == f"{(BIN / 'plain-130.so').stat().st_size:,} bytes"
+
+
 def test_a_fleet_is_counted_in_kinds_of_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "fleet.toml").write_text(
         "[[machine]]\nname = 'new'\ngpu = 'h100'\ncount = 16\n[[machine]]\nname = 'old'\ngpu = 'gtx 1080'\ncount = 8\n"

@@ -129,7 +129,7 @@ def make_certificates(to: Path) -> Certificates:
     if there := [path for path in (to / _AUTHORITY, *places.values()) if path.exists()]:
         raise UsageError(
             f"{there[0]} is there already, and workers may have been given its kind",
-            hint="choose another folder with -o, or remove the old files first",
+            hint=f"choose another folder with {FOLDER}=FOLDER before the command, or remove the old files first",
         )
 
     def write(path: Path, key: ec.EllipticCurvePrivateKey, *certificates: x509.Certificate) -> None:

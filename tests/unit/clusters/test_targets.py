@@ -75,8 +75,9 @@ def test_certificates_are_for_their_owner_and_never_written_over(tmp_path: Path)
         assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
     assert b"PRIVATE KEY" in made[3].read_bytes()
     before = made[1].read_bytes()
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="there already") as caught:
         cluster_access.make_certificates(tmp_path / "cluster")
+    assert "CUWHEEL_CLUSTER=FOLDER" in caught.value.hint  # the command has no option for it
     assert made[1].read_bytes() == before
 
 

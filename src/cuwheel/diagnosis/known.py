@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnosis.rows import Readings
     from cuwheel.diagnosis.text import Log, Search
     from cuwheel.facts.gpus import Gpu
+    from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Release, Toolkit
 
 
@@ -258,8 +259,6 @@ def _of_toolkit(known: Known) -> Iterator[tuple[str, str]]:
         yield "clang_max", str(limits.clang_max)
     if limits.msc_ver_max:
         yield "msc_ver_max", str(limits.msc_ver_max)
-    if floor := toolkits.minor_compat_floor(row.major):
-        yield "driver_floor", floor
     yield "newest_arch", f"sm_{row.architectures[-1]}"
 
 
@@ -326,6 +325,20 @@ def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
     if row:
         yield "torch_cuda", row.version
         yield "torch_cu", "cu" + row.version.replace(".", "")
+
+
+def _of_driver(known: Known) -> Iterator[tuple[str, str]]:
+    cuda, floor = _runtime_and_floor(known)
+    if floor:
+        yield "runtime_cuda", versions.minor(cuda)
+        yield "driver_floor", floor
+
+
+def _runtime_and_floor(known: Known) -> tuple[str, str | None]:
+    """The CUDA whose runtime is used, torch's before a toolkit's, and from which driver on that works."""
+    cuda = known.version("torch_cuda") or known.version("nvcc") or ""
+    system: OperatingSystem = "windows" if "windows" in known.situations else "linux"
+    return cuda, toolkits.runtime_floor(cuda, system) if cuda else None
 
 
 def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
@@ -397,6 +410,7 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_gpu,
     _of_library,
     _of_torch,
+    _of_driver,
     _of_wanted,
     _of_missing,
     _of_module,
@@ -414,7 +428,8 @@ CONCLUDED = frozenset(
         "driver_floors", "driver_for_gpu", "gcc_for_standard", "gcc_max", "glibcxx_gcc", "gpu", "gpu_arch",
         "library_cuda", "library_package", "library_release", "missing_module", "module_distribution", "msc_ver_max",
         "needing_package", "newest_arch", "newest_cuda", "nvcc", "own_module", "package_capability", "python_minor",
-        "same_named_distribution", "torch_cu", "torch_cuda", "wanted_cuda", "wanted_cudnn", "wanting_package",
+        "runtime_cuda", "same_named_distribution", "torch_cu", "torch_cuda", "wanted_cuda", "wanted_cudnn",
+        "wanting_package",
     }
 )  # fmt: skip
 
@@ -527,8 +542,7 @@ def gpu_present(known: Known) -> bool:
 
 
 def driver_below_floor(known: Known) -> bool:
-    driver, cuda = known.version("driver"), known.version("torch_cuda") or known.version("nvcc")
-    floor = toolkits.runtime_floor(cuda) if cuda else None
+    driver, (_, floor) = known.version("driver"), _runtime_and_floor(known)
     return bool(driver and floor and not versions.at_least(driver, floor))
 
 

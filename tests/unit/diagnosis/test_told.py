@@ -3,12 +3,15 @@
 # ruff: noqa: E501, RUF001 - lines as people write them
 from __future__ import annotations
 
-import pytest
+import re
 
-from cuwheel.diagnosis import known, told
-from cuwheel.diagnosis.causes import knowledge
+import pytest
+from msgspec.structs import replace
+
+from cuwheel.diagnosis import told
 from cuwheel.diagnosis.explain import explain
-from cuwheel.diagnosis.text import Search, parse
+from cuwheel.diagnosis.text import parse
+from cuwheel.facts import versions
 from tests.unit.verdicts.machines import MACHINES
 
 ACCOUNTS = {
@@ -250,11 +253,21 @@ def test_what_doctor_finds_on_the_machine_is_the_cause_of_what_is_not_seen() -> 
         assert [each.id for each in found[:1]] == [cause]
 
 
-def test_what_a_fix_states_of_a_driver_is_so() -> None:
+@pytest.mark.parametrize("driver", ["470.82.01", "535.54.03", "575.51.03", "581.29"])
+def test_what_a_fix_states_of_a_driver_is_so(driver: str) -> None:
     said = parse("RuntimeError: The NVIDIA driver on your system is too old (found version 11070).\n")
+    stated = set()
     for machine in MACHINES:
-        if "is below" in " ".join(explain(said, machine.profile).causes[0].fix):
-            assert known.driver_below_floor(known.gather(Search(said), knowledge().readings, machine.profile))
+        profile = replace(machine.profile, driver=replace(machine.profile.driver, version=driver))
+        fixes = " ".join(explain(said, profile).causes[0].fix)
+        if match := re.search(r"driver (\S+) is below (\S+), the minimum of CUDA (\S+):", fixes):
+            torch = profile.framework("torch")
+            assert match[1] == driver
+            assert versions.key(driver) < versions.key(match[2])
+            if torch and torch.cuda:  # whatever toolkit is there too
+                assert match[3] == torch.cuda
+            stated.add(match[2])
+    assert bool(stated) == (versions.key(driver) < (580,))  # the highest floor there is
 
 
 def test_what_was_read_is_shown_under_the_names_that_people_use() -> None:

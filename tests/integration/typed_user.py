@@ -129,7 +129,7 @@ assert_type(cuwheel.verify_pack("a.whl", to=Path("kit.pyz"), python="3.12"), cuw
 assert_type(cuwheel.verify_pack(cuwheel.PackRequest(["a.whl"], to=Path("kit.pyz"))), cuwheel.Verify)
 assert_type(cuwheel.verify_read(Path("proof.json"), "a.whl"), cuwheel.Proof)
 h100 = cuwheel.Machine(name="ours", capability=cuwheel.Capability.parse("9.0"))
-assert_type(cuwheel.read_list("90;100", h100, spelling="cmake", cuda=["13.0"]), cuwheel.Plan)
+assert_type(cuwheel.read_list("90;100", on=[h100], spelling="cmake", cuda=["13.0"]), cuwheel.Plan)
 assert_type(cuwheel.plan_sizes(planned, "a.whl"), cuwheel.Plan)
 assert_type(cuwheel.causes(), cuwheel.Explain)
 assert_type(cuwheel.build_editable(cuwheel.BuildRequest("."), Path(".venv")), cuwheel.Install)

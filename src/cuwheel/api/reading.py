@@ -199,7 +199,8 @@ def plan_sizes(planned: Plan, like: str | Path) -> Plan:
 
 def read_list(
     text: str,
-    *machines: str | Path | Machine,
+    *,
+    on: Sequence[str | Path | Machine] = (),
     refine: Refinement | None = None,
     spelling: str | None = None,
     cuda: Sequence[str] = (),
@@ -207,7 +208,7 @@ def read_list(
     """Read an architecture list that somebody else wrote: what it means and covers, and how it serves machines."""
     from cuwheel.verdicts.planning import plans
 
-    return plans.explain_list(text, machines, cuda, refine=refine, spelling=spelling)
+    return plans.explain_list(text, on, cuda, refine=refine, spelling=spelling)
 
 
 def explain(

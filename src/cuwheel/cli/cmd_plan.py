@@ -86,7 +86,7 @@ def _plan(args: Namespace) -> Answer:
     from cuwheel import api
 
     if args.read is not None:
-        return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
+        return api.read_list(args.read, on=args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
     made = api.plan(*args.machines, refine=refinement(args), cuda=args.cuda, cmake=None, **_wanted(args))
     return api.plan_sizes(made, args.like) if args.like else made
 

@@ -138,7 +138,7 @@ def call(text: str) -> str:
 _CALL = Option(
     "RECORD[:N]", "a record's folder and a call's number; default: the first call that failed", field="record"
 )
-_DIRECTORY = Option("--directory DIR", "run it in this folder instead of the recorded one", places.folder)
+_DIRECTORY = Option("--directory FOLDER", "run it in this folder instead of the recorded one", places.folder)
 _SEARCH = (
     Option("--max-runs N", f"at most this many runs; 0: only compare (default: {_RUNS})", values.index),
     Option("--timeout S", "time limit for one run, in seconds", values.seconds),

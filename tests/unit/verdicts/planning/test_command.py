@@ -221,5 +221,9 @@ def test_the_verb_is_a_function_however_often_it_is_called() -> None:
 
 def test_answers_are_valid_by_the_schema() -> None:
     schema = json.loads((SCHEMAS / "plan-1.json").read_text())
-    for made in (api.plan("all", native=True), api.plan("v100", cuda=["13"]), api.read_list("Ampere", "orin", "t4")):
+    for made in (
+        api.plan("all", native=True),
+        api.plan("v100", cuda=["13"]),
+        api.read_list("Ampere", on=["orin", "t4"]),
+    ):
         jsonschema.validate(json.loads(to_json(made)), schema)

@@ -79,14 +79,18 @@ def test_tasks_run_and_a_killed_worker_costs_nothing_but_time(here: World, tmp_p
             assert listening(here.children[name].pid) == {LOOPBACK}
 
         def running() -> Any:
-            return next(each for each in engine._running.values() if each.task.id == "wait")
+            return next(each for each in engine._open if each.task.id == "wait")
+
+        def asked_for(dask_scheduler: Any, worker: str) -> bool:
+            return bool(dask_scheduler._broker._topics[worker].subscribers)
 
         def kill(done: Done) -> Iterator[Task]:
             """The worker that waits, not the one that has answered."""
             if done.task.id == "wait":
                 return
             (note,) = begun(tmp_path, "wait")
-            wait_for(lambda: running().on)  # that it has begun is on its way
+            # That a worker is lost is told to whoever has asked by then, and the asking is on its way.
+            wait_for(lambda: (on := running().on) and engine._client.run_on_scheduler(asked_for, worker=on))
             parent = int(Path(f"/proc/{note.name.split('.')[1]}/stat").read_text().split()[3])
             (victim,) = [name for name, child in here.children.items() if child.pid == parent]
             here.kill(victim)

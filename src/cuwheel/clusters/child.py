@@ -1,6 +1,6 @@
 """The process of one task: `python -m cuwheel.clusters.child FOLDER`.
 
-Its answer is a file in the folder; what it is at, lines on stdout.
+Its answer is a file in the folder; what it is at, lines on stdout. Without a folder it only tries to be apart.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import sys
 import threading
 import time
 import traceback
-from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from cuwheel.clusters.task import Answer, Task
 from cuwheel.errors import (
@@ -32,12 +31,8 @@ from cuwheel.errors import (
 )
 from cuwheel.support import codec, files, log, system_calls, wording
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Of the machine, not of the task: another worker may do better.
 _OF_THE_WORKER = (MissingExtraError, NetworkError, NoHostCompilerError, UnavailableError, UnreadableError)
-_LOOK_S = 0.5
 _PATIENCE_S = 10.0
 _SHOW_S = 0.5
 
@@ -48,7 +43,7 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs without it
     task = codec.decode((folder / "task.json").read_bytes(), Task)
     take_own_folder(files.cache_folder() / "builds", files.cache_folder() / "cluster" / "slots")
-    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
+    threading.Thread(target=_end_with_worker, daemon=True).start()
     log.listen(level="info", on_progress=lambda label, total: contextlib.nullcontext(_Lines(lines, label, total)))
     try:
         answer = _answer(task, folder)
@@ -79,10 +74,9 @@ def _answer(task: Task, folder: Path) -> Answer:
         return Answer(problem=f"this is a bug in cuwheel: {type(error).__name__}: {error}")
 
 
-def _end_with(parent: int) -> None:
-    """A worker that was killed cannot end its tasks."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
+def _end_with_worker() -> None:
+    """A worker that was killed cannot end its tasks: they notice that nobody could write to them any more."""
+    os.read(0, 1)
     _thread.interrupt_main()
     time.sleep(_PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
@@ -98,7 +92,7 @@ class _Lines:
     def advance(self, amount: int = 1) -> None:
         self._done += amount
         if self._total:
-            self.show(f"{wording.percent(self._done / self._total)}")
+            self.show(wording.percent(self._done / self._total))
 
     def show(self, text: str) -> None:
         if time.monotonic() >= self._next:
@@ -111,11 +105,8 @@ class _Lines:
 # Builds at one path at the same time: each process with its own folder there, in a namespace of its own. The path of a
 # source is in the names of kernels, so all parts of a wheel are compiled at the same one.
 
-_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS and CLONE_NEWUSER, MS_BIND, MS_REC and MS_PRIVATE of Linux
-_NEW_USERS = 0x10000000
-_BIND = 4096
-_RECURSIVE = 16384
-_PRIVATE = 1 << 18
+_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000  # CLONE_NEWNS and CLONE_NEWUSER of Linux
+_BIND, _RECURSIVE, _PRIVATE = 1 << 12, 1 << 14, 1 << 18  # MS_BIND, MS_REC and MS_PRIVATE
 
 
 def take_own_folder(folder: Path, slots: Path) -> None:
@@ -138,40 +129,27 @@ def take_own_folder(folder: Path, slots: Path) -> None:
         log.debug("builds at %s wait for each other: %s", folder, error)
 
 
-@cache
-def can_be_apart() -> bool:
-    """Tried in a copy of this process."""
-    if sys.platform != "linux":
-        return False
-    child = os.fork()
-    if child == 0:
-        try:
-            _bind(Path("/"), Path("/"))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def _bind(mine: Path, at: Path) -> None:
     """Raises OSError where the system does not allow it."""
     if sys.platform != "linux":
         raise OSError("only Linux has namespaces")
     system = ctypes.CDLL(None, use_errno=True)
 
-    def call(function: Callable[..., int], *words: object) -> None:
-        if function(*words) != 0:
+    def check(status: int) -> None:
+        if status != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     user, group = os.getuid(), os.getgid()
     if system.unshare(_NEW_MOUNTS) != 0:
-        call(system.unshare, _NEW_MOUNTS | _NEW_USERS)
+        check(system.unshare(_NEW_MOUNTS | _NEW_USERS))
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
-    call(system.mount, None, b"/", None, _RECURSIVE | _PRIVATE, None)
-    call(system.mount, os.fsencode(mine), os.fsencode(at), None, _BIND, None)
+    check(system.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None))
+    check(system.mount(os.fsencode(mine), os.fsencode(at), None, _BIND, None))
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    if sys.argv[1:]:
+        sys.exit(main(Path(sys.argv[1])))
+    _bind(Path("/"), Path("/"))

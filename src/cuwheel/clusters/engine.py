@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from cuwheel.clusters import service
 from cuwheel.clusters.roster import Roster
-from cuwheel.clusters.task import Answer, Done, Task, read_pieces, receive_file
+from cuwheel.clusters.task import TOPIC, Answer, Done, Task, WorkerFacts, read_pieces, receive_file
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.support import codec, files, log, scratch, wording
 from cuwheel.support.confined import strange_on_windows
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.clusters.service import Connection
-    from cuwheel.clusters.task import WorkerFacts
     from cuwheel.network.cluster_access import Target
 
 _LOOK_S = 0.05
@@ -35,17 +35,19 @@ _START_S = 60.0
 _AHEAD = 4 << 30  # bytes of inputs that wait on workers: a thousand wheels would fill them
 
 
-class _Try(Struct, kw_only=True):
-    """A task that is not done. `tries`: what became of it where, `avoid`: by address.
+class _Try(Struct, kw_only=True, eq=False):
+    """A task that is not done. `tries`: what became of it where, `avoid`: by address. `waits`: it is not Dask's.
 
+    `future`: kept until there is another, since Dask ends what nobody wants.
     `workers`: who may do it; empty for anybody able. `on`: the address of the worker that has begun it.
     """
 
     task: Task
     tries: list[str] = []
     avoid: set[str] = set()
-    workers: tuple[str, ...] = ()
+    waits: bool = True
     future: Any = None
+    workers: tuple[str, ...] = ()
     shows: str = ""
     on: str = ""
 
@@ -57,6 +59,9 @@ class _Try(Struct, kw_only=True):
     def priority(self) -> int:
         """Milliseconds: the longest first; what nobody has timed may be long."""
         return 10**9 if self.task.seconds is None else int(self.task.seconds * 1000)
+
+    def wait_again(self) -> None:
+        self.waits, self.on = True, ""
 
 
 @contextlib.contextmanager
@@ -76,13 +81,9 @@ class Engine:
     def __init__(self, connected: Connection, folder: Path) -> None:
         self._connection, self._folder = connected, folder
         self._began = time.monotonic()
-        self._waiting: list[_Try] = []
-        self._running: dict[str, _Try] = {}
+        self._open: list[_Try] = []
         self._done: list[Done] = []
         self._sent: dict[str, Any] = {}
-        self._lost = False
-        self._inputs = folder / "inputs"
-        self._inputs.mkdir()
         self._client: Any = connected.client()
         self.workers = Roster(self._client)
         self._register()
@@ -91,24 +92,27 @@ class Engine:
         """What a scheduler must know of us; one that was started again knows nothing."""
         from distributed import as_completed
 
-        from cuwheel.clusters import remote
-
         self._sent, self._lost, self.workers.client = {}, False, self._client
         self._ready: Any = as_completed(loop=self._client.loop, with_results=True, raise_errors=False)
-        for topic in (remote.TOPIC, "all"):
-            self._client.subscribe_topic(topic, self._on_event)
+        self._client.subscribe_topic(TOPIC, self._on_progress)
         service.declare_plugin(self._client)
 
-    def _on_event(self, event: tuple[float, Any]) -> None:
-        """A worker has begun a task, or says what it is at; or it is lost, and a person may want to know of that."""
+    def _on_progress(self, event: tuple[float, Any]) -> None:
+        """A worker has begun a task, or says what it is at."""
+        for each in list(self._open):
+            match event[1]:
+                case {"key": key, "worker": worker, "shows": shows} if not each.waits and each.future.key == key:
+                    if each.on != worker:  # not the topic of all: Dask breaks the connection over events of that
+                        self._client.subscribe_topic(worker, partial(self._on_loss, worker))
+                    each.shows, each.on = shows, worker
+
+    def _on_loss(self, worker: str, event: tuple[float, Any]) -> None:
+        """Dask gives to others what a lost worker had begun; a person may want to know it."""
         match event[1]:
-            case {"key": str(key), "worker": str(worker), "shows": str(shows)} if found := self._running.get(key):
-                found.shows, found.on = shows, worker
-            case {"action": "remove-worker", "worker": str(worker), "expected": False}:
-                for each in list(self._running.values()):  # of which `run` takes and adds meanwhile
-                    if each.on == worker:
-                        each.tries.append(f"{self.workers.name(worker)}: the worker is gone")
-                        log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])
+            case {"action": "remove-worker", "expected": False}:
+                for each in [each for each in self._open if each.on == worker]:
+                    each.tries.append(f"{self.workers.name(worker)}: the worker is gone")
+                    log.info("%s is done elsewhere: %s", each.task.id, each.tries[-1])
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -117,7 +121,7 @@ class Engine:
     def add_input(self, path: Path) -> str:
         """A file as it is now, for tasks that name it by this hash."""
         sha256 = files.sha256(path)
-        files.copy(path, self._inputs / sha256)
+        files.copy(path, self._folder / sha256)
         return sha256
 
     @property
@@ -137,17 +141,16 @@ class Engine:
         idle_since = time.monotonic()
         try:
             with log.progress("cluster") as progress:
-                while self._waiting or self._running:
+                while self._open:
                     if self._lost or self._client.status != "running":
                         self._reconnect()
                     self.workers.look()
-                    if self._submit() or self._running:
+                    if self._submit():
                         idle_since = time.monotonic()
                     # Workers that are there but could start none of what is left are not waited for.
                     some_may = self.to_come or not self.workers.usable
                     if time.monotonic() - idle_since > (self._connection.patience if some_may else _AGAIN_S):
-                        hopeless, self._waiting = self._waiting, []
-                        for each in hopeless:
+                        for each in list(self._open):
                             self._give_up(each, "" if each.tries else self.workers.why_none(each.task))
                     ended = self._ready.next_batch(block=False)
                     for future, result in ended:
@@ -156,47 +159,48 @@ class Engine:
                         time.sleep(_LOOK_S)
                     progress.show(self._now())
         except BaseException:  # an interrupt is meant for the tasks too, unless others want them
+            begun, self._open = [each.future for each in self._open if not each.waits], []
             with contextlib.suppress(Exception):
-                self._client.cancel([each.future for each in self._running.values()], reason="interrupted")
-                log.info("ended %d tasks", len(self._running))
-            self._waiting, self._running = [], {}
+                self._client.cancel(begun, reason="interrupted")
+                log.info("ended %d tasks", len(begun))
             raise
         return tuple(self._done)
 
     def _add(self, tasks: Iterable[Task]) -> None:
-        self._waiting += [_Try(task=each, tries=[], avoid=set()) for each in tasks]
-        self._waiting.sort(key=lambda each: -each.priority)  # what Dask hears first it gives to who is idle
+        # What Dask hears first it gives to who is idle.
+        self._open = sorted([*self._open, *(_Try(task=each) for each in tasks)], key=lambda each: -each.priority)
 
     def _submit(self) -> bool:
         """Everything that somebody could do, as far as its inputs have room; who does it when is Dask's to decide.
 
-        False where nobody who is there could do any of it.
+        False where Dask has nothing, and nobody who is there could do any of it.
         """
-        for key, each in list(self._running.items()):
-            if each.workers and not set(each.workers) & self.workers.usable.keys():  # all that it was left to are gone
-                self._running.pop(key).future.cancel()
-                self._waiting.append(each)
-        if not self.workers.kind or not self._waiting:
-            return False
-        if any(each.task.alike for each in self._waiting):
+        for each in self._open:
+            # All that it was left to are gone.
+            if not each.waits and each.workers and not set(each.workers) & self.workers.usable.keys():
+                each.future.cancel()
+                each.wait_again()
+        waiting = [each for each in self._open if each.waits]
+        some_can = len(waiting) < len(self._open)
+        if not self.workers.kind or not waiting:
+            return some_can
+        if any(each.task.alike for each in waiting):
             self.workers.fix_kind()
-        users = Counter(sha256 for each in (*self._waiting, *self._running.values()) for sha256 in each.inputs)
+        users = Counter(sha256 for each in self._open for sha256 in each.inputs)
         self._sent = {sha256: each for sha256, each in self._sent.items() if sha256 in users}  # Dask forgets the others
-        ahead = sum((self._inputs / sha256).stat().st_size for sha256 in self._sent)
-        anybody = False
-        for each in list(self._waiting):
+        ahead = sum((self._folder / sha256).stat().st_size for sha256 in self._sent)
+        for each in waiting:
             task = self._fit_to_workers(each.task)
             able = self.workers.able(task, each.avoid)
-            anybody = anybody or bool(able)
+            some_can = some_can or bool(able)
             if not able or (ahead > _AHEAD and not each.inputs <= self._sent.keys()):
                 continue
             for sha256 in each.inputs - self._sent.keys():
                 if not self._scatter(sha256, shared=users[sha256] > 1):
                     return True
-                ahead += (self._inputs / sha256).stat().st_size
-            self._waiting.remove(each)
+                ahead += (self._folder / sha256).stat().st_size
             self._hand_over(each, task, able)
-        return anybody
+        return some_can
 
     def _hand_over(self, each: _Try, task: Task, able: Sequence[str]) -> None:
         from cuwheel.clusters import remote
@@ -217,8 +221,7 @@ class Engine:
             retries=_RETRIES,
             workers=each.workers or None,
         )
-        each.shows, each.on = "", ""
-        self._running[key] = each
+        each.waits = False
         self._ready.add(each.future)
 
     def _fit_to_workers(self, task: Task) -> Task:
@@ -231,7 +234,7 @@ class Engine:
 
     def _scatter(self, sha256: str, *, shared: bool) -> bool:
         """A file on the workers, sent by Dask and passed on among them: to all where several tasks need it."""
-        name, content = f"file-{sha256}", read_pieces(self._inputs / sha256)
+        name, content = f"file-{sha256}", read_pieces(self._folder / sha256)
         try:
             self._sent[sha256] = self._client.scatter({name: content}, broadcast=shared)[name]
         except Exception as error:  # noqa: BLE001 - a worker went meanwhile, or the scheduler did: tried again
@@ -239,17 +242,14 @@ class Engine:
         return sha256 in self._sent
 
     def _task_ended(self, future: Any, result: Any) -> None:  # noqa: ANN401
-        each = self._running.pop(future.key, None)
-        if each is None or each.future is not future:
-            return
-        status, each.future = future.status, None
-        if status == "finished":
-            self._accept_answer(each, future, result)
-        elif status == "error":
-            self._give_up(each, f"{type(result[1]).__name__}: {result[1]}")
-        else:  # the scheduler went, or every worker that had its inputs: nobody's fault
-            self._waiting.append(each)
-            self._lost = True
+        for each in [each for each in self._open if each.future is future and not each.waits]:
+            if future.status == "finished":
+                self._accept_answer(each, future, result)
+            elif future.status == "error":
+                self._give_up(each, f"{type(result[1]).__name__}: {result[1]}")
+            else:  # the scheduler went, or every worker that had its inputs: nobody's fault
+                each.wait_again()
+                self._lost = True
 
     def _accept_answer(self, each: _Try, future: Any, result: Any) -> None:  # noqa: ANN401
         """An answer is taken with its files, each with the hash that was said."""
@@ -268,17 +268,17 @@ class Engine:
             name = self.workers.name(address)
             log.info("%s failed on %s and is tried elsewhere: %s", task.id, name, fault)
             each.avoid.add(address)
+            each.tries.append(f"{name}: {fault}")
             self.workers.blame(address, fault, lied=lied)
-            if len(each.tries) + 1 >= _TRIES:
-                self._give_up(each, f"{name}: {fault}")
+            if len(each.tries) >= _TRIES:
+                self._give_up(each)
             else:
-                each.tries.append(f"{name}: {fault}")
-                self._waiting.append(each)
+                each.wait_again()
             return
         self.workers.praise(address)
         ended = time.monotonic() - self._began
         answer = replace(answer, began=max(0.0, ended - (answer.ended - answer.began)), ended=ended)
-        self._finish(Done(**asdict(answer), task=task, files=got, tries=tuple(each.tries)))
+        self._finish(each, Done(**asdict(answer), task=task, files=got, tries=tuple(each.tries)))
 
     def _receive_files(self, answer: Answer, content: Mapping[str, list[bytes]]) -> dict[str, Path]:
         place = self._folder / secrets.token_hex(8)
@@ -287,42 +287,37 @@ class Engine:
                 raise MalformedError(name, "was sent, and nobody asked for such a file")
         return {name: receive_file(sha256, content[name], place / name) for name, sha256 in answer.hashes.items()}
 
-    def _finish(self, done: Done) -> None:
+    def _finish(self, each: _Try, done: Done) -> None:
+        self._open.remove(each)
         self._done.append(done)
         self._add(self._then(done))
 
-    def _give_up(self, each: _Try, why: str) -> None:
+    def _give_up(self, each: _Try, why: str = "") -> None:
         tries = tuple(filter(None, [*each.tries, why]))
-        self._finish(
-            Done(
-                task=each.task,
-                problem=f"no worker could do {each.task.id}: {'; '.join(tries)}",
-                hint="cuwheel cluster status shows the workers; the same command goes on with what is missing",
-                tries=tries,
-            )
-        )
+        problem = f"no worker could do {each.task.id}: {'; '.join(tries)}"
+        hint = "cuwheel cluster status shows the workers; the same command goes on with what is missing"
+        self._finish(each, Done(task=each.task, problem=problem, hint=hint, tries=tries))
 
     def _reconnect(self) -> None:
         """What a scheduler had that was started again is handed to it again."""
         if self._client.status != "running":
             log.info("the scheduler is gone, waiting for it at %s", self._connection.address)
-        self._waiting += self._running.values()
-        self._running = {}
+        for each in self._open:
+            each.wait_again()
         deadline = time.monotonic() + self._connection.patience
         while self._client.status != "running":
             if self._client.status == "closed":
                 with contextlib.suppress(UnreadableError):
                     self._client = self._connection.client(timeout=5.0)
             if time.monotonic() > deadline:
-                missing, self._waiting = self._waiting, []
-                for each in missing:
+                for each in list(self._open):
                     self._give_up(each, f"the scheduler at {self._connection.address} is gone")
                 return
             time.sleep(_LOOK_S)
         self._register()
 
     def _now(self) -> str:
-        begun = [each for each in self._running.values() if each.on]
-        parts = [f"{len(self._done)} done, {len(self._waiting) + len(self._running) - len(begun)} waiting"]
+        begun = [each for each in self._open if each.on]
+        parts = [f"{len(self._done)} done, {len(self._open) - len(begun)} waiting"]
         running = [f"{self.workers.name(each.on)}: {each.shows or each.task.id}" for each in begun]
         return ", ".join([*parts, *wording.first_few(running, 8, str)])

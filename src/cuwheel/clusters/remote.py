@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,8 @@ from distributed import Reschedule, WorkerPlugin, get_worker
 from distributed.core import Status
 from msgspec.structs import replace
 
-from cuwheel.clusters import child
 from cuwheel.clusters import task as travelling
-from cuwheel.clusters.task import CORES, MEMORY, Answer, Task, WorkerFacts, own_code
+from cuwheel.clusters.task import CORES, MEMORY, TOPIC, Answer, Task, WorkerFacts, own_code
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
 from cuwheel.machine import gpu as machine_gpu
 from cuwheel.machine.world import World
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
-TOPIC, METRIC = "cuwheel", "cuwheel"
+_CHILD = process.module(sys.executable, "cuwheel.clusters.child")
 _LOOK_S = 0.5
 _END_S = 10.0
 _SHOWN = 2000  # letters of what a process printed before it died
@@ -61,11 +61,11 @@ class OnWorker(WorkerPlugin):
         return eval, (self._LINE,)
 
     async def setup(self, worker: Any) -> None:  # noqa: ANN401 - distributed is not typed
-        if METRIC in worker.metrics:  # of another client's; and what was set aside stays so
+        if TOPIC in worker.metrics:  # of another client's; and what was set aside stays so
             return
         facts = _own_facts(worker)
         said = codec.encode(facts).decode()
-        worker.metrics[METRIC] = lambda _: said
+        worker.metrics[TOPIC] = lambda _: said
         await worker.set_resources(**travelling.offers(facts))
         # Dask looks again at tasks that nobody could do when a worker begins to take some, not when it offers more.
         worker.status = Status.paused
@@ -90,9 +90,15 @@ def _own_facts(worker: Any) -> WorkerFacts:  # noqa: ANN401
         tools=files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in compilers).encode())[:12],
         cores=int(declared.get(CORES, worker.state.nthreads)),
         memory=int(declared.get(MEMORY, worker.memory_manager.memory_limit or _MEMORY)),
-        apart=child.can_be_apart(),
+        apart=_can_be_apart(),
         tags={**gpus, **{name: int(much) for name, much in declared.items() if name not in (CORES, MEMORY)}},
     )
+
+
+@cache
+def _can_be_apart() -> bool:
+    """Tried by another process: one that has threads, as a worker has, cannot do it, and should not fork."""
+    return process.run(_CHILD, timeout=60.0, check=False).status == 0
 
 
 def _name(worker: Any) -> str:  # noqa: ANN401
@@ -100,8 +106,7 @@ def _name(worker: Any) -> str:  # noqa: ANN401
     return f"{platform.node()}-{worker.name}" if isinstance(worker.name, int) else str(worker.name)
 
 
-_gpu_is_free = threading.Condition()
-_gpus_taken: set[str] = set()
+_gpus: dict[str, threading.Lock] = {}  # by the word
 
 
 @contextlib.contextmanager
@@ -112,16 +117,13 @@ def _own_gpu(tag: str) -> Iterator[dict[str, str]]:
     if not able:
         yield {}
         return
-    with _gpu_is_free:
-        _gpu_is_free.wait_for(lambda: not _gpus_taken.issuperset(able))
-        word = next(each for each in able if each not in _gpus_taken)
-        _gpus_taken.add(word)
+    locks = {word: _gpus.setdefault(word, threading.Lock()) for word in able}
+    while not (free := next((word for word, lock in locks.items() if lock.acquire(blocking=False)), "")):
+        time.sleep(_LOOK_S)
     try:
-        yield {"CUDA_VISIBLE_DEVICES": word}
+        yield {"CUDA_VISIBLE_DEVICES": free}
     finally:
-        with _gpu_is_free:
-            _gpus_taken.discard(word)
-            _gpu_is_free.notify_all()
+        locks[free].release()
 
 
 def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, dict[str, list[bytes]]]:
@@ -157,8 +159,7 @@ def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, d
 def _performed(
     folder: Path, gpu: Mapping[str, str], show: Callable[[str], None], unwanted: Callable[[], bool]
 ) -> Answer:
-    command = [*process.module(sys.executable, "cuwheel.clusters.child"), str(folder)]
-    with process.conversing(command, env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as running:
+    with process.conversing([*_CHILD, str(folder)], env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as running:
         stopped_at: float | None = None
         while True:
             if unwanted():

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.clusters import service
-from cuwheel.clusters.task import Described, WorkerFacts, code_tag, own_code
+from cuwheel.clusters.task import TOPIC, Described, Task, WorkerFacts, code_tag, own_code
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
@@ -20,8 +20,6 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
-
-    from cuwheel.clusters.task import Task
 
 _LOOK_S = 0.5
 _QUIET_S = 20.0  # a worker says what it is as soon as the plugin has come to it
@@ -56,10 +54,9 @@ class Roster:
 
     def look(self) -> None:
         """Who is there, not more often than they say something. A scheduler that is gone says nothing new."""
-        now = time.monotonic()
-        if now < self._next:
+        if time.monotonic() < self._next:
             return
-        self._next = now + _LOOK_S
+        self._next = time.monotonic() + _LOOK_S
         try:
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
         except Exception as error:  # noqa: BLE001 - whatever Dask raises without its scheduler
@@ -69,8 +66,7 @@ class Roster:
         self._offers = {address: each["resources"] for address, each in there.items()}
         self.usable = {}
         for address, each in there.items():
-            problem = self.refused.get(address) or self._problem(address, each["metrics"].get("cuwheel"))
-            if problem and address not in self.refused:
+            if address not in self.refused and (problem := self._problem(address, each["metrics"].get(TOPIC))):
                 self._refuse(address, problem)
 
     def wait(self, expected: int, patience: float) -> None:
@@ -111,10 +107,8 @@ class Roster:
         others = [] if self._kind else [each for each in self.usable.values() if each.kind != self.kind]
         self._kind = self.kind
         for each in others:
-            log.warning(
-                "%s is of another kind (%s, %s) than most workers: it builds nothing",
-                *(each.name, each.libc, each.machine),
-            )
+            kind = f"{each.libc}, {each.machine}"
+            log.warning("%s is of another kind (%s) than most workers: it builds nothing", each.name, kind)
 
     def able(self, task: Task, avoid: Collection[str] = ()) -> list[str]:
         """Addresses of those that could do it, now or when they have done something else."""
@@ -146,9 +140,7 @@ class Roster:
         for facts in (each for address, each in self.usable.items() if address not in able):
             other = task.alike and facts.kind != self.kind
             parts.append(f"{facts.name}: it {'is of another kind' if other else f'has no {task.tag}'}")
-        if not self.usable and not self.refused:
-            return "the cluster has no workers"
-        return "; ".join(parts) or "no worker took it"
+        return "; ".join(parts) or ("no worker took it" if self.usable else "the cluster has no workers")
 
 
 # Who belongs to a cluster and what they do, asked from outside; and the end of it.

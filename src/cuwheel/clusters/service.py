@@ -23,9 +23,6 @@ from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
-
-    from cuwheel.network.cluster_access import Target
-
 _AGAIN_S = 1.0
 # Dask listens for its pages, which have no TLS, also where there are none: then on this machine alone.
 _NO_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
@@ -73,7 +70,6 @@ def tls_security(role: cluster_access.Role, given: Path | None = None) -> Any:  
 
     Where there is none, those that Dask's own configuration names: of a cluster that is somebody else's.
     """
-    cluster_access.require_extra()
     import dask
     from distributed.security import Security
 
@@ -145,12 +141,11 @@ def run_scheduler(address: str, place: Path | None, dashboard: str | None = None
         async with guarded(Scheduler, "scheduler")(host=found.address, security=security, **pages) as made:
             if dashboard:
                 log.info("Dask's pages are at http://%s/status, for everybody who reaches that address", dashboard)
-            said = made.address if found.secured else f"insecure+{made.address}"
-            log.info("the scheduler listens at %s", said)
+            log.info("the scheduler listens at %s%s", "" if found.secured else "insecure+", made.address)
             await made.finished()
 
     try:
-        _run(work())
+        asyncio.run(_until_stopped(work()))
     except (OSError, RuntimeError) as error:  # Dask wraps what the system said
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
@@ -198,16 +193,14 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
                 security=security,
                 host="127.0.0.1" if own else None,  # one that works for this machine alone listens there alone
                 local_directory=str(_dask_folder()),
-                death_timeout=None,
                 **_NO_PAGES,
             )
             try:
                 await made
                 log.info("%s works for %s", made.address, found.address)
                 await made.finished()
-                reason = made.reason
             except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
-                reason = str(error)
+                made.reason = str(error)
             except asyncio.CancelledError:
                 with contextlib.suppress(Exception):  # what it has and does goes to others, and nobody is blamed
                     await asyncio.wait_for(made.close_gracefully(), _LEAVE_S)
@@ -215,32 +208,27 @@ def run_worker(address: str, place: Path | None, options: WorkerOptions) -> None
             finally:
                 with contextlib.suppress(Exception):
                     await made.close(timeout=2, executor_wait=False)
-            if reason.startswith("scheduler-close"):
+            if made.reason.startswith("scheduler-close"):
                 return
-            log.info("the scheduler is gone, waiting for it (%s)", reason or "no reason")
+            log.info("the scheduler is gone, waiting for it (%s)", made.reason or "no reason")
             await asyncio.sleep(_AGAIN_S)
 
-    _run(work())
+    asyncio.run(_until_stopped(work()))
 
 
-def _run(work: Awaitable[None]) -> None:
+async def _until_stopped(work: Awaitable[None]) -> None:
     """Until it ends, or somebody ends it: as Ctrl-C does, so do service managers."""
-
-    async def watched() -> None:
-        task = asyncio.ensure_future(work)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(watched())
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 # A cluster to hand tasks to: found at its address, or started for one run and ended with it.
 
 LOCAL_CORES = 2  # of a local worker: configuring a project needs one, however many compilers could run
 _SLURM_WORKERS = 4
-_LARGEST_WHEEL = 1 << 28
 
 
 class Connection(Struct, frozen=True, kw_only=True):
@@ -257,9 +245,8 @@ class Connection(Struct, frozen=True, kw_only=True):
         try:
             return Client(self.address, security=self.security, timeout=timeout, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise UnreadableError(
-                self.address, f"no scheduler answers there: {error}", hint="start one: cuwheel cluster scheduler"
-            ) from error
+            hint = "start one: cuwheel cluster scheduler"
+            raise UnreadableError(self.address, f"no scheduler answers there: {error}", hint=hint) from error
 
 
 def declare_plugin(client: Any) -> None:  # noqa: ANN401
@@ -276,7 +263,7 @@ def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
     """cuwheel for workers without it, those that are there and those that come."""
     from cuwheel.clusters import sent
 
-    content = files.read_limited(wheel, _LARGEST_WHEEL, "the wheel of cuwheel")
+    content = files.read_limited(wheel, 1 << 28, "the wheel of cuwheel")
     try:
         client.register_plugin(sent.Install(wheel.name, content, Path(sent.__file__).read_text(encoding="utf-8")))
     except Exception as error:
@@ -284,23 +271,22 @@ def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
 
 
 @contextlib.contextmanager
-def open_connection(found: Target, certificate: Path | None = None, cores: int = 1) -> Iterator[Connection]:
+def open_connection(
+    found: cluster_access.Target, certificate: Path | None = None, cores: int = 1
+) -> Iterator[Connection]:
     """`cores`: that each task takes, at least. Dask has as many tasks at once on a worker as it has threads."""
     configure_dask()
     if found.kind == "address":
         security = tls_security("client", certificate) if found.secured else None
         yield Connection(address=found.address, security=security)
         return
-    if found.kind == "local":
-        started, patience = _local(found.workers, cores), _PATIENCE_S
-    else:
-        started, patience = _slurm(found.workers or _SLURM_WORKERS, certificate), _DAY_S
-    with started:
+    local = found.kind == "local"
+    with _local(found.workers, cores) if local else _slurm(found.workers or _SLURM_WORKERS, certificate) as started:
         yield Connection(
             address=started.scheduler_address,
             security=started.security,
             expected=len(started.worker_spec),
-            patience=patience,
+            patience=_PATIENCE_S if local else _DAY_S,
         )
 
 
@@ -335,7 +321,8 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
     from distributed import Scheduler
 
     try:
-        made = SLURMCluster(
+        return SLURMCluster(
+            n_workers=workers,
             processes=1,
             security=tls_security("client", certificate),
             protocol="tls://",
@@ -346,5 +333,3 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
     except (ValueError, OSError, TypeError) as error:
         hint = "cores and memory of a job are said in Dask's own file, ~/.config/dask/jobqueue.yaml"
         raise UnreadableError("jobqueue.slurm", f"its settings are not complete: {error}", hint=hint) from error
-    made.scale(jobs=workers)
-    return made

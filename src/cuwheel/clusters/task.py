@@ -55,6 +55,7 @@ def own_code() -> str:
     return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
 
 
+TOPIC = "cuwheel"  # under which workers say what they are, and what their tasks are at
 CORES, MEMORY = "cores", "memory"
 _WHOLE = 1_000_000  # parts of a worker: a task takes one, and one that is to be alone takes all
 

@@ -388,9 +388,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "python": _read_python,
         "workflow": _read_workflow,
         "redist": _read_lock_of_toolkits(world),
-        "cuda-header": lambda data: driver_stub.library(
-            driver_stub.functions(data.decode("utf-8", "replace")), "x86_64"
-        ),
+        "cuda-header": _stub_of_header,
         "toolkit-archive": world.unpack,
         "source-archive": world.unpack_source,
     }

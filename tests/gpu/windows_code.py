@@ -74,7 +74,7 @@ def tell(report: Path, found: dict[str, dict[str, Any]]) -> int:
     report.write_text(json.dumps(found, indent=1))
     sys.stdout.write(json.dumps(found) + "\n")
     good = all(not each["refused"] and each["right"] and all(each["right"]) for each in found.values())
-    return 0 if good else 1
+    return 0 if found and good else 1
 
 
 def examine(driver: Driver, path: Path) -> dict[str, Any]:

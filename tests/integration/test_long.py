@@ -11,6 +11,7 @@ import pytest
 
 from tests import long
 from tests.gpu import __main__ as gpu
+from tests.gpu import windows_code
 from tests.wine import __main__ as wine
 from tests.wine import windows
 
@@ -180,6 +181,15 @@ def test_a_part_on_a_gpu(
         found = told.pop(name)
         assert found == wanted if name == "passed" else str(wanted)[2:-2].rpartition("it: ")[2] in str(found)
     assert not any(told.values())
+
+
+def test_a_report_of_no_library_is_no_success(tmp_path: Path) -> None:
+    """As where what was to be examined did not travel."""
+    report = tmp_path / "code.json"
+    assert windows_code.tell(report, {}) == 1
+    assert gpu.of_code(report) == {"passed": 0, "failed": {"device code": "no library was examined"}}
+    assert windows_code.tell(report, {"a.dll": {"refused": [], "right": [True]}}) == 0
+    assert gpu.of_code(report) == {"passed": 1, "failed": {}}
 
 
 def test_what_wine_skips_is_told(journal: long.Journal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli import places, values
@@ -274,7 +275,8 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own signature
         """Options may stand before, between and behind the words, but for a command's own."""
         self.problems: list[UsageError] = []
-        self.words = [word.partition("=")[0] for word in args]
+        # Behind -- are those of another command.
+        self.words = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", args)]
         whole_command = any(action.nargs == argparse.REMAINDER for action in self._actions)
         parse = self.parse_known_args if whole_command else self.parse_known_intermixed_args
         found, strange = parse(args, namespace)

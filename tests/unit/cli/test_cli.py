@@ -154,6 +154,13 @@ def test_an_option_that_is_gone_says_what_to_do(name: str, option: str, capsys: 
     assert option not in {flag for row in flat(parser.rows_of(command)) for flag in row.flags}
 
 
+def test_an_option_of_the_command_behind_it_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "--trace", "--", "make", "--resume"]) == 2
+    told = capsys.readouterr().err
+    assert "--trace: expected one argument" in told
+    assert "--resume" not in told
+
+
 @pytest.mark.parametrize(("name", "option"), GONE)
 def test_what_replaces_an_option_is_there_and_takes_that_value(name: str, option: str) -> None:
     command = command_of(name)

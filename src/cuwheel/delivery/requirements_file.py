@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 1 << 22
 _DEEPEST = 10
+_LONGEST = 10_000
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)
 # One blank, not all before it: of a line of a million blanks every one would be a start.
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -88,7 +89,7 @@ class RequirementsFile(Struct, frozen=True, kw_only=True):
 def read_requirements(path: Path, python: str | None) -> RequirementsFile:
     """`python`: the version that conditions are about. Raises ConfigurationError with all problems at once."""
     reader = _Reader(python)
-    reader.read(path, 0)
+    reader.read(path)
     if not reader.lines and not reader.problems:
         reader.problems.append("it asks for nothing")
     if reader.problems:
@@ -117,27 +118,39 @@ class _Reader:
         self.problems: list[str] = []
         self.options: list[str] = []
         self.switches: set[str] = set()
-        self._read = 0
+        self._lines = self._bytes = 0  # of all files together
+        self._open: list[str] = []
         self.places: dict[str, list[str]] = {"index": [], "extra": [], "links": []}
         short = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python} if python else {}
         self._environment = {"extra": "", **short}
 
-    def read(self, path: Path, depth: int) -> None:
-        if depth > _DEEPEST:
+    def read(self, path: Path) -> None:
+        place = os.path.realpath(path) if "\0" not in str(path) else str(path)
+        if place in self._open or len(self._open) > _DEEPEST:
             self.problems.append(f"{path}: files that name one another")
             return
-        text = files.read_limited(path, _LARGEST, "a requirements file").decode("utf-8", "replace")
-        for number, line in _logical(text):
-            self._read += 1
-            if self._read > MOST_REQUIREMENTS:  # of all files together: each line may be a search of an index
+        text = files.read_limited(path, _LARGEST, "a requirements file")
+        self._bytes += len(text)
+        if self._bytes > _LARGEST:  # a file may be named by many, and by each line of them
+            raise ConfigurationError(path, [f"all files together are more than {_LARGEST >> 20} MiB"], _SPLIT)
+        self._open.append(place)
+        for number, line in _logical(text.decode("utf-8", "replace")):
+            self._lines += 1
+            if self._lines > MOST_REQUIREMENTS:  # each may be a search of an index
                 raise ConfigurationError(path, [f"it asks for more than {MOST_REQUIREMENTS:,} things"], _SPLIT)
             where = f"{path.name}, line {number}"
             if line.startswith("-"):
-                self._option(line, where, path, depth)
+                self._option(line, where, path)
             else:
                 self._requirement(line, where)
+        self._open.pop()
 
-    def _option(self, line: str, where: str, path: Path, depth: int) -> None:
+    def _option(self, line: str, where: str, path: Path) -> None:
+        if len(line) > _LONGEST:  # taking it apart takes time by the square of its length
+            self.problems.append(
+                f"{where}: an option of {len(line):,} letters, and not more than {_LONGEST:,} are read"
+            )
+            return
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -154,7 +167,7 @@ class _Reader:
         elif name in _FILES and value:
             other = path.parent / value
             if _FILES[name] == "requirement":
-                self.read(other, depth + 1)
+                self.read(other)
             else:
                 self._constraints(other)
                 self.options.append(f"-c {shlex.quote(str(files.absolute(other)))}")

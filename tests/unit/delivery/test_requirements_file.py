@@ -9,6 +9,7 @@ import pytest
 
 from cuwheel.delivery import requirements_file
 from cuwheel.errors import ConfigurationError, UnreadableError
+from cuwheel.support import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,9 @@ def test_work_grows_with_the_file_and_has_an_end(tmp_path: Path) -> None:
     path.write_text("torch ; " + " or ".join(["python_version > '3'"] * 20_000) + "\n")
     with pytest.raises(ConfigurationError, match="is not a package"):
         requirements_file.read_requirements(path, "3.12")
+    path.write_text("-f links" + "x" * 3_000_000 + "\n")
+    with pytest.raises(ConfigurationError, match="an option of 3,000,008 letters"):
+        requirements_file.read_requirements(path, "3.12")
     path.write_text("torch" + " " * 3_000_000 + "==2.9.0\n")  # blanks that no comment and no hash follows
     with pytest.raises(ConfigurationError, match="is not a package"):
         requirements_file.read_requirements(path, "3.12")
@@ -71,6 +75,26 @@ def test_files_that_name_others_count_together(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("-r more.txt\n" * 2)
     with pytest.raises(ConfigurationError, match="more than 5,000"):
         requirements_file.read_requirements(tmp_path / "requirements.txt", "3.12")
+
+
+def test_files_that_name_themselves_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads = tmp_path / "requirements.txt", []
+    read = files.read_limited
+    monkeypatch.setattr(files, "read_limited", lambda path, *rest: (reads.append(path), read(path, *rest))[1])
+    (tmp_path / "link.txt").symlink_to(path)
+    path.write_text("-r requirements.txt\n-r link.txt\n-f links" + "x" * 1000 + "\n")
+    with pytest.raises(ConfigurationError, match="name one another"):
+        requirements_file.read_requirements(path, "3.12")
+    assert reads == [path]
+
+
+def test_a_file_that_many_name_counts_each_time(tmp_path: Path) -> None:
+    (tmp_path / "2.txt").write_text("# " + "x" * 100_000 + "\n")
+    (tmp_path / "1.txt").write_text("-r 2.txt\n" * 20)
+    path = tmp_path / "requirements.txt"
+    path.write_text("-r 1.txt\n" * 20)
+    with pytest.raises(ConfigurationError, match="more than 4 MiB"):
+        requirements_file.read_requirements(path, "3.12")
 
 
 def test_links_that_no_file_can_be_called_are_taken_as_they_stand(tmp_path: Path) -> None:

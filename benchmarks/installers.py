@@ -5,7 +5,7 @@ log says which indexes it asks, the preferred one first. Those are not read here
 newest release on the public index for the same CUDA, or the nearest older one of its major, which PyTorch builds from
 the same lists. What each has code for is in the catalogue: no wheel is read.
 
-    .venv/bin/python benchmarks/installers.py     the table of docs/howto/find.md; needs the index, takes a minute
+    .venv/bin/python benchmarks/installers.py     the table of docs/why/find-on-the-index.md; a minute, from the index
 """
 
 from __future__ import annotations

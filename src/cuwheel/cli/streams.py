@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuwheel.support import wording
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
     from typing import TextIO
 
@@ -26,6 +27,8 @@ _PATIENCE_S = 0.5
 _LINE_S = 60.0  # between lines in a log: enough to see that it lives, too few to bury the rest
 _REFRESH_S = 0.1
 _BAR = 24
+_SHORTEST = 16  # of a label that is cut to have its figure beside it
+_CLEAR = "\r\x1b[K"
 # What stands for a character that the encoding has not; anything else becomes a question mark.
 _NEAREST = {
     "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "=", "▍": "=", "▎": "-", "▏": "-", "■": "x", "●": "*",
@@ -91,11 +94,14 @@ def say_on_terminal(label: str, text: str, colour: str = "") -> None:
     text = "\n".join(map(wrapper.fill, f"{front}{text}".splitlines()))
     if front and not os.environ.get("NO_COLOR"):
         text = f"\x1b[{colour}m{label}\x1b[0m{text.removeprefix(label)}"
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{_CLEAR if _Bar.on_line else ''}{text}\n")
+    _Bar.on_line = False
 
 
 class _Bar:
     """Drawn by hand on one line of stderr: importing a terminal library costs more than most work does."""
+
+    on_line = False  # whether one stands on the last line of the terminal, where a message would go on
 
     def __init__(self, label: str, total: int | None) -> None:
         self._label, self._total, self._done = label, total, 0
@@ -111,17 +117,26 @@ class _Bar:
         self._now = text
         self._draw()
 
+    def wait(self) -> None:
+        """Draws it though nothing was done yet."""
+        self._draw()
+
     def _draw(self) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _REFRESH_S
-        self.shown = True
-        sys.stderr.write(f"\r\x1b[K{self._line()[: terminal_width() - 1]}")
+        self.shown = _Bar.on_line = True
+        room = terminal_width() - 1
+        sys.stderr.write(f"{_CLEAR}{self._line(room)[:room]}")
         sys.stderr.flush()
 
-    def _line(self) -> str:
-        return wording.printable_line(" ".join(filter(None, (self._label, self._figure(), self._now))))
+    def _line(self, room: int = 0) -> str:
+        """At most as long as `room`, of which the label gets what the figure leaves, as far as that is of use."""
+        figure = self._figure()
+        least = room - len(figure) - 1
+        label = wording.elided(self._label, least) if figure and least >= _SHORTEST else self._label
+        return wording.printable_line(" ".join(filter(None, (label, figure, self._now))))
 
     def _figure(self) -> str:
         if not self._total:
@@ -155,9 +170,27 @@ def in_lines(label: str, total: int | None) -> Iterator[Progress]:
 @contextlib.contextmanager
 def on_terminal(label: str, total: int | None) -> Iterator[Progress]:
     bar = _Bar(label, total)
+    waiting = _drawn_later(bar) if total is None else None
     try:
         yield bar
     finally:
+        if waiting:
+            waiting.cancel()
+            waiting.join()
         if bar.shown:
-            sys.stderr.write("\r\x1b[K")
+            sys.stderr.write(_CLEAR)
             sys.stderr.flush()
+            _Bar.on_line = False
+
+
+def _drawn_later(bar: _Bar) -> threading.Timer | None:
+    """For work that may have no steps to tell, such as a question to a server: its name shows that it goes on."""
+    import threading
+
+    timer = threading.Timer(_PATIENCE_S + _REFRESH_S, bar.wait)
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:  # no thread is to be had
+        return None
+    return timer

@@ -324,12 +324,17 @@ def would_install(
     pip says that with addresses and hashes. Where there is none, uv says the versions, and then where they are.
     `own_first`: a name comes from the first index that has it, which is uv's way and not pip's.
     """
-    if own_first and venvs.uv():
-        return _by_uv_into(interpreter, requirements, environ)
-    try:
-        program = venvs.pip_for(interpreter)
-    except MissingExtraError:
-        return _by_uv_into(interpreter, requirements, environ)
+    with log.progress("asking which packages that needs"):
+        if own_first and venvs.uv():
+            return _by_uv_into(interpreter, requirements, environ)
+        try:
+            program = venvs.pip_for(interpreter)
+        except MissingExtraError:
+            return _by_uv_into(interpreter, requirements, environ)
+        return _by_pip_into(program, requirements, environ)
+
+
+def _by_pip_into(program: Sequence[str], requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         options = ["--dry-run", "--only-binary=:all:", "--report", str(report)]

@@ -69,3 +69,37 @@ def test_messages_on_a_terminal_are_wrapped_between_words(
     monkeypatch.delenv("NO_COLOR")
     streams.say_on_terminal("warning", "yes")
     assert capsys.readouterr().err == "\x1b[33mwarning\x1b[0m: yes\n"
+
+
+def test_work_without_steps_shows_its_name_and_messages_have_lines_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streams, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(streams, "_REFRESH_S", 0.01)
+    clear = "\r\x1b[K"
+    shown = ""
+    with streams.on_terminal("asking your index for torch", None):
+        ends = time.monotonic() + 30
+        while not shown and time.monotonic() < ends:  # drawn by a thread of its own
+            shown = capsys.readouterr().err
+        streams.say_on_terminal("info", "downloading foo 1.0")
+    assert shown == f"{clear}asking your index for torch"
+    assert capsys.readouterr().err == f"{clear}downloading foo 1.0\n{clear}"
+    monkeypatch.setattr(streams, "_PATIENCE_S", 60.0)
+    with streams.on_terminal("quick", None):
+        pass
+    streams.say_on_terminal("info", "done")
+    assert capsys.readouterr().err == "done\n"
+
+
+def test_a_long_name_leaves_room_for_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streams, "_PATIENCE_S", 0.0)
+    monkeypatch.setenv("COLUMNS", "80")
+    with streams.on_terminal("torch-2.12.0+cu130-cp311-cp311-manylinux_2_28_x86_64.whl", 100) as bar:
+        bar.advance(50)
+    (line, _) = capsys.readouterr().err.removeprefix("\r\x1b[K").split("\r\x1b[K")
+    assert line.startswith("torch-2.12")
+    assert line.endswith(" [############............]  50 %")
+    assert len(line) < 80

@@ -24,6 +24,7 @@ from cuwheel.wheel.requirements import checked
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
+_TOML = 'it is written as TOML, in lines such as cuda = ["13.0"]'
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _WITH_COMMAS = ("requires", "before")  # whose texts may have commas themselves: torch>=2,<3
 _LISTS = ("for", "cuda", "python")  # a text of these may be a list with commas, as on the command line
@@ -115,15 +116,15 @@ def _hint(problems: list[str]) -> str:
 def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | None, dict[str, Any], str]:
     """The file, what it says, and how its table is called in messages. `below`: the folder of the project in it."""
     if file:
-        return _from(file, codec.read_configuration(file))
+        return _from(file, codec.read_configuration(file, _TOML))
     for folder in dict.fromkeys((source / below, source)) if source else ():
         own, project = folder / FILE, folder / PYPROJECT
-        data = codec.read_configuration(project) if project.is_file() else {}
+        data = codec.read_configuration(project, _TOML) if project.is_file() else {}
         also = _tool(data) is not None
         if own.is_file():
             if also:
                 log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
-            return _from(own, codec.read_configuration(own))
+            return _from(own, codec.read_configuration(own, _TOML))
         if also:
             return _from(project, data)
     return None, {}, ""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"
 _HEAD = "# What cuwheel built with. Written by `--lock` of build and toolchain install; used by `--locked`.\n"
+_HINT = "write one with: cuwheel toolchain install VERSION --lock"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SERVERS = ("https://", "http://")
 
@@ -141,17 +142,16 @@ def read_lock(path: Path) -> Lock:
     try:
         return _checked(codec.read_toml(path), str(path))
     except msgspec.DecodeError as error:
-        raise MalformedError(path, f"is not a {NAME}: {error}") from error
+        raise MalformedError(path, f"is not a {NAME}: {error}", _HINT) from error
     except OSError as error:
-        hint = "write one with: cuwheel toolchain install VERSION --lock"
-        raise UnreadableError.from_os(error, path, hint=hint) from error
+        raise UnreadableError.from_os(error, path, hint=_HINT) from error
 
 
 def parse(data: bytes, name: str) -> Lock:
     try:
         found = codec.parse_toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError(name, f"is not a {NAME}: {error}") from error
+        raise MalformedError(name, f"is not a {NAME}: {error}", _HINT) from error
     return _checked(found, name)
 
 
@@ -163,14 +163,15 @@ def _checked(found: dict[str, Any], name: str) -> Lock:
     problems: list[str] = []
     result = codec.convert_or_list_problems(found, Lock, NAME, problems)
     if result is None:
-        raise ConfigurationError(name, problems)
+        raise ConfigurationError(name, problems, _HINT)
     rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)
     strange = [each.file for row in rows for each in row.archive if not _is_plain(each)]
     if strange:
-        raise MalformedError(name, f"has archives that are not plain files with a sha256: {', '.join(strange)}")
+        raise MalformedError(name, f"has archives that are not plain files with a sha256: {', '.join(strange)}", _HINT)
     changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
     if changed:
-        raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not match its archives")
+        problem = f"was edited: the identity of CUDA {', '.join(changed)} does not match its archives"
+        raise MalformedError(name, problem, _HINT)
     return result
 
 

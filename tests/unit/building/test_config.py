@@ -223,3 +223,11 @@ def test_guard_in_short(tmp_path: Path) -> None:
     (tmp_path / "cuwheel.toml").write_text('guard = "whatever"\n')
     with pytest.raises(ConfigurationError, match="guard"):
         config.find_configuration(tmp_path, None, {})
+
+
+@pytest.mark.parametrize("name", ["cuwheel.toml", "pyproject.toml"])
+def test_what_is_no_toml_says_how_it_is_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("[tool.cuwheel\n")
+    with pytest.raises(ConfigurationError, match="not valid TOML") as caught:
+        config.find_configuration(tmp_path, None, {})
+    assert "cuda = [" in caught.value.hint

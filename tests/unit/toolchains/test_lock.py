@@ -84,8 +84,9 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
         (("[[toolchain", "[toolchain"), MalformedError, "is not a cuwheel.lock"),
     ):
         path.write_text(text.replace(*change))
-        with pytest.raises(error, match=why):
+        with pytest.raises(error, match=why) as wrong:
             lock.read_lock(path)
+        assert "--" in wrong.value.hint  # what to do about it
 
 
 def test_what_it_has_not(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from cuwheel.cli import main
 from cuwheel.delivery import best_candidate
 from cuwheel.delivery.request import FindRequest
 from cuwheel.device_code import wheel_facts
-from cuwheel.errors import UnknownNameError
-from cuwheel.machine import fleet
+from cuwheel.errors import EXIT_UNKNOWN, UnknownNameError
+from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel
+from tests.unit.verdicts.machines import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,22 @@ def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) ->
     assert [each["chosen"] for each in told["candidates"]] == [False, False]
     unknown = ["find", "demo<1", "--find-links", str(wheels[0].parent), "--no-index", "--on", "h100"]
     assert main(unknown) == UnknownNameError.exit_code
+
+
+def test_without_a_gpu_the_question_comes_back_and_no_list_of_what_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1.0", "2.0"):
+        _wheel(tmp_path / "dist", version, "names-130.so", "py3-none-any")  # needs no library of CUDA
+    nowhere = next(each.profile for each in MACHINES if not each.profile.gpus)
+    monkeypatch.setattr(probe, "probe", lambda _env, **_: nowhere)
+    words = ["find", "demo", "--find-links", str(tmp_path / "dist"), "--no-index"]
+    assert main(words) == EXIT_UNKNOWN
+    shown = capsys.readouterr().out
+    assert shown.startswith("demo: cannot tell, this machine has no GPU that cuwheel can see\n  Name one: cuwheel find")
+    assert "The others" not in shown
+    assert main([*words, "--verbose"]) == EXIT_UNKNOWN
+    assert "The others" in capsys.readouterr().out
 
 
 def test_ptx_can_be_compiled_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

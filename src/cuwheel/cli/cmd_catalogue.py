@@ -60,7 +60,7 @@ exit status: 0 done, 1 some wheels could not be read""",
     _catalogue,
     actions={
         "add": "collect the facts of packages' releases into a folder",
-        "list": "the newest release of each package that runs on machines",
+        "list": "list the newest release of each package that runs on machines",
     },
     refuse=_refuse,
     exits={"add": "0 done, 1 some wheels could not be read"},

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _SERVICES = ("github", "gitlab", "cibuildwheel")
 _ACTIONS = {
-    "github": "the workflow for GitHub",
-    "gitlab": "the pipeline for GitLab",
-    "cibuildwheel": "the tables of cibuildwheel, in pyproject.toml or ci/",
-    "matrix": "the jobs of a workflow's matrix, from a plan",
-    "watch": "whether a package has a release that is not built yet",
+    "github": "show or write the workflow for GitHub",
+    "gitlab": "show or write the pipeline for GitLab",
+    "cibuildwheel": "show or write cibuildwheel's tables, in pyproject.toml or ci/",
+    "matrix": "print the jobs of a workflow's matrix, from a plan",
+    "watch": "tell whether a package has a release that is not built yet",
 }
 
 

@@ -52,8 +52,10 @@ def document(answer: Find, *, verbose: bool) -> Document:
         if chosen.compiling:
             words = f"  compiled before the first start, {rough_seconds(*chosen.compiling)} of one core:"
             blocks.append(Verbatim((words, f"  {command} --compile")))
-    others = [each for each in answer.candidates if not each.chosen]
-    releases = others if verbose else _once_a_release(answer.candidates)
+    # Of a machine whose GPU nobody knows the others say as little as the first.
+    untold = chosen is not None and chosen.needs_a_gpu_to_tell and not verbose
+    others = [] if untold else [each for each in answer.candidates if not each.chosen]
+    releases = others if verbose or untold else _once_a_release(answer.candidates)
     if releases:
         rows = map(_row, releases) if verbose else _brief(releases)
         heading = Heading("The others" if chosen else "Why not")

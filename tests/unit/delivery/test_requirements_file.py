@@ -80,7 +80,12 @@ def test_files_that_name_others_count_together(tmp_path: Path) -> None:
 def test_files_that_name_themselves_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, reads = tmp_path / "requirements.txt", []
     read = files.read_limited
-    monkeypatch.setattr(files, "read_limited", lambda path, *rest: (reads.append(path), read(path, *rest))[1])
+
+    def noted(path: Path, limit: int, what: str) -> bytes:
+        reads.append(path)
+        return read(path, limit, what)
+
+    monkeypatch.setattr(files, "read_limited", noted)
     (tmp_path / "link.txt").symlink_to(path)
     path.write_text("-r requirements.txt\n-r link.txt\n-f links" + "x" * 1000 + "\n")
     with pytest.raises(ConfigurationError, match="name one another"):

@@ -144,7 +144,7 @@ def _cut_by_use(answer: Slim, *, verbose: bool) -> Iterator[Block]:
 
 def _what_remains(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     if answer.remaining:
-        rows = [Row("what remains", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
+        rows = [Row("left in all", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
         if answer.heavy:
             heavy = answer.heavy if verbose else answer.heavy[:3]
             listed = ", ".join(f"{file_name(each.path)} {size(each.bytes)} ({each.mostly})" for each in heavy)

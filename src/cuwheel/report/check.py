@@ -54,13 +54,13 @@ _MEANINGS = (
 
 def document(answer: Check, *, verbose: bool) -> Document:
     """The verdict first, a line a machine; then what it depends on, and what to do. Evidence is for `verbose`."""
-    answer = _without_repetitions(answer)
+    every, answer = answer, _without_repetitions(answer)
     single = answer.targets[0].name if len(answer.targets) == 1 else ""  # the name, where one package is asked about
     title = ", ".join(each.name for each in answer.targets[:_NAMES])
     if single and not verbose and (brief := _nothing_to_say_of_machines(answer, single)):
         return Document(f"cuwheel check {title}", brief)
-    blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else _sentence_of_several(answer))]
-    if taken := tuple(_taken_by_each(answer)):
+    blocks: list[Block] = [Heading(_verdict_sentence(answer, single) if single else _sentence_of_several(every))]
+    if not single and (taken := tuple(_taken_by_each(every))):
         blocks.append(Facts(taken))
     blocks.append(_matrix(answer, single))
     if not single and (

@@ -99,6 +99,16 @@ def test_a_fleet_is_counted_in_kinds_of_machine(tmp_path: Path, capsys: pytest.C
     assert "Fix" in said
 
 
+def test_files_that_are_alike_are_counted_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, of in (("a.so", "plain-130.so"), ("b.so", "plain-130.so"), ("c.so", "plain-124.so")):
+        (tmp_path / name).write_bytes((BIN / of).read_bytes())
+    files = [str(tmp_path / name) for name in ("a.so", "b.so", "c.so")]
+    assert shown(["check", *files, "--on", "h100"], 0, capsys)[0] == "3 of 3 run on h100"
+    said = shown(["check", *files, "--on", "h100,gtx 1080"], 1, capsys)
+    assert said[0] == "a.so runs on 1 of 2 machines, b.so on 1, c.so on 2"
+    assert said[1].split() == ["a.so", "and", "b.so", "c.so"]  # the same of both: one column
+
+
 def test_doctor_begins_with_its_verdict(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(probe, "probe", lambda _env, **_: NO_GPU)
     assert main(["doctor"]) in (0, 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +225,39 @@ def test_a_worker_without_its_disk_is_passed_over(here: World, tmp_path: Path) -
         wait_for(lambda: looked(engine) and len(engine.workers.usable) == 2)
         others = engine.run([task(f"echo-{number}") for number in range(3)])
         assert {each.worker for each in others} == {"whole"}
+
+
+SMALL_DISK = """
+import ctypes, sys
+system = ctypes.CDLL(None)
+assert system.unshare(0x20000) == 0 or system.unshare(0x10020000) == 0
+assert system.mount(None, b"/", None, 0x44000, None) == 0
+assert system.mount(b"tmpfs", {place!r}, b"tmpfs", 0, b"size=1m") == 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
+def test_a_worker_whose_disk_is_full_is_passed_over(here: World, tmp_path: Path) -> None:
+    """It has a megabyte, in a namespace of its own; what is sent to it is larger."""
+    place = tmp_path / "small"
+    place.mkdir()
+    code = SMALL_DISK.format(place=bytes(place))
+    if subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no namespaces")
+    source = tmp_path / "source.bin"
+    source.write_bytes(bytes(2 << 20))
+    here.scheduler()
+    here.worker("full", code=code, env={"CUWHEEL_CACHE": str(place)})
+    here.worker("roomy")
+    with here.engine() as engine:
+        wait_for(lambda: looked(engine) and len(engine.workers.usable) == 2)
+        inputs = {"source": engine.add_input(source)}
+        done = engine.run([task(f"echo-{number}", inputs=inputs) for number in range(4)])
+    assert {(each.worker, each.problem) for each in done} == {("roomy", "")}
+    tries = [why for each in done for why in each.tries]
+    assert tries
+    assert all(why.startswith("full: ") and "No space left on device" in why for why in tries)
 
 
 @pytest.mark.slow

@@ -103,6 +103,40 @@ def test_a_worker_that_leaves_hands_over_what_it_does(here: World, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_what_took_longest_before_goes_first(here: World, tmp_path: Path) -> None:
+    """And before it what nobody has timed."""
+    here.scheduler()
+    here.worker("only")
+    known = {"short": 1.0, "long": 9.0, "new": None, "middle": 3.0}
+    with here.engine() as engine:
+        engine.gather()
+        engine.run(
+            [task(name, "note_times", str(tmp_path / f"{name}.times"), seconds=each) for name, each in known.items()]
+        )
+    began = {each.stem: float(each.read_text().split()[0]) for each in tmp_path.glob("*.times")}
+    assert sorted(began, key=began.__getitem__) == ["new", "long", "middle", "short"]
+
+
+@pytest.mark.slow
+def test_what_is_nobodys_fault_dask_itself_does_again(here: World) -> None:
+    """Here a thread that could not be started; the worker is not blamed for it."""
+    here.scheduler()
+    code = (
+        "from cuwheel.support import process\nhonest, calls = process.conversing, []\n"
+        "def conversing(*words, **named):\n"
+        "    calls.append(words)\n"
+        "    if len(calls) < 3: raise RuntimeError('cannot start new thread')\n"
+        "    return honest(*words, **named)\n"
+        "process.conversing = conversing"
+    )
+    here.worker("only", code=code)
+    with here.engine() as engine:
+        engine.gather()
+        (done,) = engine.run([task("echo", parameters="x")])
+        assert (done.text, done.worker, done.tries) == ("x", "only", ())
+
+
+@pytest.mark.slow
 def test_two_clients_that_want_the_same_have_it_done_once(here: World, tmp_path: Path) -> None:
     here.scheduler()
     for name in ("first", "second"):

@@ -142,23 +142,20 @@ def perform(raw: bytes, inputs: Mapping[str, Sequence[bytes]]) -> tuple[bytes, d
 
     show("")
     began = time.time()
-    made: dict[str, list[bytes]] = {}
     try:
         with scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder, _own_gpu(task.tag) as gpu:
             (folder / "task.json").write_bytes(raw)
             for name, sha256 in task.inputs.items():
                 travelling.receive_file(sha256, inputs[sha256], folder / "inputs" / name)
-            answer = _performed(folder, gpu, show, unwanted)
+            answer = _attend(folder, gpu, show, unwanted)
             made = {name: travelling.read_pieces(Path(place)) for name, place in answer.places.items()}
     except (OSError, CuwheelError) as error:
         problem = error.message if isinstance(error, CuwheelError) else str(UnreadableError.from_os(error))
-        answer = Answer(problem=problem, lacking=True)
+        answer, made = Answer(problem=problem, lacking=True), {}
     return codec.encode(replace(answer, worker=_name(worker), began=began, ended=time.time())), made
 
 
-def _performed(
-    folder: Path, gpu: Mapping[str, str], show: Callable[[str], None], unwanted: Callable[[], bool]
-) -> Answer:
+def _attend(folder: Path, gpu: Mapping[str, str], show: Callable[[str], None], unwanted: Callable[[], bool]) -> Answer:
     with process.conversing([*_CHILD, str(folder)], env={**os.environ, "PYTHONUNBUFFERED": "1", **gpu}) as running:
         stopped_at: float | None = None
         while True:

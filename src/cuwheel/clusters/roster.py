@@ -72,12 +72,11 @@ class Roster:
     def wait(self, expected: int, patience: float) -> None:
         """Until so many are there, and all that are there have said what they are."""
         deadline = time.monotonic() + patience
-        self.look()
-        while self._offers.keys() - self.usable.keys() - self.refused.keys() or len(self._offers) < expected:
-            if time.monotonic() > deadline:
+        while time.monotonic() < deadline:
+            self.look()
+            if len(self._offers) >= expected and self._offers.keys() <= self.usable.keys() | self.refused.keys():
                 return
             time.sleep(_LOOK_S)
-            self.look()
 
     def _problem(self, address: str, said: str | None) -> str:
         """Why a worker is not used; where there is nothing, it is, as soon as it has said what it is."""
@@ -183,8 +182,8 @@ def overview(address: str, certificate: Path | None, *, stop: bool = False, whee
         roster.wait(len(there), _QUIET_S)
         # A task of ours by its name; anybody else's by its key.
         running = {
-            address: tuple(str(key).rpartition("-")[0] or str(key) for key in keys)
-            for address, keys in client.processing().items()
+            worker: tuple(str(key).rpartition("-")[0] or str(key) for key in keys)
+            for worker, keys in client.processing().items()
         }
         workers = tuple(_state(each, roster, running.get(each, ())) for each in there)
         if stop:

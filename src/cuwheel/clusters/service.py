@@ -271,17 +271,15 @@ def send_wheel(client: Any, wheel: Path) -> None:  # noqa: ANN401
 
 
 @contextlib.contextmanager
-def open_connection(
-    found: cluster_access.Target, certificate: Path | None = None, cores: int = 1
-) -> Iterator[Connection]:
+def open_connection(found: cluster_access.Target, place: Path | None = None, cores: int = 1) -> Iterator[Connection]:
     """`cores`: that each task takes, at least. Dask has as many tasks at once on a worker as it has threads."""
     configure_dask()
     if found.kind == "address":
-        security = tls_security("client", certificate) if found.secured else None
+        security = tls_security("client", place) if found.secured else None
         yield Connection(address=found.address, security=security)
         return
     local = found.kind == "local"
-    with _local(found.workers, cores) if local else _slurm(found.workers or _SLURM_WORKERS, certificate) as started:
+    with _local(found.workers, cores) if local else _slurm(found.workers or _SLURM_WORKERS, place) as started:
         yield Connection(
             address=started.scheduler_address,
             security=started.security,
@@ -314,7 +312,7 @@ def _local(workers: int, cores_a_task: int) -> Any:  # noqa: ANN401
     )
 
 
-def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
+def _slurm(workers: int, place: Path | None) -> Any:  # noqa: ANN401
     """Jobs of Slurm, as Dask's configuration `jobqueue.slurm` describes them; over TLS, since they are elsewhere."""
     process.require_extra("Slurm", modules=["dask_jobqueue"], programs=["sbatch"], extra="cluster")
     from dask_jobqueue.slurm import SLURMCluster
@@ -324,7 +322,7 @@ def _slurm(workers: int, certificate: Path | None) -> Any:  # noqa: ANN401
         return SLURMCluster(
             n_workers=workers,
             processes=1,
-            security=tls_security("client", certificate),
+            security=tls_security("client", place),
             protocol="tls://",
             scheduler_cls=guarded(Scheduler, "scheduler"),
             scheduler_options=_NO_PAGES,

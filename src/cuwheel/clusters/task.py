@@ -88,12 +88,9 @@ class Task(Struct, frozen=True, kw_only=True):
 
     def takes(self, kind: tuple[str, ...]) -> dict[str, float]:
         """What the task takes of a worker, as resources that Dask counts: see `offers`."""
-        found: dict[str, float] = {CORES: self.cores, MEMORY: self.memory, code_tag(): _WHOLE if self.alone else 1}
-        if self.alike:
-            found[kind_tag(kind)] = 1
-        if self.tag:
-            found[self.tag] = 1
-        return found
+        own = {CORES: self.cores, MEMORY: self.memory, code_tag(): _WHOLE if self.alone else 1}
+        tags = filter(None, (kind_tag(kind) if self.alike else "", self.tag))
+        return {**own, **dict.fromkeys(tags, 1)}
 
 
 def code_tag() -> str:

@@ -16,7 +16,7 @@ from cuwheel.device_code import elf, library, source, torch_symbols
 from cuwheel.device_code.bitcode import bitcode_for_one_architecture
 from cuwheel.device_code.description import NAME, Description
 from cuwheel.device_code.libraries import Detail, Library, Platform, PythonLoad, Search, Survey
-from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
+from cuwheel.errors import CuwheelError, NetworkError, UnreadableError
 from cuwheel.facts import packages
 from cuwheel.support import log
 from cuwheel.support.buffer import MemoryBuffer
@@ -274,10 +274,7 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
     if library.is_foreign(head):
         findings.append(source.foreign(item.path))
         return False
-    try:
-        return library.recognise(MemoryBuffer(item.path, head)) is not None
-    except MalformedError:  # a PE header beyond the first bytes: decided when it is read
-        return True
+    return library.recognise(MemoryBuffer(item.path, head)) is not None
 
 
 def _is_transfer_failure(item: Item, error: CuwheelError) -> bool:

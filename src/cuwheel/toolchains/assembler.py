@@ -94,14 +94,15 @@ def _toolkit_of_machine(row: Toolkit, around: Surroundings) -> str | None:
 
 
 def _installed_linker(package: str, row: Toolkit) -> Assembler | None:
-    """Finds the assembler in the environment that this runs in, where PyTorch brings one, if it is of that release."""
+    """Finds nvJitLink in the environment that this runs in, where PyTorch brings one, if it is of that release."""
     from importlib import metadata  # noqa: PLC0415 - slow, and only here
 
     with suppress(metadata.PackageNotFoundError):
         found = metadata.distribution(package)
-        library = next((each for each in found.files or () if each.name.startswith(_LIBRARY)), None)
+        places = (Path(str(each.locate())) for each in found.files or () if each.name.startswith(_LIBRARY))
+        library = next((each for each in places if each.is_file()), None)
         if library and found.version.startswith(f"{row.version}."):
-            return Assembler(cuda=row.version, version=found.version, program=str(library.locate()))
+            return Assembler(cuda=row.version, version=found.version, program=str(library))
     return None
 
 

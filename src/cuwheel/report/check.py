@@ -75,16 +75,21 @@ def document(answer: Check, *, verbose: bool) -> Document:
     blocks += findings_section(about_files, "Not as it should be")
     by_tag = {verdict.by_tag for verdict in answer.verdicts} - {""}
     if by_tag:  # whoever has the wheel knows: no condition of the verdict
-        needs = sorted({each.rpartition(" (tag")[0] for each in by_tag})
+        needs: dict[str, list[Verdict]] = {}
+        for verdict in answer.verdicts:
+            if verdict.by_tag:
+                needs.setdefault(verdict.by_tag.rpartition(" (tag")[0], []).append(verdict)
         # Of a machine that is known in part less is asked than of one by its GPU alone: the most says it for all.
-        most = [each for each in needs if not any(other != each and other.endswith(each) for other in needs)]
-        blocks.append(Facts(tuple(Row("needs", each) for each in most)))
+        most = [each for each in sorted(needs) if not any(other != each and other.endswith(each) for other in needs)]
+        blocks.append(Facts(tuple(Row("needs", each + _whose(answer, needs[each])) for each in most)))
     in_line: set[str] = set()
     in_table: set[str] = set()
     for verdict in answer.verdicts:  # a lone short condition stands in the line of its machine
         found = verdict.conditions_beyond_tag
-        (in_line if [f"if {each}" for each in found] == [_condition_in_short(verdict)] else in_table).update(found)
-    without = by_tag | (in_line - in_table if single and not verbose else set())
+        shown = single or not verdict.predicted_error  # which takes the room in a cell
+        alone = [f"if {each}" for each in found] == [_condition_in_short(verdict)]
+        (in_line if shown and alone else in_table).update(found)
+    without = by_tag | (set() if verbose else in_line - in_table)
     left = ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions if each not in without)
     if conditions := tuple(_once(answer, left)):
         by_machines: dict[str, list[str]] = {}
@@ -306,10 +311,14 @@ def _where(answer: Check, verdicts: list[Verdict]) -> str:
     if len(verdicts) == len(answer.verdicts):
         return "all" if len(answer.verdicts) > 1 else answer.verdicts[0].machine
     machines = list(dict.fromkeys(verdict.machine for verdict in verdicts))
+    return a_few(machines, _NAMES) + _whose(answer, verdicts)
+
+
+def _whose(answer: Check, verdicts: list[Verdict]) -> str:
+    """The targets, where it is not all of them: ` (foo 1.0, bar 2.0)`."""
     names = {target.target: target.name for target in answer.targets}
     targets = list(dict.fromkeys(names[verdict.target] for verdict in verdicts))
-    of = f" ({', '.join(targets)})" if 0 < len(targets) < len(answer.targets) else ""
-    return a_few(machines, _NAMES) + of
+    return f" ({', '.join(targets)})" if 0 < len(targets) < len(answer.targets) else ""
 
 
 def _findings(answer: Check, *, verbose: bool, without: Sequence[tuple[Verdict, Finding]] = ()) -> Iterator[Finding]:

@@ -364,3 +364,14 @@ def test_of_libraries_with_the_same_fault_one_fix_is_told(monkeypatch: pytest.Mo
     fix = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split()).partition("Fix")[2]
     assert fix.count("take a build by CUDA") == 1
     assert "take a build by CUDA 12.0 to 12.9" in fix
+
+
+def test_a_condition_that_stands_in_a_cell_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = [survey(subject("sm_90", cuda=cuda), name=name) for name, cuda in (("a", 12), ("b", 13))]
+    fleet = (machine("9.0"),)
+    verdicts = tuple(verdict for wheel in wheels for verdict in judge_all(wheel, fleet))
+    answer = Check(targets=targets_of(wheels), machines=fleet, verdicts=verdicts)
+    text = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split())
+    assert text.count("driver 580 or") == 1
+    assert "Conditions" not in text
+    assert "Conditions" in shown(document_of(answer, verbose=True), monkeypatch)

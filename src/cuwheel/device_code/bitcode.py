@@ -7,7 +7,6 @@ What a file was compiled for is read from what is in it: the attribute `target-c
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -36,13 +35,21 @@ def bitcode_for_one_architecture(items: Iterable[Item]) -> Iterator[Bitcode]:
             arch = architecture(item.head(_START))
         except CuwheelError:
             continue  # it is left as it is
-        folder, name = posixpath.split(item.path.replace("\\", "/"))
-        if arch and f"_{arch}{SUFFIX}" in name:
-            family = posixpath.join(folder, name.replace(f"_{arch}{SUFFIX}", SUFFIX))
-            families.setdefault(family, []).append(Bitcode(path=item.path, arch=arch, bytes=item.size))
+        if arch and item.path.endswith(_end(arch)):
+            found = Bitcode(path=item.path, arch=arch, bytes=item.size)
+            families.setdefault(family_of(found), []).append(found)
     for alike in families.values():
         if len(alike) > 1:
             yield from sorted(alike, key=lambda each: each.arch)
+
+
+def family_of(file: Bitcode) -> str:
+    """The path without the architecture, which those have in common that a compiler chooses among."""
+    return file.path.removesuffix(_end(file.arch)) + SUFFIX
+
+
+def _end(arch: Arch) -> str:
+    return f"_{arch}{SUFFIX}"
 
 
 def architecture(start: bytes) -> Arch | None:

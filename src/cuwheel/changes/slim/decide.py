@@ -22,6 +22,7 @@ from cuwheel.changes.binaries.plan import (
     why_untouchable,
 )
 from cuwheel.changes.slim.answer import Kept, SlimPlan
+from cuwheel.device_code.bitcode import family_of
 from cuwheel.device_code.sections import FATBIN_SECTIONS
 from cuwheel.facts import gpus, packages
 from cuwheel.facts.arch import Capability
@@ -168,7 +169,7 @@ def _unused_bitcode(bitcode: Sequence[Bitcode], task: SlimTask) -> list[Bitcode]
     devices = _devices_and_future(task)
     families: dict[str, list[Bitcode]] = {}
     for each in bitcode:
-        families.setdefault(each.path.replace(each.arch, ""), []).append(each)
+        families.setdefault(family_of(each), []).append(each)
     unused: list[Bitcode] = []
     for family in families.values():
         plain = [each for each in family if not each.arch.suffix]

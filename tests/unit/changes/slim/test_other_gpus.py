@@ -38,6 +38,16 @@ def removed(made: Slim) -> list[str]:
     return [each.path.rpartition("/")[2] for each in made.files if each.fate == "removed"]
 
 
+def test_files_of_two_folders_are_no_choice_of_one_another(tmp_path: Path) -> None:
+    """Also where the folders are named after architectures."""
+    each = {arch: (BITCODE / f"{arch}.bc").read_bytes() for arch in ("sm_80", "sm_90")}
+    files = {f"shm/{folder}/x_{arch}.bc": data for folder in each for arch, data in each.items()}
+    wheel = make_wheel(tmp_path, {"shm/__init__.py": b"", **files}, "shm", "1.0")
+    made = slim.slim(SlimRequest(wheel, machines=["h100"], output=tmp_path / "out"))
+    gone = [file.path for file in made.files if file.fate == "removed"]
+    assert gone == ["shm/sm_80/x_sm_80.bc", "shm/sm_90/x_sm_80.bc"]
+
+
 @pytest.mark.parametrize(
     ("gpus", "gone"),
     [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.changes.slim.answer import Size, Slim
+from cuwheel.device_code.bitcode import SUFFIX
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section, hidden
 from cuwheel.report.graft import compiled_rows
@@ -61,7 +62,8 @@ def _heading(answer: Slim, changed: Sequence[FileChange]) -> str:
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
         return "no library with device code"
-    count = counted(len(answer.files), "file" if any(each.fate == "removed" for each in changed) else "library")
+    others = any(each.fate == "removed" or each.path.endswith(SUFFIX) for each in answer.files)
+    count = counted(len(answer.files), "file" if others else "library")
     lines = [] if answer.is_for_other_gpus else [f"{count} with device code"]
     if changed:
         lines = [f"{len(changed)} of {count} with device code: {_change(answer.total)}"]

@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 class SlimPlan(Struct, frozen=True, kw_only=True):
     """What is to become of all libraries. `plans` and `removed` go by their paths.
 
-    `bitcode`: those of the removed files that are no libraries. `refused`: why nothing may be written. `kept`: what
+    `bitcode`: files for compilers, of which some may be removed. `refused`: why nothing may be written. `kept`: what
     cutting by use leaves of each. `ahead`: what is compiled first.
     """
 
@@ -65,15 +65,15 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> tuple[FileChange, ...]:
-        """What becomes of every library with device code; sizes are estimates."""
-        return self._with_removals(plan.expected for plan in self.plans.values())
+        """What becomes of every library with device code, and of bitcode; sizes are estimates."""
+        return self._with_others(plan.expected for plan in self.plans.values())
 
     def files(self, results: Iterable[Rewritten]) -> tuple[FileChange, ...]:
-        """What became of every library with device code."""
+        """What became of every library with device code, and of bitcode."""
         done = {result.change.path: result.change for result in results}
-        return self._with_removals(done.get(path, plan.unchanged) for path, plan in self.plans.items())
+        return self._with_others(done.get(path, plan.unchanged) for path, plan in self.plans.items())
 
-    def _with_removals(self, changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    def _with_others(self, changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
         removed = [
             FileChange(
                 path=library.path,
@@ -88,7 +88,7 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
             for library in self.libraries
             if library.path in self.removed
         ]
-        removed += [
+        bitcode = (
             FileChange(
                 path=each.path,
                 fate="removed",
@@ -96,9 +96,11 @@ class SlimPlan(Struct, frozen=True, kw_only=True):
                 bytes_after=0,
                 dropped=(Dropped(kind="bitcode", arch=each.arch, section="", count=1, bytes=each.bytes),),
             )
+            if each.path in self.removed
+            else FileChange(path=each.path, fate="unchanged", bytes_before=each.bytes, bytes_after=each.bytes)
             for each in self.bitcode
-        ]
-        return tuple(sorted([*changes, *removed], key=lambda each: each.path))
+        )
+        return tuple(sorted([*changes, *removed, *bitcode], key=lambda each: each.path))
 
 
 class Size(Struct, frozen=True, kw_only=True):

@@ -104,7 +104,7 @@ def make_plan(
         refused=(*refused, *(with_library_name(plan.path, each) for plan in plans.values() for each in plan.refused)),
         kept=tuple(kept),
         ahead=ahead,
-        bitcode=tuple(unused),
+        bitcode=tuple(bitcode),
     )
 
 

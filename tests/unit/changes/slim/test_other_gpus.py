@@ -69,8 +69,16 @@ def test_of_a_wheel(tmp_path: Path, gpus: list[str], gone: list[str]) -> None:
         (out,) = (tmp_path / "out").iterdir()
         assert wrong_members(out) == []
         assert {each for each in FILES if each not in zipfile.ZipFile(out).namelist()} == {f"shm/lib/{gone[0]}"}
-        (row,) = made.files
+        (row,) = (each for each in made.files if each.fate == "removed")
         assert [(each.kind, each.bytes) for each in row.dropped] == [("bitcode", len(FILES[row.path]))]
+
+
+def test_what_stays_counts_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, FILES, "shm", "1.0")
+    assert main(["slim", str(wheel), "--for", "h100", "--dry-run"]) == 0
+    assert "1 of 3 files with device code: 3.8 kB → 2.5 kB (-33 %)" in capsys.readouterr().out
+    assert main(["slim", str(wheel), "--for", "a100,h100", "--dry-run"]) == 0
+    assert "3 files with device code" in capsys.readouterr().out
 
 
 def test_for_newer_ones_too(tmp_path: Path) -> None:

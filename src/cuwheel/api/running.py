@@ -315,7 +315,7 @@ def cluster_scheduler(address: str, *, certificate: Path | None = None, dashboar
 
 
 def cluster_worker(address: str, options: WorkerOptions | None = None, *, certificate: Path | None = None) -> Cluster:
-    """Run a worker, until it is stopped: it waits for its scheduler, also after that was gone, unless it is `once`."""
+    """Run a worker, until it or its cluster is stopped: it waits for its scheduler, also after that was gone."""
     from cuwheel.clusters import roster, service
 
     service.run_worker(address, certificate, options or service.WorkerOptions())

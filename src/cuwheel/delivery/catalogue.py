@@ -57,6 +57,9 @@ class Contents(Struct, frozen=True, kw_only=True, omit_defaults=True):
     packed: bool = False
 
 
+_HINT = "cuwheel catalogue add NAME --to FOLDER makes one"
+
+
 class CatalogueReader:
     """`place`: a folder, or the URL of one."""
 
@@ -120,7 +123,7 @@ class CatalogueReader:
     def _read(self, name: str, limit: int) -> bytes:
         if self._folder is None:
             return transfer.fetch(f"{self._place.rstrip('/')}/{name}", limit=limit, session=self._session)
-        return files.read_limited(self._folder / name, limit, "a catalogue")
+        return files.read_limited(self._folder / name, limit, "a catalogue", hint=_HINT)
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:
@@ -129,15 +132,14 @@ def _made_alike(one: WheelName, other: WheelName) -> bool:
 
 
 def parse(data: bytes, name: str) -> Contents:
-    hint = "cuwheel catalogue add NAME --to FOLDER"
-    return codec.parse(data, Contents, name, "a catalogue", schema=SCHEMA, hint=hint)
+    return codec.parse(data, Contents, name, "a catalogue", schema=SCHEMA, hint=_HINT)
 
 
 def unpacked(data: bytes, name: str) -> bytes:
     """Bounded: what was packed small may be large."""
     made = buffer.zstd_first_bytes(data, _MOST_FACTS + 1)
     if made is None:
-        raise MalformedError(name, "its facts are damaged")
+        raise MalformedError(name, "its facts are damaged", _HINT)
     if len(made) > _MOST_FACTS:
         raise MalformedError(name, "its facts are larger than any wheel's")
     return made

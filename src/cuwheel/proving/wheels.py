@@ -156,7 +156,7 @@ def find_wheel(target: str | Path, python: str | None = None) -> Path:
     if path.suffix != ".whl":
         raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
     if not path.is_file():
-        raise UnreadableError(path, "no such file")
+        raise UnreadableError(path, "no such file", hint="give a .whl file, or name==version")
     return absolute(path)
 
 

@@ -397,3 +397,11 @@ def test_toolkits_that_compile_for_a_target() -> None:
     assert api.toolkits(compiles="100f").toolkits[0].version == "12.9"
     assert api.toolkits(compiles="v100").toolkits[-1].version == "12.9"
     assert [row.version for row in api.toolkits("cu128", "13").toolkits] == ["12.8", "13.4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [("catalogue list nothing", "catalogue add"), ("verify no.whl", "a .whl file")]
+)
+def test_what_is_not_there_ends_with_a_hint(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 4
+    assert hint in capsys.readouterr().err.partition("hint: ")[2]

@@ -185,7 +185,10 @@ def _env(answer: Toolchain) -> Iterator[Block]:
 def _remove(answer: Toolchain) -> Iterator[Block]:
     for toolkit in answer.toolkits:
         yield Paragraph(f"CUDA {_release(toolkit)} from {toolkit.provider} ({toolkit.identity[:12]}) was removed.")
-    yield Paragraph(f"{size(answer.freed or 0)} freed.")
+    if answer.toolkits or answer.freed:
+        yield Paragraph(f"{size(answer.freed or 0)} freed.")
+    else:
+        yield Paragraph("There was nothing to remove (cuwheel toolchain list shows what cuwheel has installed).")
 
 
 def _verify(answer: Toolchain) -> Iterator[Block]:

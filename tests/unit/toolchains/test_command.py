@@ -81,6 +81,8 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
     assert main(["toolchain", "remove", "13.0"]) == 0
     assert "was removed" in capsys.readouterr().out
     assert list((cache / "toolchains").iterdir()) == []
+    assert main(["toolchain", "remove", "13.0"]) == 0
+    assert capsys.readouterr().out.startswith("There was nothing to remove")
     main(["toolchain", "list"])
     assert "cuwheel toolchain install 13.0" in capsys.readouterr().out
 

@@ -47,7 +47,7 @@ REACH = 2000  # how far from its needle the rest of a pattern may stand
 _HOLE = re.compile(r"\{([a-z]+)(?::([a-z_0-9]+))?\}")
 _HOLES = re.compile(r"\{[^{}]*\}|<[^<>]*>| (?=:)")
 _CHOICE = re.compile(r"<([^<>]*)>")
-_TOKEN = re.compile(r"(?P<hole>\{[^{}]*\})|(?P<choice><[^<>]*>)|(?P<stray>[{}<])|(?P<blank> +)|(?P<text>[^{}< ]+)")
+_TOKEN = re.compile(r"(?P<hole>\{[^{}]*\})|(?P<choice><[^<>]*>)|(?P<stray>[{}<|])|(?P<blank> +)|(?P<text>[^{}<| ]+)")
 _QUOTES = '"`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb'
 _FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord("\t"): " "}
 

@@ -74,7 +74,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     (folder / "broken.toml").write_text(
         'title = "x"\nfamily = "f"\nwhy = "w"\nways_out = ["teleport"]\nsource = []\nexplained_by = ["nobody"]\n'
         '[lists]\nlibrary = ["cudart", "cublas"]\n'
-        '[[signature]]\nany = ["{nonsense} text", "<a|b", "<says |-> |is >no", "ab", "{n}{word} twice", "no <@such> list"]\nweight = 1.5\n'
+        '[[signature]]\nany = ["{nonsense} text", "<a|b", "<is |-> |has >no", "ab", '
+        '"{n}{word} twice", "no <@such> list"]\nweight = 1.5\n'
         'holds = ["moon-is-full"]\n'
         '[[fix]]\ntext = "ask {oracle}"\nsource = ""\n'
     )
@@ -84,8 +85,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         causes.load(folder, FACTS, NAMES)
     told = "\n".join(caught.value.problems)
     told_of = (
-        "unknown kind", "stray '<'", "stray '|'", "to search for", "two holes", "teleport", "nobody", "moon-is-full", "oracle",
-        "no source", "no example", "weight 1.5", "whatever is known", "did you mean 'family'", "worst.toml",
+        "unknown kind", "stray '<'", "stray '|'", "to search for", "two holes", "teleport", "nobody", "moon-is-full",
+        "oracle", "no source", "no example", "weight 1.5", "whatever is known", "did you mean 'family'", "worst.toml",
         "names a list that is not there",
     )  # fmt: skip
     assert [word for word in told_of if word not in told] == []

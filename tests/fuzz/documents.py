@@ -43,7 +43,7 @@ from cuwheel.tracing import attribution, events, traced
 from cuwheel.wheel import edit, journal, journal_file, metadata, requirements, variant
 from cuwheel.wheel import record as record_file
 from cuwheel.wheel.file import WheelFile
-from tests.fixtures import small_wheel
+from tests.fixtures import manifest, small_wheel
 from tests.fuzz import mutators
 from tests.fuzz.harness import Harness
 from tests.fuzz.readers import READERS
@@ -187,6 +187,14 @@ class World:
     def wheel(self) -> Path:
         files: dict[str, str | bytes] = {"pkg/__init__.py": "x = 1\n", "nvidia/cu13/bin/nvcc": b"x"}
         return small_wheel.Wheel(name="pkg", tag="py3-none-linux_x86_64", files=files).write(self.root)
+
+    def wheel_of_libraries(self) -> Path:
+        bodies: dict[str, str | bytes] = {
+            f"lib/{each.path.name}": each.path.read_bytes()
+            for each in manifest.load()
+            if each.path.name in ("ptx-130.so", "rdc-130.so", "windows-130.dll", "bare-130.cubin")
+        }
+        return small_wheel.Wheel(name="lib", tag="py3-none-linux_x86_64", files=bodies).write(self.root)
 
     def file(self, name: str, data: bytes) -> Path:
         path = self.root / name
@@ -376,6 +384,7 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "provenance": lambda data: signatures.problem_of_provenance(data, _WHEEL, "0" * 64),
         "catalogue": _read_catalogue,
         "install-lock": lambda data: lock_files.read_lock(world.file("install.lock", data)),
+        "pylock": lambda data: lock_files.read_lock(world.file("pylock.a.toml", data)),
         "requirements": lambda data: requirements_file.read_requirements(
             world.file("requirements.txt", data), "3.12.1"
         ),
@@ -394,6 +403,18 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
     }
 
 
+def _facts(wheel: Path) -> bytes:
+    with WheelFile(wheel) as opened:
+        return wheel_facts.encoded(wheel_facts.of_wheel(opened, sha256="0" * 64))
+
+
+def _pylock(world: World) -> bytes:
+    """The lock of today, of what the lock of yesterday says."""
+    path = world.file("install.lock", json.dumps(INSTALL_LOCK).encode())
+    (written,) = lock_files.write_locks(world.root, lock_files.read_lock(path))
+    return written.read_bytes()
+
+
 def seeds(world: World) -> dict[str, list[bytes]]:
     step = journal_file.Step(number=1, action="create", path="a/b", before=None, after=None)
     header = journal_file.Header(tool="slim", targets=("h100",), root=journal_file.Root.of(world.root))
@@ -403,9 +424,8 @@ def seeds(world: World) -> dict[str, list[bytes]]:
     written.state("done")
     lock.update(world.root / "seed.lock", lock.locked(WHOLE))
     profile.save(MACHINES[0].profile, world.root / "seed.json")
-    wheel = world.wheel()
-    with WheelFile(wheel) as opened:
-        facts = wheel_facts.encoded(wheel_facts.of_wheel(opened, sha256="0" * 64))
+    wheel, libraries = world.wheel(), world.wheel_of_libraries()
+    facts = [_facts(wheel), _facts(libraries)]
     provenance = {
         "version": 1,
         "attestation_bundles": [{"publisher": {"kind": "GitHub"}, "attestations": [attestation(wheel)]}],
@@ -432,7 +452,7 @@ def seeds(world: World) -> dict[str, list[bytes]]:
         "uv": [UV.encode()],
         "address": [b"http://user:word@127.0.0.1:1/files/..%2F..%2Fa-1.0-py3-none-any.whl#sha256=00"],
         "log": [LOG.encode()],
-        "facts": [facts],
+        "facts": facts,
         "page-json": [simple_api.encode_page(page)],
         "page-html": [simple_html.html_page(page), simple_html.html_page(listed)],
         "own-index": [
@@ -442,8 +462,9 @@ def seeds(world: World) -> dict[str, list[bytes]]:
             b'{"projects":["pkg"],"files":["a"]}',
         ],
         "provenance": [json.dumps(provenance).encode()],
-        "catalogue": [CATALOGUE, buffer.zstd_compressed(facts)],
+        "catalogue": [CATALOGUE, *map(buffer.zstd_compressed, facts)],
         "install-lock": [json.dumps(INSTALL_LOCK).encode()],
+        "pylock": [_pylock(world)],
         "requirements": [REQUIREMENTS, b"-r requirements.txt\n-e .\n-c there.txt\nx @ file:///a.whl\n"],
         "trace-events": [EVENTS],
         "trace": [test_workload.written(world.root).read_bytes()],

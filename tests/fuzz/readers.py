@@ -79,6 +79,7 @@ READERS = {
         _document("provenance", "cuwheel.delivery.signatures"),
         _document("catalogue", "cuwheel.delivery.catalogue"),
         _document("install-lock", "cuwheel.delivery.lock_files"),
+        _document("pylock", "cuwheel.delivery.lock_files"),
         _document("requirements", "cuwheel.delivery.requirements_file"),
         _document(
             "trace-events",

@@ -101,7 +101,7 @@ READERS = {
         ),
         _document("workflow", "cuwheel.delivery.workflows.problems", "cuwheel.delivery.workflows.rendering"),
         _document("redist", "cuwheel.toolchains.providers.redist"),
-        _document("cuda-header", "cuwheel.toolchains.workplace"),
+        _document("cuda-header", "cuwheel.toolchains.driver_stub"),
         _wheels("toolkit-archive", "tests.fuzz.documents", "cuwheel.toolchains.archives"),
         _wheels("source-archive", "tests.fuzz.documents", "cuwheel.building.sources"),
         _wheels(

@@ -284,6 +284,7 @@ class TestSystem:
             system.decide(NEW, around)
 
 
+@systems.posix("builds nothing for other processors: nvcc's parts for arm64 are Linux's")
 class TestJetPack:
     """A toolkit of a board or of an SDK on this machine, of CUDA 12.6, laid out as theirs are."""
 

@@ -23,6 +23,7 @@ from cuwheel.support import files, log, process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
+
 _AGAIN_S = 1.0
 # Dask listens for its pages, which have no TLS, also where there are none: then on this machine alone.
 _NO_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}

@@ -121,12 +121,12 @@ def document(answer: Check, *, verbose: bool) -> Document:
 def _fixes(obstacles: Iterable[tuple[Verdict, Finding]]) -> Iterator[tuple[Verdict, str]]:
     """A new driver is no advice where it alone does not help.
 
-    Of libraries in which the same is wrong, one fix is enough: the one with the latest versions helps them all.
+    Of libraries for which the driver is too old, one fix is enough: the one with the latest versions helps them all.
     """
     alike: dict[tuple[int, str], list[tuple[Verdict, str]]] = {}
     for verdict, finding in obstacles:
         if finding.fix:
-            words = re.sub(r"\d+", "", finding.fix)
+            words = re.sub(r"\d+", "", finding.fix) if finding.rule == "driver-below-cuda-floor" else finding.fix
             alike.setdefault((id(verdict), words), []).append((verdict, finding.fix))
     told = [
         max(each, key=lambda one: [int(number) for number in re.findall(r"\d+", one[1])]) for each in alike.values()

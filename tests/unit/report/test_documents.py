@@ -22,7 +22,7 @@ from cuwheel.report.document import Block, Document, Findings, Heading, Paragrap
 from cuwheel.report.drawings import Chart, Point, Series, Timeline
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import file_name, release_of_file, size
 from cuwheel.toolchains.store import Pruning, Thing
 from cuwheel.verdicts.judge import judge_all
@@ -364,6 +364,18 @@ def test_of_libraries_with_the_same_fault_one_fix_is_told(monkeypatch: pytest.Mo
     fix = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split()).partition("Fix")[2]
     assert fix.count("take a build by CUDA") == 1
     assert "take a build by CUDA 12.0 to 12.9" in fix
+
+
+def test_packages_of_two_cuda_majors_are_two_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel, fleet = survey(subject("sm_90", cuda=12)), (machine("9.0"),)
+    missing = [
+        finding("needed-library-missing", "it needs another library", fix=fix)
+        for fix in ("pip install nvidia-cublas-cu11", "pip install nvidia-cublas-cu12")
+    ]
+    verdicts = [replace(each, outcome="fails", findings=tuple(missing)) for each in judge_all(wheel, fleet)]
+    answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=tuple(verdicts))
+    text = " ".join(shown(document_of(answer, verbose=False), monkeypatch).split())
+    assert [cuda for cuda in ("cu11", "cu12") if f"pip install nvidia-cublas-{cuda}" not in text] == []
 
 
 def test_a_condition_that_stands_in_a_cell_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,8 @@ def fetch(folder: Path, pip: Sequence[str] = (sys.executable, "-m", "pip")) -> N
     subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
     packed = next(folder.glob("*.tgz"))
     with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's Python 3.11.2 has none
+        archive.extractall(folder)  # noqa: S202 - npm has checked it
     packed.unlink()
     info = json.loads((folder / "package" / "pyodide-lock.json").read_text())["info"]
     version = ".".join(info["python"].split(".")[:2])

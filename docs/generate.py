@@ -354,6 +354,10 @@ def _cause(id_: str, file: CauseFile) -> str:
     parts += ["Words in braces are filled in from the log, the machine's profile and the tables."]
     if file.ways_out:
         parts += ["## Ways out", "\n".join(f"- {way.title}" for way in knowledge().ways.way if way.id in file.ways_out)]
+    if file.instead:
+        causes = knowledge().causes
+        others = [f"- [{each}]({each}.md), when {causes[each].when}" for each in file.instead]
+        parts += ["## If that is not it", f"It is this when {file.when}. It may also be", "\n".join(others)]
     parts += ["## What it looks like", "\n\n".join(f"```\n{each.log.strip()}\n```" for each in file.example)]
     parts += ["## Sources", "\n".join(f"- {each}" for each in file.source)]
     return "\n\n".join(parts) + "\n"

@@ -74,6 +74,7 @@ def load(folder: Path, facts: frozenset[str], names: frozenset[str]) -> Knowledg
         problems += (f"{_READINGS}: {reading.name}: {each}" for each in _pattern_problems(reading.any))
     known = _Names(
         causes=frozenset(found),
+        silent=frozenset(id_ for id_, file in causes.items() if not file.when),
         ways=frozenset(way.id for way in ways.way) if ways else frozenset(),
         facts=facts,
         fillable=names | _held(causes.values()),
@@ -89,6 +90,7 @@ def load(folder: Path, facts: frozenset[str], names: frozenset[str]) -> Knowledg
 
 class _Names(Struct, frozen=True, kw_only=True):
     causes: frozenset[str]
+    silent: frozenset[str]  # those without `when`
     ways: frozenset[str]
     facts: frozenset[str]
     fillable: frozenset[str]
@@ -133,6 +135,7 @@ def _pattern_problems(patterns: tuple[str, ...]) -> Iterator[str]:
 def _reference_problems(file: CauseFile, known: _Names) -> Iterator[str]:
     beside = [other for example in file.example for other in example.also]
     others = [each for each in (*file.explained_by, *beside) if each not in (ANY_CAUSE, *known.causes)]
+    others += [each for each in file.instead if each not in known.causes]
     yield from (f"refers to an unknown cause {other!r}" for other in others)
     yield from (f"refers to an unknown way out {other!r}" for other in file.ways_out if other not in known.ways)
     yield from (f"refers to an unknown rule {rule!r}" for rule in file.rules if not is_rule(rule))
@@ -140,6 +143,11 @@ def _reference_problems(file: CauseFile, known: _Names) -> Iterator[str]:
     facts += [name for row in file.signature for name in row.holds]
     facts += [name for fix in file.fix for name in fix.holds]
     yield from (f"refers to an unknown fact {name!r}" for name in facts if name not in known.facts)
+
+
+def _instead_problems(file: CauseFile, known: _Names) -> Iterator[str]:
+    yield from (f"may be {id_!r} instead, which does not say when" for id_ in file.instead if id_ in known.silent)
+    yield from (f"may be {id_!r} instead twice" for id_, count in Counter(file.instead).items() if count > 1)
 
 
 def _fix_problems(file: CauseFile, known: _Names) -> Iterator[str]:
@@ -170,6 +178,7 @@ def _text_of_file_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
 _CHECKS: tuple[Callable[[CauseFile, _Names], Iterator[str]], ...] = (
     _signature_problems,
     _reference_problems,
+    _instead_problems,
     _fix_problems,
     _text_of_file_problems,
 )

@@ -57,6 +57,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     confidence: float
     follows: str = ""
     guessed: bool = False
+    beside: bool = False
 
 
 def explain(
@@ -82,7 +83,7 @@ def explain(
     found = [_weighed(each, known.with_versions(_held(each))) for each in stated]
     found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = [each for each in sorted(_settled(found), key=_rank) if each.confidence >= SHOWN]
-    ranked += [each for each in (_others(log, ranked) if ranked else _guesses(log)) if not _ruled_out(each, known)]
+    ranked += _others(log, ranked, known) if ranked else (each for each in _guesses(log) if _may_be(each, known))
     causes = tuple(_cause(each, search, known) for each in ranked)
     causes = tuple(replace(each, confidence=said(each.confidence)) for each in causes[:1]) + causes[1:]
     return Diagnosis(
@@ -198,6 +199,13 @@ def _ruled_out(found: _Found, known: Known) -> bool:
     return any(CONDITIONS[name](known) for name in found.file.ruled_out_by)
 
 
+def _may_be(found: _Found, known: Known) -> bool:
+    """Whether something that the log does not show itself is possible where it happened."""
+    here, places = known.situations, found.file.places
+    windows = "windows" not in here or runs_on_windows(found.file.when)
+    return windows and not _ruled_out(found, known) and (not places or bool(here.intersection(places)))
+
+
 def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
     """A first error that caused fifty others is one cause. Of two that explain each other the surer does."""
     explainers = {each.id: each.file.explained_by for each in found}
@@ -231,6 +239,7 @@ def _cause(found: _Found, search: Search, known: Known) -> Cause:
         evidence=tuple(_evidence(found.hits, search.log)),
         fix=tuple(dict.fromkeys(told))[:_FIXES],
         follows=found.follows,
+        when=found.file.when if found.beside or found.guessed else "",
     )
 
 
@@ -415,17 +424,27 @@ def _vocabulary() -> tuple[dict[str, Counter[str]], dict[str, float]]:
     return spoken, {term: math.log(len(causes) / count) for term, count in spread.items()}
 
 
-def _others(log: Log, found: Sequence[_Found]) -> Iterator[_Found]:
-    """Where the evidence for a first cause leaves much doubt: those that the log speaks of in as many words."""
-    if not found or found[0].confidence >= _DOUBTFUL or found[0].id == NOT_CUDA or _yields(found[0]):
+def _others(log: Log, found: Sequence[_Found], known: Known) -> Iterator[_Found]:
+    """What it may be instead of a first cause that is not certain. They share the doubt that is left.
+
+    Those that show themselves by the same messages, the likeliest and then those whose words the log has; where the
+    evidence leaves much doubt, those too that it speaks of in as many words.
+    """
+    first, there = found[0], {each.id for each in found}
+    if first.id == NOT_CUDA or said(first.confidence) >= CERTAIN or len(found) >= _COUNT:
         return
     scores = _alike(log)
-    least = max(_ALIKE, scores.get(found[0].id, 0.0) * _AS_MUCH)
-    there = {each.id for each in found if each.confidence >= SHOWN}
-    near = [id_ for id_, score in scores.items() if score >= least and id_ not in there and id_ != NOT_CUDA]
-    for id_ in near[: max(0, _COUNT - len(there))]:
-        hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
-        yield _Found(id=id_, file=knowledge().causes[id_], hits=(hit,), confidence=SHOWN)
+    likeliest, *others = first.file.instead or (first.id,)
+    ids = [likeliest, *sorted(others, key=lambda id_: -scores.get(id_, 0.0))]
+    if first.confidence < _DOUBTFUL and not _yields(first):
+        least = max(_ALIKE, scores.get(first.id, 0.0) * _AS_MUCH)
+        ids += [id_ for id_, score in scores.items() if score >= least and id_ != NOT_CUDA]
+    doubt = (1 - said(first.confidence)) / (_COUNT - 1)
+    for id_ in (id_ for id_ in dict.fromkeys(ids) if id_ not in there):
+        other = _Found(id=id_, file=knowledge().causes[id_], hits=first.hits, confidence=min(SHOWN, doubt), beside=True)
+        if len(there) < _COUNT and _may_be(other, known):
+            there.add(id_)
+            yield other
 
 
 def _guesses(log: Log) -> Iterator[_Found]:

@@ -78,8 +78,9 @@ def inquire(
 def causes(printed: str, facts: Mapping[str, str] | None = None, *, building: bool = False) -> tuple[Cause, ...]:
     """Finds the causes that a program's output shows. Secrets of the environment are not quoted."""
     read = text.read_log(io.BytesIO(printed.encode(errors="surrogateescape")))
-    found = explain(read, facts=facts, building=building)
-    return masking.within(found.causes, lambda each: masking.known(each, os.environ))
+    found = explain(read, facts=facts, building=building).causes
+    shown = tuple(each for each in found if found[0].when or not each.when)
+    return masking.within(shown, lambda each: masking.known(each, os.environ))
 
 
 def _recorded(log: str | Path) -> Case | None:

@@ -111,6 +111,9 @@ class CauseFile(Struct, frozen=True, kw_only=True):
 
     `explained_by`: causes that make this one a mere consequence where both are found.
 
+    `when`: what shows that it is this one, which people look at where it might be another. `instead`: causes that show
+    themselves by the same messages, the likeliest first. `places`: situations in one of which it may be that instead.
+
     `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause. `rules`: those of `doctor` that find the
     same on a machine: what they found is a fact, and their fix goes first.
     `lists`: choices that several of its texts have, which write `<@name>` for one. Those of all files: lists.toml.
@@ -126,6 +129,9 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     example: tuple[Example, ...] = ()
     examples: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
+    when: str = ""
+    instead: tuple[str, ...] = ()
+    places: tuple[Situation, ...] = ()
     ruled_out_by: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     fact: tuple[FactChange, ...] = ()

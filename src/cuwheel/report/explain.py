@@ -120,6 +120,7 @@ def document(answer: Explain, *, verbose: bool) -> Document:
     for cause in _shown_causes(answer, verbose=verbose):
         blocks += [Heading(cause.title[:1].upper() + cause.title[1:]), *_proof_and_fixes(cause, verbose=verbose)]
     blocks += _consequences(answer)
+    blocks += [] if verbose else _instead(answer)
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
         if answer.understood:
@@ -149,6 +150,7 @@ def _proof_and_fixes(cause: Cause, *, verbose: bool) -> Iterator[Block]:
     lines = cause.evidence if verbose else cause.evidence[:_EVIDENCE]
     width = max(len("cause"), *(len(f"line {each.line}") for each in lines), 0)
     rows = [Row(f"line {each.line}".ljust(width), each.text if verbose else _clipped(each.text)) for each in lines]
+    rows += [Row("when".ljust(width), cause.when)] if cause.when else []
     for index, fix in enumerate(cause.fix if verbose else cause.fix[:_FIXES]):
         name = ("or" if index else "fix").ljust(width)
         if found := _COMMANDS_LAST.fullmatch(fix):
@@ -173,6 +175,7 @@ def _shown_causes(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
         return answer.causes
     first, *others = answer.causes
     least = first.confidence * _LESS_LIKELY
+    others = [each for each in others if first.when or not each.when]
     return (first, *(each for each in others[: _CAUSES - 1] if each.confidence >= least and each.follows != first.id))
 
 
@@ -184,6 +187,13 @@ def _consequences(answer: Explain) -> Iterator[Block]:
         ordered = sorted(followed, key=lambda cause: cause.evidence[0].line)
         yield Heading("What followed from it")
         yield Facts(tuple(Row(each.id, each.title, f"line {each.evidence[0].line}") for each in ordered))
+
+
+def _instead(answer: Explain) -> Iterator[Block]:
+    """What it may be instead of the first cause, and what to look at: one line each."""
+    if (others := [each for each in answer.causes[1:] if each.when]) and not answer.causes[0].when:
+        yield Heading("If that is not it")
+        yield Facts(tuple(Row(each.id, f"when {each.when}") for each in others))
 
 
 def _of_call(call: RecordedCall) -> Iterator[Row]:

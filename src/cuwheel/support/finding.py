@@ -92,7 +92,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
 class Cause(Struct, frozen=True, kw_only=True):
     """`id`: stable, the name of its page in docs/reference/causes. `fix`: the most specific first.
 
-    `follows`: the cause of which this one is a consequence, where that was found too.
+    `follows`: the cause of which this one is a consequence, where that was found too. `when`: of one that it may be
+    instead of the first, what shows that.
     """
 
     id: str
@@ -101,3 +102,4 @@ class Cause(Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     fix: tuple[str, ...]
     follows: str = ""
+    when: str = ""

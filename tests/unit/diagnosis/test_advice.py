@@ -30,7 +30,8 @@ SYMBOL = "RuntimeError: CUDA error: named symbol not found\nbitsandbytes/csrc/op
 
 
 def causes(log: str, **more: object) -> dict[str, Cause]:
-    return {each.id: each for each in explain(parse(log), **more).causes}  # type: ignore[arg-type]
+    """What the log shows, without what it may be instead."""
+    return {each.id: each for each in explain(parse(log), **more).causes if not each.when}  # type: ignore[arg-type]
 
 
 def fixes(log: str, **more: object) -> str:

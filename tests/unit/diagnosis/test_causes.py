@@ -73,6 +73,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         shutil.copy(causes.FOLDER.with_name(name), tmp_path / name)
     (folder / "broken.toml").write_text(
         'title = "x"\nfamily = "f"\nwhy = "w"\nways_out = ["teleport"]\nsource = []\nexplained_by = ["nobody"]\n'
+        'instead = ["somebody", "worse", "worse", "broken"]\n'
         '[lists]\nlibrary = ["cudart", "cublas"]\n'
         '[[signature]]\nany = ["{nonsense} text", "<a|b", "<is |-> |has >no", "ab", '
         '"{n}{word} twice", "no <@such> list"]\nweight = 1.5\n'
@@ -87,9 +88,17 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     told_of = (
         "unknown kind", "stray '<'", "stray '|'", "to search for", "two holes", "teleport", "nobody", "moon-is-full",
         "oracle", "no source", "no example", "weight 1.5", "whatever is known", "did you mean 'family'", "worst.toml",
-        "names a list that is not there",
+        "names a list that is not there", "'somebody'", "'broken' instead, which does not say when",
+        "'worse' instead twice",
     )  # fmt: skip
     assert [word for word in told_of if word not in told] == []
+
+
+def test_what_a_cause_may_be_instead_is_another_that_says_when() -> None:
+    for id_, file in KNOWLEDGE.causes.items():
+        assert id_ not in file.instead
+        assert bool(file.when) == (id_ != "not-cuda")
+        assert not file.when.endswith((".", " "))
 
 
 def test_no_text_of_a_signature_says_what_another_says_already() -> None:

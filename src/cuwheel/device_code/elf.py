@@ -34,7 +34,7 @@ _TYPES: dict[int, FileType] = {1: "relocatable", 2: "executable", 3: "shared"}
 TYPE_RELOCATABLE = 1
 
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC = 2, 3, 4, 5, 6
-SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 7, 8, 9, 11
+SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM, _SHT_SYMTAB_SHNDX = 7, 8, 9, 11, 18
 _CUDA_WITHOUT_BYTES = (0x70000007, 0x70000009, 0x7000000A)  # uninitialised global, local and shared memory
 _SYMBOL_TYPES = {SHT_SYMTAB, SHT_STRTAB, SHT_HASH, SHT_DYNSYM, 0x6FFFFFF6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF}
 _SHF_ALLOC, _SHF_EXEC = 0x2, 0x4
@@ -81,6 +81,7 @@ class Elf(Struct, frozen=True):
     segments: tuple[Segment, ...]
     addresses: AddressMap
     tables_end: int  # behind the section and program headers
+    names: int  # the number of the section that has the sections' names
 
     @property
     def machine_name(self) -> str:
@@ -108,12 +109,33 @@ class Elf(Struct, frozen=True):
         return self.data(replace(header, size=min(header.size, limit)), limit)
 
     def sections(self) -> tuple[Section, ...]:
-        size = self.buffer.size
+        size, unloaded = self.buffer.size, self._debuggers_symbols()
         return tuple(
-            Section(each.number, each.name, _role(each), each.address, each.offset, _stored(each, size))
+            Section(
+                each.number,
+                each.name,
+                "debug" if each.number in unloaded else _role(each),
+                each.address,
+                each.offset,
+                _stored(each, size),
+            )
             for each in self.headers
             if each.type
         )
+
+    def _debuggers_symbols(self) -> set[int]:
+        """The symbols of linked code that debuggers and profilers alone read: the loader has a table of its own."""
+        tables = {each.number for each in self.headers if each.type == SHT_SYMTAB and not each.flags & _SHF_ALLOC}
+        if self.machine == MACHINE_CUDA or self.type == TYPE_RELOCATABLE or len(tables) != 1:
+            return set()
+        (table,) = tables
+        behind = {each.number for each in self.headers if each.type == _SHT_SYMTAB_SHNDX and each.link == table}
+        names = self.headers[table].link
+        found = {table, *behind, names}
+        others = [each for each in self.headers if each.type and each.number not in found and each.link in found]
+        if names >= len(self.headers) or self.headers[names].flags & _SHF_ALLOC or names == self.names or others:
+            return set()
+        return found
 
 
 def is_foreign(head: bytes) -> bool:
@@ -167,6 +189,7 @@ def read_elf(buffer: Buffer) -> Elf:
         segments=segments,
         addresses=AddressMap(ranges),
         tables_end=max(shoff + len(headers) * shsize, phoff + len(segments) * phsize),
+        names=names,
     )
 
 

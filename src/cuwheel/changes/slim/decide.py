@@ -274,7 +274,7 @@ def decide_library(library: Library, task: SlimTask, made: Sequence[Entry] = ())
 
 
 def host_debug_of(library: Library) -> int:
-    """Bytes of debug information of the host's code, in a file that is rewritten at all."""
+    """Bytes of the host's code that debuggers alone read, in a file that is rewritten at all."""
     linked = library.format == "elf" and library.type in ("shared", "executable")
     return sum(each.bytes for each in library.parts if each.name == "debug") if linked else 0
 

@@ -71,7 +71,10 @@ class PackageNeeds(Struct, frozen=True, kw_only=True):
 
 
 class FilesForGpus(Struct, frozen=True, kw_only=True):
-    """Files that some releases of a package use with some GPUs alone: `from_gpu` on, or below `below_gpu`."""
+    """Files that some releases of a package use with some GPUs alone: `from_gpu` on, or below `below_gpu`.
+
+    `nvidia`: false of those that no GPU of NVIDIA's uses.
+    """
 
     name: str
     files: tuple[str, ...]
@@ -80,6 +83,7 @@ class FilesForGpus(Struct, frozen=True, kw_only=True):
     source: tuple[str, ...]
     from_gpu: Capability | None = None
     below_gpu: Capability | None = None
+    nvidia: bool = True
 
     def is_of(self, name: str, release: str | None) -> bool:
         """Whether it is about this release of this package."""
@@ -88,7 +92,9 @@ class FilesForGpus(Struct, frozen=True, kw_only=True):
         return versions.at_least(release, self.since) and not versions.at_least(release, self.below)
 
     def covers(self, gpu: Capability) -> bool:
-        return (self.from_gpu is None or gpu >= self.from_gpu) and (self.below_gpu is None or gpu < self.below_gpu)
+        if self.from_gpu and gpu < self.from_gpu:
+            return False
+        return self.nvidia and not (self.below_gpu and gpu >= self.below_gpu)
 
 
 class SystemLibraries(Struct, frozen=True, kw_only=True):

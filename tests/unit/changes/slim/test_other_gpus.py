@@ -120,17 +120,22 @@ TOOLS = {
         for each in ("bin/ptxas", "bin/ptxas-blackwell", "bin/nvdisasm", "lib/cupti/libcupti.so")
     },
     "triton/backends/nvidia/lib/cupti-blackwell/libcupti.so": fixture("none-130.so"),
+    "triton/backends/amd/lib/libtriton_amd_codegen.so": fixture("none-130.so"),
 }
+
+
+PTXAS, BLACKWELL = "nvidia/bin/ptxas", "nvidia/bin/ptxas-blackwell"
+CUPTI, AMD = "nvidia/lib/cupti-blackwell/libcupti.so", "amd/lib/libtriton_amd_codegen.so"
 
 
 @pytest.mark.parametrize(
     ("version", "gpus", "gone"),
     [
-        ("3.9.0", ["h100"], {"bin/ptxas", "lib/cupti-blackwell/libcupti.so"}),
-        ("3.9.0", ["a100"], {"bin/ptxas-blackwell", "lib/cupti-blackwell/libcupti.so"}),
-        ("3.9.0", ["b200"], {"bin/ptxas"}),
-        ("3.9.0", ["a100", "b200"], set()),
-        ("3.8.0", ["h100"], {"bin/ptxas-blackwell", "lib/cupti-blackwell/libcupti.so"}),
+        ("3.9.0", ["h100"], {PTXAS, CUPTI, AMD}),
+        ("3.9.0", ["a100"], {BLACKWELL, CUPTI, AMD}),
+        ("3.9.0", ["b200"], {PTXAS, AMD}),
+        ("3.9.0", ["a100", "b200"], {AMD}),
+        ("3.8.0", ["h100"], {BLACKWELL, CUPTI}),
         ("3.5.1", ["h100"], set()),
         ("3.10.0", ["h100"], set()),  # nobody has read it
     ],
@@ -138,14 +143,14 @@ TOOLS = {
 def test_tools_of_other_gpus(tmp_path: Path, version: str, gpus: list[str], gone: set[str]) -> None:
     wheel = make_wheel(tmp_path, TOOLS, "triton", version)
     made = slim.slim(SlimRequest(wheel, machines=gpus, output=tmp_path / "out"))
-    assert {each.path.removeprefix("triton/backends/nvidia/") for each in made.files if each.fate == "removed"} == gone
+    assert {each.path.removeprefix("triton/backends/") for each in made.files if each.fate == "removed"} == gone
 
 
 def test_tools_of_an_environment(tmp_path: Path) -> None:
     site = make_environment(tmp_path / "env", {("triton", "3.9.0"): TOOLS})
     before = snapshot(tmp_path / "env")
     made = slim.slim(SlimRequest((), machines=["h100"], env=tmp_path / "env"))
-    assert len(removed(made)) == 2
+    assert len(removed(made)) == 3
     assert wrong_records(site) == []
     slim.undo(tmp_path / "env")
     assert snapshot(tmp_path / "env") == before

@@ -557,6 +557,10 @@ def two_toolkits_in_log(known: Known) -> bool:
     return len(seen) > 1
 
 
+def two_nvcc_told(known: Known) -> bool:
+    return len({versions.minor(each) for each in known.values("nvcc_says")}) > 1
+
+
 def cmake_mixes_toolkits(known: Known) -> bool:
     """Its compiler is of one release, the libraries that it found of another."""
     compiler, libraries = known.version("cmake_nvcc"), known.version("cmake_toolkit")
@@ -602,8 +606,16 @@ def path_outside_ascii(known: Known) -> bool:
 
 def toolkit_is_new_enough(known: Known) -> bool:
     """For what a message asks for, as far as it names a version: "requires CUDA 11.4 or later", and 11.7 is there."""
-    nvcc, needed = known.version("nvcc"), known.version("cuda_needed")
-    return bool(nvcc and needed and versions.at_least(nvcc, needed))
+    return _reaches_what_is_needed(known) is True
+
+
+def toolkit_is_not_new_enough(known: Known) -> bool:
+    return _reaches_what_is_needed(known) is False
+
+
+def _reaches_what_is_needed(known: Known) -> bool | None:
+    nvcc, needed = known.version("nvcc"), known.version("cuda_needed") or known.version("cuda_least")
+    return versions.at_least(nvcc, needed) if nvcc and needed else None
 
 
 def in_a_cuwheel_build(known: Known) -> bool:
@@ -640,6 +652,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "driver-below-floor": driver_below_floor,
     "glibc-clashes": glibc_clashes,
     "two-toolkits-in-log": two_toolkits_in_log,
+    "two-nvcc-told": two_nvcc_told,
     "cmake-mixes-toolkits": cmake_mixes_toolkits,
     "cmake-has-no-cuda-targets": cmake_has_no_cuda_targets,
     "library-of-another-cuda": library_of_another_cuda,
@@ -649,6 +662,7 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "in-a-cuwheel-build": in_a_cuwheel_build,
     "path-outside-ascii": path_outside_ascii,
     "toolkit-is-new-enough": toolkit_is_new_enough,
+    "toolkit-is-not-new-enough": toolkit_is_not_new_enough,
     **{name: partial(_follows, fact) for name, fact in told.FACTS.items()},
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),

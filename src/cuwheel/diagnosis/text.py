@@ -444,7 +444,7 @@ _TURNED = tuple(
         ("open source file", rf"(?:cannot|could not) open source file {_NAME}", _MISSING),
         ("open include file", rf"cannot open include file: {_NAME}", _MISSING),
         ("file not found", rf"{_NAME} file not found", _MISSING),
-        ("c1083", rf"c1083\b[^']{{1,80}}{_NAME}", _MISSING),  # in whatever language
+        ("c1083", rf"c1083\b(?:[^']|(?<=\w)'(?=\w)){{1,80}}{_NAME}", _MISSING),  # in whatever language
         (
             "lnk1",
             r"lnk1(?:104|181)\b[^']{1,80}'(?:[^']{0,200}[\\/])?(?:lib)?([\w.+-]{1,80})\.lib'",

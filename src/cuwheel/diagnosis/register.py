@@ -87,6 +87,8 @@ _TELLS = re.compile(
     r"\b(?:errors?|problems?|issues?|warnings?|exceptions?|failures?)\b|报错|错误"
     r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
     r"|\berror (?:says|saying|message|is|was|when|occurs|occurred|shows?)\b|\bit (?:shows?|says|said|tells)\b"
+    r"|\b(?:triggers?|throws?|raises?|produces?|causes?|yields?|results? in|leads? to|suffer(?:ed)?)\b"
+    r"[^\n]{0,60}\b(?:errors?|exceptions?|failures?|not supported)\b"
     r"|\b(?:gives?|gave) me\b|\b(?:says|warns|complains|reports) (?:that )?[\"'`“]"
     r"|\b(?:stops?|stopped|fails|failed|ends|ended|crashes|crashed|dies|died|exits|exited) with\b"
     r"|\w: ?[\"“][A-Z]"

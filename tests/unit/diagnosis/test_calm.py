@@ -200,6 +200,10 @@ LOGS = (
     "tag: manylinux_2_28_x86_64 (not lower: libsolver.so.0 needs glibc 2.28)",
     "-- cuDNN not found, disabling\n-- Build files have been written to: /b",
     "WARNING: CUDA headers not found; GPU code will not be built\nrunning install",
+    (
+        "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly\nfatal: early EOF\n"
+        "fatal: clone of 'https://git.example/fft.git' into submodule path 'deps/fft' failed\nFailed to recurse into submodule path 'deps'"
+    ),
     # Other programs', and other makers'.
     'nginx: [emerg] dlopen() "/usr/lib/nginx/geoip.so" failed (/usr/lib/nginx/geoip.so: undefined symbol: ngx_http_add_variable)',
     "R: symbol lookup error: /usr/lib/R/library/stringi/libs/stringi.so: undefined symbol: u_errorName_66",

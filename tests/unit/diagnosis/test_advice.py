@@ -31,7 +31,8 @@ SYMBOL = "RuntimeError: CUDA error: named symbol not found\nbitsandbytes/csrc/op
 
 def causes(log: str, **more: object) -> dict[str, Cause]:
     """What the log shows, without what it may be instead."""
-    return {each.id: each for each in explain(parse(log), **more).causes if not each.when}  # type: ignore[arg-type]
+    found = explain(parse(log), **more).causes  # type: ignore[arg-type]
+    return {each.id: each for each in found if found[0].when or not each.when}
 
 
 def fixes(log: str, **more: object) -> str:

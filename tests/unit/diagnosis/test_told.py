@@ -169,8 +169,41 @@ OTHER_TROUBLE = (
 )
 
 
+@pytest.mark.parametrize(
+    ("printed", "cause"),
+    [
+        (
+            "Failed: CUDA driver of the host and libraries of two versions mixed in one process",
+            "cuda-lib-version-conflict",
+        ),
+        ("FATAL the GPU's memory was exhausted by CUDA while the tensor was allocated", "gpu-out-of-memory"),
+        ("tuner: cannot start, the host compiler is newer than nvcc accepts, unsupported", "host-compiler-too-new"),
+    ],
+)
+def test_what_a_program_says_in_words_of_its_own_is_guessed(printed: str, cause: str) -> None:
+    found = explain(parse(f"step 1\n{printed}\n")).causes
+    assert cause in [each.id for each in found]
+    assert len(found) <= 3
+    assert all(each.title.startswith("not sure: it may be that ") and each.confidence < 0.5 for each in found)
+    assert all(each.when for each in found)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "src/a.cu(7): error: expected a ';'\nerror: command '/usr/local/cuda/bin/nvcc' failed with exit status 1",
+        "ModuleNotFoundError: No module named 'pandas', needed by the torch loader",
+        "W engine: cuDNN library could not be found, going on without\n[100%] done, no error",
+        "/srv/venv/lib/python3.11/site-packages/torch/data.py: error: cannot open the annotations",
+        "KeyError: 'missing key' on cuda:0",
+    ],
+)
+def test_what_only_names_cuda_is_not(printed: str) -> None:
+    assert not [each for each in explain(parse(f"{printed}\n")).causes if each.title.startswith("not sure")]
+
+
 @pytest.mark.parametrize("trouble", OTHER_TROUBLE)
-def test_nothing_is_guessed_of_other_trouble_or_of_what_programs_print(trouble: str) -> None:
+def test_nothing_is_guessed_of_other_trouble(trouble: str) -> None:
     assert not [each for each in explain(parse(trouble)).causes if each.title.startswith("not sure")]
 
 

@@ -83,7 +83,7 @@ _TITLED = re.compile(r"(?m)^#{2,6} \w")
 _FIELDS = 2  # of such a form
 _FIRST_PERSON = re.compile(r"\b(?:[Ii]|[Mm]y|[Ww]e|me)\b")
 _TELLS = re.compile(
-    r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|see|saw|fac(?:e|ing)|have|had|having|hit)\b[^\n]{0,80}"
+    r"(?i)\b(?:get|got|getting|meet|met|encounter\w*|receiv\w+|find|found|see|saw|fac(?:e|ing)|have|had|having|hit)\b[^\n]{0,80}"
     r"\b(?:errors?|problems?|issues?|warnings?|exceptions?|failures?)\b|报错|错误"
     r"|\b(?:this|the following|the same|similar|above|below) (?:error|problem|issue|message)\b"
     r"|\berror (?:says|saying|message|is|was|when|occurs|occurred|shows?)\b|\bit (?:shows?|says|said|tells)\b"

@@ -204,6 +204,18 @@ LOGS = (
         "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly\nfatal: early EOF\n"
         "fatal: clone of 'https://git.example/fft.git' into submodule path 'deps/fft' failed\nFailed to recurse into submodule path 'deps'"
     ),
+    (
+        "python train.py -gpu 6,7\nloss.backward(torch.ones(torch.cuda.device_count()).cuda())\n"
+        "RuntimeError: Mismatch in shape: grad_output[0] has a shape of torch.Size([2]) and output[0] has a shape of torch.Size([])."
+    ),
+    (
+        "[E ProcessGroupNCCL.cpp:523] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE) ran for 1800600 milliseconds\n"
+        "[rank2]: frame #1: c10d::ProcessGroupNCCL::WorkNCCL::checkTimeout + 0x2b4 (0x15 in /venv/lib/python3.10/site-packages/torch/lib/libtorch_cuda.so)"
+    ),
+    (
+        "../lib/libnet_gpu.so: undefined reference to `cv::String::deallocate()'\ncollect2: error: ld returned 1 exit status\nmy cuda is 11.8"
+    ),
+    "_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load`.",
     # Other programs', and other makers'.
     'nginx: [emerg] dlopen() "/usr/lib/nginx/geoip.so" failed (/usr/lib/nginx/geoip.so: undefined symbol: ngx_http_add_variable)',
     "R: symbol lookup error: /usr/lib/R/library/stringi/libs/stringi.so: undefined symbol: u_errorName_66",

@@ -196,6 +196,8 @@ def test_what_a_program_says_in_words_of_its_own_is_guessed(printed: str, cause:
         "W engine: cuDNN library could not be found, going on without\n[100%] done, no error",
         "/srv/venv/lib/python3.11/site-packages/torch/data.py: error: cannot open the annotations",
         "KeyError: 'missing key' on cuda:0",
+        "AttributeError: module 'torch' has no attribute 'int4' in the CUDA backend, unsupported",
+        "[rank0]: frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x96 (0x15 in torch/lib/libc10.so)",
     ],
 )
 def test_what_only_names_cuda_is_not(printed: str) -> None:

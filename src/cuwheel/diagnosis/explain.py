@@ -385,6 +385,9 @@ _COMPLAINT = re.compile(  # people's
 )
 
 
+_TELLS = re.compile(f"{_FAILURE.pattern}|{_COMPLAINT.pattern}")
+
+
 def tells_of_failure(log: Log) -> bool:
     """In a program's words or a person's."""
     return bool(_FAILURE.search(log.folded) or (log.total <= _SHORT and _COMPLAINT.search(log.folded)))
@@ -472,13 +475,24 @@ def _cuda_fails(log: Log) -> Iterator[bool]:
     asked = log.trouble or log.reported
     if log.wish or (log.prose and not asked):
         return
-    for index, line in enumerate(log.lines):
+    for index, line in islice(_failing(log), _LINES):
         if index and log.numbers[index] < log.numbers[index - 1]:
             return  # those put together from pieces follow
         said = _FOLDERS.sub("", line[:_LETTERS].lower())
         if _OF_CUDA_ALONE.search(said) and not _HARMLESS.search(said):
-            fails = _FAILURE.search(said) or (log.trouble and _COMPLAINT.search(said))
-            yield bool(fails) and event(line).kind not in ("command", "listing")
+            yield event(line).kind not in ("command", "listing")
+
+
+def _failing(log: Log) -> Iterator[tuple[int, str]]:
+    """The lines that tell of a failure; where a person tells of trouble, in their words too."""
+    if log.trouble:
+        yield from ((index, line) for index, line in enumerate(log.lines) if _TELLS.search(line.lower()))
+        return
+    place = 0
+    while match := _FAILURE.search(log.folded, place):
+        index = log.index_at(match.start())
+        place = log.span(index)[1]
+        yield index, log.lines[index]
 
 
 def _nearest_line(log: Log, id_: str) -> int:

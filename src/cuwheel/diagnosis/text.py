@@ -31,6 +31,7 @@ _LONG = 300  # lines: where a log is longer, one line of some length proves noth
 _PIECES = 12  # of one wrapped line
 _MESSAGES = 1000  # that go on below their first line: the first errors are the ones that matter
 _CONTINUED, _TOGETHER = 8, 1500  # lines and letters of a message that goes on below its first line
+_ASKED_PYTHON = re.compile(r"(?:\([\w.-]+\) )?(?:>>>|In \[\d+\]:|\.\.\.) ?")  # its prompts: the answer stands below
 _ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Z]?)")
@@ -307,6 +308,10 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
                 number,
                 f"{line.lstrip('# ')} {value.strip()}"[:_TOGETHER],
             )  # a form: what is asked, and the answer below
+        if match := _ASKED_PYTHON.match(line):
+            answer = next((each for _, each in numbered[index + 1 : index + 2]), "").strip()
+            if answer and not _ASKED_PYTHON.match(answer):
+                yield number, f"{line[match.end() :].strip()} {answer}"[:_TOGETHER]
         of_cmake = "CMake Error" in line
         if not of_cmake and not (("rror" in line or "RROR" in line) and line.rstrip().endswith(":")):
             continue

@@ -269,3 +269,11 @@ def test_the_time_before_a_line_is_no_part_of_it() -> None:
     log = f"2026-05-02 11:02:11.114223: {ERROR}\n"  # as TensorFlow and XLA write it, with a colon
     (evidence, *_) = explain(text.read_log(io.BytesIO(log.encode()))).causes[0].evidence
     assert evidence.text == ERROR
+
+
+def test_what_python_is_asked_and_answers_is_one_line() -> None:
+    session = ">>> import torch\n>>> torch.cuda.is_available()\nFalse\n(venv) >>> torch.version.cuda\n'12.4'\n"
+    lines = text.parse(session).lines
+    assert "torch.cuda.is_available() False" in lines
+    assert "torch.version.cuda '12.4'" in lines
+    assert not [line for line in lines if line.startswith("import torch ")]

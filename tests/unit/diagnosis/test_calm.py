@@ -216,6 +216,10 @@ LOGS = (
         "../lib/libnet_gpu.so: undefined reference to `cv::String::deallocate()'\ncollect2: error: ld returned 1 exit status\nmy cuda is 11.8"
     ),
     "_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load`.",
+    "# Slow startup of the web UI\n\nThe first page load takes 30 seconds on my box with an RTX 3090, next time it is fast. The browser shows nothing.",
+    "## Requirements\n- NVIDIA GPU with 12 GB, AMD GPUs are not supported\n- CUDA 12 or newer\n- 32 GB RAM",
+    'The pod is pending because the PVC is not bound: persistentvolumeclaim "data" not found.\n0/3 nodes are available: 3 pod has unbound claims.',
+    '>>> import os\n>>> os.path.exists("torch/data.csv")\nFalse',
     # Other programs', and other makers'.
     'nginx: [emerg] dlopen() "/usr/lib/nginx/geoip.so" failed (/usr/lib/nginx/geoip.so: undefined symbol: ngx_http_add_variable)',
     "R: symbol lookup error: /usr/lib/R/library/stringi/libs/stringi.so: undefined symbol: u_errorName_66",

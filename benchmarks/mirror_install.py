@@ -83,6 +83,7 @@ def _install(tool: str, folder: Path, requirements: Path, rate: float) -> dict[s
                 "pip": [str(BIN / "pip"), "--python", str(env), "--isolated", "install", *index],
             }[tool.partition(" ")[0]]
             command += ["--no-compile"] if "no-compile" in tool else []
+            os.sync()  # what the installation before left to write falls on no other
             before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
             subprocess.run([*command, "-q", "-r", str(requirements)], env=variables, check=True)
             took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

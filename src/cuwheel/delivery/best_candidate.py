@@ -298,16 +298,10 @@ def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruli
     """
     found = sorted(rulings, key=lambda each: place_of_tags(each.candidate.wheel, order) if each.candidate.wheel else 0)
     found.sort(key=lambda each: bool(each.candidate.wheel and each.candidate.wheel.variant))
-    found.sort(key=lambda each: (each.candidate.version, _build(each)), reverse=True)
+    found.sort(key=lambda each: (each.candidate.version, each.candidate.build), reverse=True)
     found.sort(key=lambda each: ORDER.index(each.outcome))
     found.sort(key=attrgetter("release"), reverse=True)
     return found
-
-
-def _build(ruling: Ruling) -> tuple[int, str]:
-    build = ruling.candidate.wheel.build if ruling.candidate.wheel else None
-    digits = (build or "").rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
-    return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, build or "")
 
 
 def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:

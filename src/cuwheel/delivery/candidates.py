@@ -178,6 +178,13 @@ class Candidate(Struct, frozen=True, kw_only=True):
         """Where the file is, if it is on this machine already."""
         return addresses.local_path(self.listing.url)
 
+    @property
+    def build(self) -> tuple[int, str]:
+        """What orders the builds of a release, as installers do: the later is taken."""
+        build = (self.wheel.build if self.wheel else None) or ""
+        digits = build.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
+        return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, build)
+
 
 class Places(NamedTuple):
     """Where to look. `first_only`: the first index that knows a project is the only one asked for it.

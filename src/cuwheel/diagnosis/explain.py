@@ -367,7 +367,7 @@ def _words_of_way(way: Way) -> Iterator[str]:
 _COUNT = 3
 _DOUBTFUL = 0.75  # a first cause that is less sure is told with others beside it
 _ALIKE, _AS_MUCH = 3.0, 0.5  # how much these must have in common with the log, and with it compared with the first
-_GUESSED = 3.0  # how much a log must have in common with a cause that nothing else speaks of
+_GUESSED, _NEARLY_AS_MUCH = 3.0, 0.3  # the same of a cause that nothing else speaks of, and of those told with it
 _GUESS = (0.28, 0.22, 0.2)  # what such causes are told with, as weights
 _LINES = 400  # that tell of a failure: the first ones matter
 _LETTERS = 1000  # of a line
@@ -465,6 +465,7 @@ def _guesses(log: Log) -> Iterator[_Found]:
     near = [id_ for id_ in islice(scores, _COUNT) if id_ != NOT_CUDA and ANY_CAUSE not in causes[id_].explained_by]
     if not near or scores[near[0]] < _GUESSED or next(iter(scores)) == NOT_CUDA:
         return
+    near = [id_ for id_ in near if scores[id_] >= scores[near[0]] * _NEARLY_AS_MUCH]
     for id_, weight in zip(near, _GUESS, strict=False):
         hit = Hit(line=_nearest_line(log, id_), pattern="", held={})
         yield _Found(id=id_, file=causes[id_], hits=(hit,), confidence=weight, guessed=True)

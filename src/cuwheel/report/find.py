@@ -56,6 +56,8 @@ def document(answer: Find, *, verbose: bool) -> Document:
     untold = chosen is not None and chosen.needs_a_gpu_to_tell and not verbose
     others = [] if untold else [each for each in answer.candidates if not each.chosen]
     releases = others if verbose or untold else _once_a_release(answer.candidates)
+    if chosen is None:  # what was looked into says why
+        releases = sorted(releases, key=lambda each: not each.known_from)
     if releases:
         rows = map(_row, releases) if verbose else _brief(releases)
         heading = Heading("The others" if chosen else "Why not")
@@ -142,6 +144,7 @@ def _brief(others: Sequence[FoundFile]) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[str, str], list[FoundFile]] = {}
     for each in others:
         reason = re.sub(r" \(cudaError\w+\)", "", next(iter(each.reasons), ""))
+        reason = re.sub(r": neither \S+ nor \S+ runs$", ": neither the one before nor the one after runs", reason)
         groups.setdefault((_outcome(each), reason), []).append(each)
     shown = list(groups.items())
     for (outcome, reason), alike in shown[:_GROUPS]:

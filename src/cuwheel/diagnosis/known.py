@@ -14,7 +14,7 @@ from cuwheel.diagnosis.rows import Situation
 from cuwheel.diagnosis.text import Hit
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus, packages, toolkits, versions
-from cuwheel.facts.arch import Capability, known_arch
+from cuwheel.facts.arch import Arch, Capability, known_arch
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import quoting
 from cuwheel.support.finding import Finding
@@ -276,7 +276,7 @@ def _of_arch(known: Known) -> Iterator[tuple[str, str]]:
     if arch is None:
         return
     yield "arch", f"sm_{arch.number}"
-    if rows := [row for row in toolkits.all_releases() if f"{arch.number}{arch.suffix}" in row.architectures]:
+    if rows := _releases_for(arch):
         yield "cuda_first", rows[0].version
         yield "cuda_last", rows[-1].version
 
@@ -455,36 +455,50 @@ def _nvcc_takes_gcc(known: Known) -> bool | None:
     return versions.major(gcc) <= limit if gcc and limit else None
 
 
+def _release_in_use(known: Known) -> Release | None:
+    """Of the nvcc that was used; where nobody says that, of the one CUDA that somebody names."""
+    nvcc = known.version("nvcc")
+    named = {nvcc} if nvcc else {each for each in known.values("cuda_told") if "." in each}
+    try:
+        return toolkits.find_release(named.pop()) if len(named) == 1 else None
+    except UnknownNameError:
+        return None
+
+
+def _releases_for(arch: Arch) -> list[Release]:
+    return [row for row in toolkits.all_releases() if f"{arch.number}{arch.suffix}" in row.architectures]
+
+
 def arch_was_dropped(known: Known) -> bool:
     """No toolkit of today compiles for it any more, and this nvcc is not one of those that still did."""
-    text, row = known.version("arch"), known.toolkit
+    text, row = known.version("arch"), _release_in_use(known)
     arch = known_arch(text) if text else None
-    if arch is None or (row and row.supports(arch)):
+    serving = _releases_for(arch) if arch else []
+    if arch is None or row in serving:
         return False
+    if row and serving:
+        return versions.key(row.version) > versions.key(serving[-1].version)
     newest = toolkits.newest_toolkit()
     older = [each for each in newest.architectures if each.isdigit() and int(each) > arch.capability.number]
-    supporting = toolkits.toolkits_supporting(arch)
-    if row and supporting:
-        return versions.key(row.version) > versions.key(supporting[-1].version)
     return not newest.supports(arch) and len(older) == len([each for each in newest.architectures if each.isdigit()])
 
 
 def arch_is_newer_than_nvcc(known: Known) -> bool:
-    text, row = known.version("arch"), known.toolkit
+    text, row = known.version("arch"), _release_in_use(known)
     arch = known_arch(text) if text else None
-    supporting = toolkits.toolkits_supporting(arch) if arch else ()
-    if row and supporting:
-        return versions.key(row.version) < versions.key(supporting[0].version)
+    serving = _releases_for(arch) if arch else []
+    if row and serving:
+        return versions.key(row.version) < versions.key(serving[0].version)
     return arch is not None and toolkits.newest_toolkit().supports(arch)
 
 
 def toolkit_dropped_arch(known: Known) -> bool:
     """Whether this very nvcc no longer has the architecture, as far as the tables know it."""
-    return known.toolkit is not None and arch_was_dropped(known)
+    return _release_in_use(known) is not None and arch_was_dropped(known)
 
 
 def toolkit_precedes_arch(known: Known) -> bool:
-    return known.toolkit is not None and arch_is_newer_than_nvcc(known)
+    return _release_in_use(known) is not None and arch_is_newer_than_nvcc(known)
 
 
 def gpu_is_no_jetson(known: Known) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,9 @@ _TELLS = re.compile(
     r"|\w: ?[\"“][A-Z]"
     r"|\bhow (?:to|do i|can i|should i|could i|did you) (?:fix|solve|resolve)|\banybody\b.{0,40}\bsolve"
 )
+_ANNOUNCED = re.compile(
+    r"(?i)\b(?:get|gets|got|getting|gives?|gave|shows?|meet|met|see|saw|encounter\w*|receiv\w+)\b[^\n]{0,60}\b(?:errors?|exceptions?|failures?)\W*$"
+)
 _FAILS = re.compile(
     r"(?i)\b(?:\w*error|fatal|unsupported|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)"
 )
@@ -103,10 +107,12 @@ _ASKS = re.compile(
     r"[?\uff1f]\s*$|(?i:^[^\w\n]*(?:bug|usage|installation|help|question|issue type|current behaviou?r)\b)",
     re.MULTILINE,
 )
+_TOOL = re.compile(r"(?:nvcc|ptxas|nvlink|cicc|fatbinary|cudafe\+\+) {1,4}(?:fatal|error) {0,4}:")
+_LABELLED = re.compile(r"\W*(?i:error|error message|exception|failure)\W{0,3}: ")
 _REPEATED = re.compile(
     r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
     r"|((?<![A-Za-z0-9])(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"
-    r"|((?:nvcc|ptxas|nvlink|cicc|fatbinary) {1,4}(?:fatal|error) {0,4}: ?[^\n]{8,400})"
+    rf"|({_TOOL.pattern} ?[^\n]{{8,400}})"
     r"|((?:fatal error(?: [A-Z]{1,4}\d{3,5})?|error [A-Z]{1,4}\d{3,5}): ?[^\n]{8,400})"
 )
 _COMPLAINT = (
@@ -225,7 +231,16 @@ def is_report(lines: Sequence[str]) -> bool:
     text = _without_comments(lines)
     if _is_long(lines) or _is_form(text):
         return False
-    return bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text))
+    return bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text)) or _announces(text)
+
+
+def _announces(text: str) -> bool:
+    """Whether a line that ends in "got error" or the like is followed by a program's complaint."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return any(
+        _ANNOUNCED.search(line[:_LONGEST]) and not _CONDITION.search(line[:_LONGEST]) and _FAILS.search(following)
+        for line, following in pairwise(lines)
+    )
 
 
 def is_account(lines: Sequence[str]) -> bool:
@@ -305,7 +320,9 @@ def said_by_programs(line: str, *, reported: bool) -> tuple[str, ...]:
     found = [next(filter(None, match.groups())) for match in _REPEATED.finditer(line, 0, _QUOTABLE)]
     if reported:
         return tuple(each for each in found if len(_WORD.findall(each)) > _TITLE)
-    return tuple(each for each in found if len(_WORD.findall(each)) >= _QUOTED and _FAILS.search(each))
+    labelled = _LABELLED.match(line)
+    whole = [each for each in found if _TOOL.match(each) or len(_WORD.findall(each)) >= _QUOTED]
+    return tuple(each for each in whole if labelled or _FAILS.search(each))
 
 
 def _is_manual(lines: Sequence[str]) -> bool:

@@ -577,7 +577,7 @@ class Search:
                 held = held if spoken is shown else pattern.find(fold(spoken), spoken, place - start)
             if held is not None:
                 yield Hit(line=index, pattern=pattern.text, held=held)
-                kept += 1
+                kept += not self.log.is_told(index)  # what a person says may not count
                 if kept == _KEPT:
                     return
 

@@ -99,7 +99,8 @@ _ANNOUNCED = re.compile(
     r"(?i)\b(?:get|gets|got|getting|gives?|gave|shows?|meet|met|see|saw|encounter\w*|receiv\w+)\b[^\n]{0,60}\b(?:errors?|exceptions?|failures?)\W*$"
 )
 _FAILS = re.compile(
-    r"(?i)\b(?:\w*error|fatal|unsupported|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined)"
+    r"(?i)\b(?:\w*error|fatal|unsupported|fail|could ?n.t|could not|cannot|can.t|unable|not found|no such|undefined"
+    r"|mismatch|incompatible|not compatible|not support|insufficient|out of \w*\s?memory)"
 )
 _QUOTABLE = 4000  # letters of a line in which that is looked for
 _QUOTED = 6  # words of a program's message that somebody repeats without saying that it is one
@@ -231,7 +232,23 @@ def is_report(lines: Sequence[str]) -> bool:
     text = _without_comments(lines)
     if _is_long(lines) or _is_form(text):
         return False
-    return bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text)) or _announces(text)
+    return (
+        bool((_FIRST_PERSON.search(text) or _reports(text)) and _TELLS.search(text))
+        or _announces(text)
+        or (_shows_message(text) and not is_wish(lines))
+    )
+
+
+def _shows_message(text: str) -> bool:
+    """Whether a program's complaint stands among the lines, and none before it says that this is what may happen."""
+    before = ""
+    for line, inside in _fenced(line[:_LONGEST] for line in text.split("\n")):
+        if not inside and line.strip():
+            said = _ITEM.match(line) or _HEADING.match(line) or _speaks(line) or _is_sentence(line)
+            if (not said or stands_alone(line.strip())) and _FAILS.search(line) and not _CONDITION.search(before):
+                return True
+            before = line
+    return False
 
 
 def _announces(text: str) -> bool:
@@ -250,7 +267,8 @@ def is_account(lines: Sequence[str]) -> bool:
         return False
     title = next((line for line in lines if line.strip()), "")[:_LONGEST]
     complains = _HEADING.match(title) and (_TROUBLE.search(title) or _FAILS.search(title)) and not is_wish(lines)
-    return len(lines) <= _BRIEF or _reports(text) or bool(complains or _FIRST_PERSON.search(text) or _ASKS.search(text))
+    speaks = complains or _FIRST_PERSON.search(text) or _ASKS.search(text)
+    return len(lines) <= _BRIEF or _reports(text) or bool(speaks)
 
 
 def _without_comments(lines: Sequence[str]) -> str:

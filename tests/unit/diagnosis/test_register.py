@@ -206,6 +206,9 @@ ISSUES = {
     "in a fence for consoles": "## Bug\n\nHi, thanks for this project! When I run the example I get:\n\n~~~console\n$ python demo.py\n{log}~~~\n\n- [x] I have read the FAQ\n- [ ] I can send a patch\n",
     "on lines of its own": "Hello,\n\nsince the update of last week our job stops with\n\n{log}\n\nand I don't know what to do. We use the image of our team.\n\nBest,\nAna\n",
     "indented": "Steps to reproduce\n\n1. Install the package\n2. Run the demo, and you should see\n\n{indented}\n\nI have tried two machines.\n",
+    "after a list": "To see it:\n\n1. clone the repository\n2. follow the README\n3. start it\n\nresult:\n\n{log}",
+    "below lists of a form": "**Machine**\n\n- OS: Debian 12\n- Python: 3.11\n\n**Output**\n\n{log}\n- both on metal and in a VM\n",
+    "announced": "Reinstalled all of it on the new server, twice\n\nstill got error:\n\n{log}\n- driver: 550\n- kernel: 6.1\n",
     "in a quotation": "> Did you try another machine?\n\nYes, we did, the same there:\n\n```text\n{log}```\n",
     "in details": "**Describe the bug**\nIt does not work for me, see below.\n\n<details>\n<summary>the whole log</summary>\n\n```\n{log}```\n\n</details>\n",
 }

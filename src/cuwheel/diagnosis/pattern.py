@@ -49,7 +49,7 @@ _HOLES = re.compile(r"\{[^{}]*\}|<[^<>]*>| (?=:)")
 _CHOICE = re.compile(r"<([^<>]*)>")
 _TOKEN = re.compile(r"(?P<hole>\{[^{}]*\})|(?P<choice><[^<>]*>)|(?P<stray>[{}<|])|(?P<blank> +)|(?P<text>[^{}<| ]+)")
 _QUOTES = '"`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb'
-_FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord("\t"): " "}
+_FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord("\t"): " ", 0xFF1A: ":"}
 
 
 def fold(text: str) -> str:

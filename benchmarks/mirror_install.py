@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -69,6 +69,13 @@ def _serving(folder: Path, rate: float) -> Iterator[str]:
         server.server_close()
 
 
+def _rest() -> None:
+    """What the installation before has left, to write and in memory, slows no other; emptying takes root."""
+    os.sync()
+    with suppress(OSError):
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
 def _install(tool: str, folder: Path, requirements: Path, rate: float) -> dict[str, float]:
     scratch = Path(tempfile.mkdtemp(prefix="mirror-install-", dir=folder.parent))
     try:
@@ -83,7 +90,7 @@ def _install(tool: str, folder: Path, requirements: Path, rate: float) -> dict[s
                 "pip": [str(BIN / "pip"), "--python", str(env), "--isolated", "install", *index],
             }[tool.partition(" ")[0]]
             command += ["--no-compile"] if "no-compile" in tool else []
-            os.sync()  # what the installation before left to write falls on no other
+            _rest()
             before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
             subprocess.run([*command, "-q", "-r", str(requirements)], env=variables, check=True)
             took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -114,13 +114,13 @@ def test_wheels_for_other_pythons_are_known_by_their_release(tmp_path: Path) -> 
 
 def test_of_several_builds_of_a_release_the_latest_is_held(tmp_path: Path) -> None:
     """As it is the one that installers take: of the others nobody asks."""
-    tags = [f"{build}cp312-cp312-manylinux_2_28_x86_64" for build in ("", "1-", "2-", "10-")]
+    tags = [f"{build}cp312-cp312-manylinux_2_28_x86_64" for build in ("", "1_5-", "2-", "10_1-")]
     behaviour = _served([_wheel(tmp_path / "dist", "1.0", NATIVE, each) for each in tags], facts=False)
     to = tmp_path / "catalogue"
     with serving(behaviour) as address:
         added = api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
         found = api.find("demo", on=["h100"], refine=LINUX, indexes=[f"{address}/simple"], catalogues=[str(to)])
-    assert [each.file for each in added.rows] == ["demo-1.0-10-cp312-cp312-manylinux_2_28_x86_64.whl"]
+    assert [each.file for each in added.rows] == ["demo-1.0-10_1-cp312-cp312-manylinux_2_28_x86_64.whl"]
     assert (found.downloaded, found.candidates[0].file) == (0, added.rows[0].file)
 
 

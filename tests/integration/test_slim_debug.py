@@ -98,6 +98,29 @@ def test_a_segment_over_it_leaves_the_file_as_it_is(library: Path, tmp_path: Pat
     assert not (tmp_path / "made.so").exists()
 
 
+def test_memory_that_is_not_in_the_file_keeps_an_offset_that_fits_its_address(library: Path, tmp_path: Path) -> None:
+    """A segment for .bss alone, as lld makes it: its offset is somewhere among what moves."""
+    data, number = bytearray(library.read_bytes()), 0x6474E551  # GNU_STACK's header, which is empty, becomes one
+    phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    at = next(at for at in range(phoff, phoff + 56 * count, 56) if struct.unpack_from("<I", data, at)[0] == number)
+    offset = next(each["sh_offset"] for each in ELFFile(BytesIO(data)).iter_sections() if each.name == ".shstrtab")
+    struct.pack_into("<IIQQQQQQ", data, at, 1, 6, offset, 0x100000 + offset % 4096, 0, 0, 64, 4096)
+    original, made = tmp_path / "bss.so", tmp_path / "made.so"
+    original.write_bytes(data)
+    assert ctypes.CDLL(str(original)).six() == 6
+    assert strip_host_debug(original, made, "bss.so") == made.stat().st_size
+    loads = [each for each in ELFFile(BytesIO(made.read_bytes())).iter_segments() if each["p_type"] == "PT_LOAD"]
+    assert all((each["p_vaddr"] - each["p_offset"]) % each["p_align"] == 0 for each in loads)
+    assert ctypes.CDLL(str(made)).six() == 6
+
+
+def test_what_somebody_put_behind_it_before_patchelf_came_is_not_lost(library: Path, tmp_path: Path) -> None:
+    longer = tmp_path / "longer.so"
+    longer.write_bytes(library.read_bytes() + random.Random(1).randbytes(100_000))  # noqa: S311
+    put_segment_behind(longer)
+    assert strip_host_debug(longer, tmp_path / "made.so", "longer.so") is None
+
+
 @pytest.mark.parametrize("more", [b"PK\x05\x06", bytes(5000)])
 def test_what_somebody_put_behind_it_is_not_lost(library: Path, tmp_path: Path, more: bytes) -> None:
     longer = tmp_path / "longer.so"

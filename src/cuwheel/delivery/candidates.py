@@ -181,9 +181,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     @property
     def build(self) -> tuple[int, str]:
         """What orders the builds of a release, as installers do: the later is taken."""
-        build = (self.wheel.build if self.wheel else None) or ""
-        digits = build.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
-        return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, build)
+        match = re.match(r"([0-9]+)(.*)", (self.wheel.build if self.wheel else None) or "")
+        return (int(match[1]), match[2]) if match else (-1, "")
 
 
 class Places(NamedTuple):

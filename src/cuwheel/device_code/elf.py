@@ -126,16 +126,17 @@ class Elf(Struct, frozen=True):
     def _debuggers_symbols(self) -> set[int]:
         """The symbols of linked code that debuggers and profilers alone read: the loader has a table of its own."""
         tables = {each.number for each in self.headers if each.type == SHT_SYMTAB and not each.flags & _SHF_ALLOC}
-        if self.machine == MACHINE_CUDA or self.type == TYPE_RELOCATABLE or len(tables) != 1:
+        has_own = any(each.type == SHT_DYNSYM for each in self.headers)
+        if self.machine == MACHINE_CUDA or self.type == TYPE_RELOCATABLE or len(tables) != 1 or not has_own:
             return set()
         (table,) = tables
         behind = {each.number for each in self.headers if each.type == _SHT_SYMTAB_SHNDX and each.link == table}
         names = self.headers[table].link
         found = {table, *behind, names}
         others = [each for each in self.headers if each.type and each.number not in found and each.link in found]
-        if names >= len(self.headers) or self.headers[names].flags & _SHF_ALLOC or names == self.names or others:
+        if names >= len(self.headers) or self.names in (names, _EXTENDED_INDEX) or others:
             return set()
-        return found
+        return set() if self.headers[names].flags & _SHF_ALLOC else found
 
 
 def is_foreign(head: bytes) -> bool:

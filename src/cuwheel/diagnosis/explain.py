@@ -404,7 +404,8 @@ _HARMLESS = re.compile(  # what is no failure, follows from one, is that of the 
     r"\bwarn|^\W{0,3}w[ /]|^-- |\binfo\b|\bdebug\b|not a (?:failure|problem)|no error|ignor|skip|falling back"
     r"|\bif (?:you|nvcc|it|the)\b|command .{0,300}(?:failed|returned|exit)|device-side|cuda:\d"
     r"|\b(?:attribute|type|key|value|index|name|zerodivision|syntax|unpickling)error\b|\bframe #\d"
-    r"|exception raised from|^ *file |\bshapes?\b|size mismatch"
+    r"|exception raised from|filenotfounderror(?!.*\.(?:so|dll|h|hpp|cuh?|ptx|cubin)\b)"
+    r"|^ *file |\bshapes?\b|size mismatch"
     r"|no module named .?(?!\w*(?:cuda|torch|nvidia|tensorflow|triton|jax|cu[a-z]))"
 )
 

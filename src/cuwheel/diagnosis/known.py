@@ -455,25 +455,37 @@ def _nvcc_takes_gcc(known: Known) -> bool | None:
     return versions.major(gcc) <= limit if gcc and limit else None
 
 
-def _release_in_use(known: Known) -> Release | None:
-    """Of the nvcc that was used; where nobody says that, of the one CUDA that somebody names."""
+def _release_in_use(known: Known, serving: Sequence[Release]) -> Release | None:
+    """Of the nvcc that was used; where nobody says that, of the one CUDA that is named and not the driver's.
+
+    `serving`: those that compile for an architecture. If one that is merely named does, it was another that refused.
+    """
     nvcc = known.version("nvcc")
-    named = {nvcc} if nvcc else {each for each in known.values("cuda_told") if "." in each}
+    named = {each for each in known.values("cuda_told") if "." in each}.difference(known.values("driver_cuda"))
+    if nvcc is None and len(named) != 1:
+        return None
     try:
-        return toolkits.find_release(named.pop()) if len(named) == 1 else None
+        row = toolkits.find_release(nvcc or named.pop())
     except UnknownNameError:
         return None
+    return row if nvcc or row not in serving else None
 
 
 def _releases_for(arch: Arch) -> list[Release]:
     return [row for row in toolkits.all_releases() if f"{arch.number}{arch.suffix}" in row.architectures]
 
 
-def arch_was_dropped(known: Known) -> bool:
-    """No toolkit of today compiles for it any more, and this nvcc is not one of those that still did."""
-    text, row = known.version("arch"), _release_in_use(known)
+def _refused(known: Known) -> tuple[Arch | None, Release | None, list[Release]]:
+    """The architecture that nvcc refuses, the release of that nvcc, and those that take it."""
+    text = known.version("arch")
     arch = known_arch(text) if text else None
     serving = _releases_for(arch) if arch else []
+    return arch, _release_in_use(known, serving), serving
+
+
+def arch_was_dropped(known: Known) -> bool:
+    """No toolkit of today compiles for it any more, and this nvcc is not one of those that still did."""
+    arch, row, serving = _refused(known)
     if arch is None or row in serving:
         return False
     if row and serving:
@@ -484,9 +496,7 @@ def arch_was_dropped(known: Known) -> bool:
 
 
 def arch_is_newer_than_nvcc(known: Known) -> bool:
-    text, row = known.version("arch"), _release_in_use(known)
-    arch = known_arch(text) if text else None
-    serving = _releases_for(arch) if arch else []
+    arch, row, serving = _refused(known)
     if row and serving:
         return versions.key(row.version) < versions.key(serving[0].version)
     return arch is not None and toolkits.newest_toolkit().supports(arch)
@@ -494,11 +504,11 @@ def arch_is_newer_than_nvcc(known: Known) -> bool:
 
 def toolkit_dropped_arch(known: Known) -> bool:
     """Whether this very nvcc no longer has the architecture, as far as the tables know it."""
-    return _release_in_use(known) is not None and arch_was_dropped(known)
+    return _refused(known)[1] is not None and arch_was_dropped(known)
 
 
 def toolkit_precedes_arch(known: Known) -> bool:
-    return _release_in_use(known) is not None and arch_is_newer_than_nvcc(known)
+    return _refused(known)[1] is not None and arch_is_newer_than_nvcc(known)
 
 
 def gpu_is_no_jetson(known: Known) -> bool:

@@ -109,7 +109,7 @@ _ASKS = re.compile(
     re.MULTILINE,
 )
 _TOOL = re.compile(r"(?:nvcc|ptxas|nvlink|cicc|fatbinary|cudafe\+\+) {1,4}(?:fatal|error) {0,4}:")
-_LABELLED = re.compile(r"\W*(?i:error|error message|exception|failure)\W{0,3}: ")
+_LABELLED = re.compile(r"\W*(?i:error|error message|exception|failure)\W{0,3}[:\uff1a]")
 _REPEATED = re.compile(
     r"`([^`\n]{8,400})`|[\"“]([^\"”\n]{8,400})[\"”]"
     r"|((?<![A-Za-z0-9])(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception): [^\n]{8,400})"

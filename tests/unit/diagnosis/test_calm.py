@@ -246,6 +246,7 @@ LOGS = (
     'PANIC:  could not write to file "pg_wal/xlogtemp.31": No space left on device',
     "[ 41%] Building CXX object src/CMakeFiles/mesh.dir/plane.cpp.o\n/usr/include/eigen3/Eigen/src/Core/Matrix.h:294:35: error: no matching function for call to 'Eigen::Matrix<double, 3, 1>::_init1(const Point&)'",
     '  File "geometry/core.py", line 12, in <module>\n    lib = CDLL("proj.dll")\n  File "ctypes/__init__.py", line 376, in __init__\n    self._handle = _dlopen(self._name, mode)\nOSError: [WinError 126] The specified module could not be found',
+    "Traceback (most recent call last):\n  File \"run.py\", line 3, in <module>\nFileNotFoundError: [Errno 2] No such file or directory: 'torch/checkpoint.pt'",
     "ninja: error: '/src/app/libs/libjs.so', needed by '/src/app/build/libview.so', missing and no known rule to make it",
 )
 

@@ -7,6 +7,7 @@ the sections that go stay, empty, so that the numbers of all sections remain wha
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,8 +81,9 @@ def _laid_out(buffer: Buffer) -> NewFile | None:
     if not regular or not gone or not gone <= {each.section for each in apart}:
         return None
     behind = max(runs[-1].end, shoff + entry * count)
-    if any(one.end > other.start for one, other in pairwise(runs)) or not _is_padding(buffer, behind):
-        return None
+    most = _MOST_PADDING + 2 * entry * count  # a table of sections, and the one that patchelf has left there
+    if any(not 0 <= other.start - one.end <= most for one, other in pairwise(runs)) or not _is_padding(buffer, behind):
+        return None  # one over the other, or something of somebody's between them
     end, places = 0, list[tuple[_Run, int]]()
     for run in runs:
         if run.section in gone:
@@ -92,16 +94,19 @@ def _laid_out(buffer: Buffer) -> NewFile | None:
         places.append((run, end + (run.start - end) % max(run.alignment, 1)))
         end = places[-1][1] + run.end - run.start
 
+    starts = [run.start for run, _ in places]
+
     def moved(offset: int) -> int:
-        """Where that is which was there; of nothing at all, at the end of a segment, the same end."""
-        inside = [place - run.start for run, place in places if run.start <= offset < run.end]
-        at_end = [place - run.start for run, place in places if run.end == offset]
-        return offset + (inside or at_end or [0])[0]
+        """Where that is which was there; of nothing at all, behind a segment, as far behind it."""
+        run, place = places[max(0, bisect_right(starts, offset) - 1)]
+        return offset - run.start + place
 
     for number, row in enumerate(rows):
         row[4] = row[4] if number in gone else moved(row[4])
     for segment in segments:
-        segment[2] = moved(segment[2])
+        _, _, offset, address, _, stored, _, alignment = segment
+        # Of what is nowhere in the file the loader asks only that its offset fits its address.
+        segment[2] = moved(offset) if stored else address % max(alignment, 1)
     tables_stay = any(run.start <= shoff and shoff + entry * count <= run.end for run in loads)  # patchelf's do
     header[5], header[6] = moved(phoff), moved(shoff) if tables_stay else round_up(end, 8)
     program_headers = b"".join(_SEGMENT.pack(*each) for each in segments)

@@ -71,10 +71,16 @@ def _laid_out(buffer: Buffer) -> NewFile | None:
         return None
     gone = {each.number for each in elf.sections() if each.role == "debug" and each.size and not each.address}
     loads = _loads(segments)
+    ends = {each.start: each.end for each in loads}
+    first = sorted(ends)
+
+    def is_mapped(offset: int) -> bool:
+        return bool(index := bisect_right(first, offset)) and offset < ends[first[index - 1]]
+
     apart = [
         _Run(row[4], row[4] + row[5], row[8], number)
         for number, row in enumerate(rows)
-        if row[1] not in (0, SHT_NOBITS) and row[5] and not any(each.start <= row[4] < each.end for each in loads)
+        if row[1] not in (0, SHT_NOBITS) and row[5] and not is_mapped(row[4])
     ]
     runs = sorted([*loads, *apart])
     regular = entry == _SECTION.size and count == len(elf.headers) and runs and runs[0].start == 0

@@ -179,10 +179,15 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return addresses.local_path(self.listing.url)
 
     @property
-    def build(self) -> tuple[int, str]:
-        """What orders the builds of a release, as installers do: the later is taken."""
-        match = re.match(r"([0-9]+)(.*)", (self.wheel.build if self.wheel else None) or "")
-        return (int(match[1]), match[2]) if match else (-1, "")
+    def build(self) -> tuple[int, str, str]:
+        """What orders the builds of a release, as installers do: the later is taken.
+
+        By a number of any length, since an index may list anything: the longer is the greater.
+        """
+        build = (self.wheel.build if self.wheel else None) or ""
+        rest = build.lstrip("0123456789")
+        number = build.removesuffix(rest).lstrip("0")
+        return (len(number) if build else -1, number, rest)
 
 
 class Places(NamedTuple):

@@ -180,7 +180,7 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
             yield max((each for each in builds[build] if each.version == version), key=_preference)
 
 
-def _preference(candidate: Candidate) -> tuple[bool, tuple[int, str], str]:
+def _preference(candidate: Candidate) -> tuple[bool, tuple[int, str, str], str]:
     """Which wheel of a release most would take: free-threaded Pythons (`cp314t`) are few, a later build is taken."""
     abi = candidate.wheel.abi if candidate.wheel else ""
     return not abi.endswith("t"), candidate.build, candidate.file

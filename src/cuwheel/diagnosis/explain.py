@@ -480,8 +480,8 @@ def _cuda_fails(log: Log) -> Iterator[bool]:
     for index, line in islice(_failing(log), _LINES):
         if index and log.numbers[index] < log.numbers[index - 1]:
             return  # those put together from pieces follow
-        said = _FOLDERS.sub("", line[:_LETTERS].lower())
-        if _OF_CUDA_ALONE.search(said) and not _HARMLESS.search(said):
+        words = _FOLDERS.sub("", line[:_LETTERS].lower())
+        if _OF_CUDA_ALONE.search(words) and not _HARMLESS.search(words):
             yield event(line).kind not in ("command", "listing")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.version import Version
 
 from cuwheel.delivery import candidates
-from cuwheel.delivery.candidates import Places
+from cuwheel.delivery.candidates import Candidate, IndexFile, Places
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.network import client, resolver, settings
 from cuwheel.support.process import Completed
+from cuwheel.wheel.metadata import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,3 +156,13 @@ def test_the_public_index_is_the_one_in_pips_source_and_no_pip_is_started(monkey
     index = pytest.importorskip("pip._internal.models.index")
     monkeypatch.setattr("cuwheel.support.process.run", lambda *_, **__: pytest.fail("it was started"))
     assert resolver.public_index.__wrapped__() == index.PyPI.simple_url.rstrip("/")
+
+
+def test_builds_of_a_release_are_ordered_by_their_leading_number_however_long() -> None:
+    builds = ["", "0", "1", "1_5", "2", "10", "10_1", "9" * 5000, "1" + "0" * 5000]
+    names = [f"a-1.0-{build}{'-' * bool(build)}py3-none-any.whl" for build in builds]
+    listed = [
+        Candidate(listing=IndexFile(file=name, url=name), version=Version("1.0"), wheel=WheelName.parse(name), index="")
+        for name in reversed(names)
+    ]
+    assert [each.file for each in sorted(listed, key=lambda each: each.build)] == names

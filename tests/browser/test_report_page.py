@@ -11,7 +11,7 @@ from cuwheel.device_code.libraries import DeviceCode, Library, Part, Registratio
 from cuwheel.facts.arch import Arch
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, Fix
 from cuwheel.tracing import traced
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
@@ -65,7 +65,7 @@ def _library(path: str, *code: DeviceCode) -> Library:
         registration=Registration(wrappers=(), module_ids=(), containers=0, unnamed=()),
         containers=(),
         entries=(),
-        findings=(Finding(rule="a-rule", severity="warning", message=EVIL, fix="do <b>it</b>"),),
+        findings=(Finding(rule="a-rule", severity="warning", message=EVIL, fixes=(Fix(text="do <b>it</b>"),)),),
     )
 
 

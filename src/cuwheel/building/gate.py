@@ -20,8 +20,8 @@ from cuwheel.facts import packages as facts_packages
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, machine_code_first
 from cuwheel.support import wording
+from cuwheel.support.finding import Fix, finding, gravest_first
 from cuwheel.support.finding import examine as examine_checks
-from cuwheel.support.finding import finding, gravest_first
 from cuwheel.support.wording import file_name, first_few, size
 from cuwheel.verdicts import library_rules, wheel_tags
 from cuwheel.verdicts.judge import judge_all
@@ -294,8 +294,11 @@ def examine_finished(found: Survey, *, most: int | None, archs: Sequence[Arch]) 
     if archs:
         named = {kind: tuple(each for each in archs if each.kind == kind) for kind in ("sm", "compute")}
         case = _case(found, GateRequest(archs=named["sm"], ptx=named["compute"], cuda=""))
-        fix = "`cuwheel plan` writes a list as build systems take it; `cuwheel record -- COMMAND` shows what nvcc got"
-        findings += [replace(each, fix=fix) for each in examine_checks(gate_code.ARCHITECTURES, case)]
+        fix = Fix(
+            text="`cuwheel plan` writes a list as build systems take it; "
+            "`cuwheel record -- COMMAND` shows what nvcc got"
+        )
+        findings += [replace(each, fixes=(fix,)) for each in examine_checks(gate_code.ARCHITECTURES, case)]
     return tuple(findings)
 
 

@@ -21,7 +21,7 @@ from cuwheel.support.finding import find_rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cuwheel.diagnosis.rows import Fix, Way
+    from cuwheel.diagnosis.rows import FixRow, Way
 
 FOLDER = Path(__file__).with_name("causes")
 _READINGS = "readings.toml"
@@ -157,7 +157,7 @@ def _fix_problems(file: CauseFile, known: _Names) -> Iterator[str]:
         yield from _text_problems(fix, known)
 
 
-def _text_problems(row: Fix | Way, known: _Names) -> Iterator[str]:
+def _text_problems(row: FixRow | Way, known: _Names) -> Iterator[str]:
     if not row.source:
         yield f"{row.text[:40]!r} has no source"
     try:

@@ -22,7 +22,7 @@ from cuwheel.diagnosis.known import ALWAYS, CONDITIONS
 from cuwheel.diagnosis.rows import CauseFile
 from cuwheel.diagnosis.text import Hit, Search
 from cuwheel.facts import versions
-from cuwheel.support.finding import Cause, Evidence
+from cuwheel.support.finding import Cause, Evidence, Fix
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.predict import GOOD
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from cuwheel.diagnosis.causes import Knowledge
     from cuwheel.diagnosis.known import Known, Version
-    from cuwheel.diagnosis.rows import Fix, Relation, Way, Ways
+    from cuwheel.diagnosis.rows import FixRow, Relation, Way, Ways
     from cuwheel.diagnosis.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.verdicts.verdict import Verdict
@@ -230,14 +230,14 @@ def _yields(found: _Found) -> bool:
 
 def _cause(found: _Found, search: Search, known: Known) -> Cause:
     known = known.with_versions(_held(found))
-    seen = [each.fix for each in known.findings if each.rule in found.file.rules and each.fix]
-    told = [*seen, *fixes(found.file.fix, known.filled(), known, search)]
+    seen = [fix for each in known.findings if each.rule in found.file.rules for fix in each.fixes]
+    told = [*seen, *(Fix(text=text) for text in fixes(found.file.fix, known.filled(), known, search))]
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
         title=f"not sure: it may be that {found.file.title}" if found.guessed else found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
-        fix=tuple(dict.fromkeys(told))[:_FIXES],
+        fixes=tuple(dict.fromkeys(told))[:_FIXES],
         follows=found.follows,
         when=found.file.when if found.beside or found.guessed else "",
     )
@@ -278,7 +278,7 @@ def _in_powershell(text: str) -> str:
     return _SET.sub(lambda match: f'`$env:{match[1]} = "{_PERCENT.sub(_VARIABLE, match[2])}"`', text)
 
 
-def fixes(rows: tuple[Fix, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
+def fixes(rows: tuple[FixRow, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
     """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
     powershell = "windows" in known.situations and any("PS " in line and _PS.match(line) for line in search.log.lines)
     for fix in sorted((row for row in rows if _fits(row, filled, known, search)), key=_order):
@@ -286,12 +286,12 @@ def fixes(rows: tuple[Fix, ...], filled: dict[str, str], known: Known, search: S
         yield _in_powershell(text) if powershell else text
 
 
-def _order(fix: Fix) -> tuple[bool, bool]:
+def _order(fix: FixRow) -> tuple[bool, bool]:
     """Inside a build its own options come first."""
     return "build" not in fix.when, not (placeholders(fix.text) - ALWAYS or fix.shown)
 
 
-def _fits(fix: Fix, filled: dict[str, str], known: Known, search: Search) -> bool:
+def _fits(fix: FixRow, filled: dict[str, str], known: Known, search: Search) -> bool:
     return (
         known.situations.issuperset(fix.when)
         and not known.situations.intersection(fix.unless)

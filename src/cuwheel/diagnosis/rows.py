@@ -64,7 +64,7 @@ class FactChange(Struct, frozen=True, kw_only=True):
     says: str = ""
 
 
-class Fix(Struct, frozen=True, kw_only=True):
+class FixRow(Struct, frozen=True, kw_only=True):
     """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
 
     `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
@@ -125,7 +125,7 @@ class CauseFile(Struct, frozen=True, kw_only=True):
     ways_out: tuple[str, ...]
     source: tuple[str, ...]
     signature: tuple[Signature, ...]
-    fix: tuple[Fix, ...]
+    fix: tuple[FixRow, ...]
     example: tuple[Example, ...] = ()
     examples: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()

@@ -10,10 +10,11 @@ from markupsafe import Markup
 from cuwheel.report.answer import Answer, document_of
 from cuwheel.report.document import Block, Document, Heading
 from cuwheel.report.drawings import Chart, drawn
-from cuwheel.support import files, wording
+from cuwheel.support import files, quoting, wording
 from cuwheel.version import __version__
 
 _TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))
+_TEMPLATES.filters["command_line"] = quoting.command_of_fix
 
 
 _WORTH_LISTING = 3  # headings: fewer are seen at once

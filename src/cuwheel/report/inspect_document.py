@@ -156,7 +156,7 @@ def merged_findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
 
 def _brief_finding(finding: Finding) -> Finding:
     if finding.severity != "error":
-        return replace(finding, evidence=(), fix="" if finding.severity == "note" else finding.fix)
+        return replace(finding, evidence=(), fixes=() if finding.severity == "note" else finding.fixes)
     return replace(finding, evidence=first_few(finding.evidence, 2, more="more (--verbose)"))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Column, Facts, HeatMap, Look, Mark, Matrix, Row, Table
-from cuwheel.support import wording
+from cuwheel.support import quoting, wording
 
 if TYPE_CHECKING:
     from cuwheel.support.finding import Severity
@@ -64,7 +64,9 @@ def _findings(block: Findings) -> str:
     for each in block.items:
         lines.append(f"- {_SEVERITIES[each.severity]} `{each.rule}` {_line(each.message)}")
         lines += [f"  - {_line(item)}" for item in each.evidence]
-        lines += [f"  - fix: {_line(each.fix)}"] if each.fix else []
+        for index, fix in enumerate(each.fixes):
+            lines.append(f"  - {'or' if index else 'fix'}: {_line(fix.text)}".rstrip())
+            lines += [f"    `{wording.printable_line(quoting.command_of_fix(words))}`" for words in fix.commands]
     return "\n".join(lines)
 
 

@@ -17,10 +17,10 @@ from rich.text import Text
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.drawings import Chart, Timeline
 from cuwheel.report.tables import Amount, Cell, Facts, HeatMap, MarkedLine, Matrix, Table
-from cuwheel.support import wording
+from cuwheel.support import quoting, wording
 
 if TYPE_CHECKING:
-    from cuwheel.support.finding import Finding
+    from cuwheel.support.finding import Finding, Fix
 
 _BAR_WIDTH = 12
 _MANY_COLUMNS = 8
@@ -295,13 +295,26 @@ def _finding(item: Finding) -> RenderableType:
     head = Text.assemble(
         "  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {wording.printable_line(item.rule)}"
     )
-    lines = [_Words(wording.printable_text(_shortened(item.message)), inside=4)]
+    lines: list[RenderableType] = [_Words(wording.printable_text(_shortened(item.message)), inside=4)]
     for each in item.evidence:
         because = "" if each.startswith("and ") else "because "  # `and 2 more`
         lines.append(_Words(because + wording.printable_text(_shortened(each)), style="dim", inside=4))
-    if item.fix:
-        lines.append(_Words(wording.printable_text(item.fix), inside=4, mark="fix: "))
+    for index, fix in enumerate(item.fixes):
+        lines += _fix(fix, "or: " if index else "fix: ")
     return Group(head, *lines)
+
+
+def _fix(fix: Fix, mark: str) -> list[RenderableType]:
+    """Its text wrapped, its commands each on a line of its own that can be copied."""
+    commands = [wording.printable_line(quoting.command_of_fix(each)) for each in fix.commands]
+    if fix.text or not commands:
+        return [
+            _Words(wording.printable_text(fix.text), inside=4, mark=mark),
+            *(Text(f"      {each}", no_wrap=True, overflow="ignore") for each in commands),
+        ]
+    first, *others = commands
+    lines = [Text.assemble("    ", (mark, "bold green"), first, no_wrap=True, overflow="ignore")]
+    return [*lines, *(Text(f"    {'':{len(mark)}}{each}", no_wrap=True, overflow="ignore") for each in others)]
 
 
 def _shortened(text: str) -> str:

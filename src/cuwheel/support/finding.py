@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.support import codec
 
@@ -18,24 +20,87 @@ Subject = TypeVar("Subject")
 RuleFunction: TypeAlias = Callable[[Subject], Iterator["Finding"]]  # what looks for the findings of one rule
 
 
+# What a fix changes, so that nobody has to read that out of its words. `nothing`: it only looks.
+Change: TypeAlias = Literal[
+    "nothing",
+    "driver",
+    "system",
+    "package",
+    "release",
+    "toolkit",
+    "compiler",
+    "build",
+    "variable",
+    "file",
+    "configuration",
+    "machine",
+]
+Words: TypeAlias = tuple[str, ...]
+
+
+class Fix(Struct, frozen=True, kw_only=True):
+    """One way to put something right.
+
+    `text` says it to a person and reads alone. `commands` do it, one after the other; each is a list of words, quoted
+    only where it is shown, for the shell that is there. `export NAME=VALUE`, also with `:$NAME` at its end, and
+    `unset NAME` set variables of that shell. `changes`: what is different afterwards.
+
+    `needs`, `unless` and `fills` are ids of facts: what must be there, what shows that it is done already or cannot
+    work, and what was put into its words.
+    """
+
+    text: str = ""
+    commands: tuple[Words, ...] = ()
+    changes: tuple[Change, ...] = ()
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    fills: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Text and commands in one sentence, as JSON has it beside the parts; commands in the quotes of sh."""
+        lines = [shlex.join(command) for command in self.commands]
+        if not self.text:
+            return ", then ".join(lines)
+        return f"{self.text}: {', then '.join(f'`{line}`' for line in lines)}" if lines else self.text
+
+
 class Finding(Struct, frozen=True, kw_only=True):
-    """`rule` is a stable id. `evidence`: the facts it rests on. `fix`: a command, or the shortest way to one."""
+    """`rule` is a stable id. `evidence`: the facts it rests on. `fixes`: ways to put it right, the best first.
+
+    `fix` is made from them: their words in one line.
+    """
 
     rule: str
     severity: Severity
     message: str
     evidence: tuple[str, ...] = ()
     fix: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "fix", ", or ".join(each.words for each in self.fixes))
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of `finding_rules.toml`. `severity` is the usual one; `fix`: what helps in general."""
+    """A row of `finding_rules.toml`. `severity` is the usual one.
+
+    `fix`, `commands`, `changes`: what helps in general.
+    """
 
     id: str
     severity: Severity
     why: str
     source: str
     fix: str = ""
+    commands: tuple[Words, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        if not self.fix and not self.commands:
+            return ()
+        return (Fix(text=self.fix, commands=self.commands, changes=self.changes),)
 
 
 def finding(
@@ -43,17 +108,21 @@ def finding(
     message: str,
     *,
     evidence: tuple[str, ...] = (),
-    fix: str | None = None,
+    fix: str | Fix | Sequence[Fix] | None = None,
     severity: Severity | None = None,
 ) -> Finding:
     """A finding of the rule with this id; `fix` and `severity` where this one knows better than the rule's row."""
     row = find_rule(rule)
+    if fix is None:
+        fix = row.fixes
+    elif isinstance(fix, str):
+        fix = Fix(text=fix) if fix else ()
     return Finding(
         rule=rule,
         severity=severity or row.severity,
         message=message,
         evidence=evidence,
-        fix=row.fix if fix is None else fix,
+        fixes=(fix,) if isinstance(fix, Fix) else tuple(fix),
     )
 
 
@@ -90,7 +159,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """`id`: stable, the name of its page in docs/reference/causes. `fix`: the most specific first.
+    """`id`: stable, the name of its page in docs/reference/causes. `fixes`: the most specific first.
+
+    `fix` is made from them: the words of each.
 
     `follows`: the cause of which this one is a consequence, where that was found too. `when`: of one that it may be
     instead of the first, what shows that.
@@ -100,6 +171,10 @@ class Cause(Struct, frozen=True, kw_only=True):
     confidence: float
     title: str
     evidence: tuple[Evidence, ...]
-    fix: tuple[str, ...]
+    fixes: tuple[Fix, ...] = ()
+    fix: tuple[str, ...] = ()
     follows: str = ""
     when: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "fix", tuple(each.words for each in self.fixes))

@@ -91,6 +91,22 @@ def here(words: Sequence[str]) -> str:
         return windows(words)
 
 
+def command_of_fix(words: Sequence[str], shell: Shell | None = None) -> str:
+    """A command of a `Fix` for the shell that cuwheel was started from, in which `export` and `unset` are its own."""
+    shell = shell or shell_here()
+    if words[0] == "export" and all("=" in word for word in words[1:]):
+        pairs = [word.partition("=")[::2] for word in words[1:]]
+        before = [name for name, value in pairs if value.endswith(f":${name}")]
+        values = {name: value.removesuffix(f":${name}") for name, value in pairs}
+        return set_variables(values, shell, prepend=before)
+    if words[0] == "unset":
+        return ("; " if shell == "powershell" else " && ").join(unset_variable(name, shell) for name in words[1:])
+    try:
+        return command(words, shell)
+    except UsageError:  # a line break, which cmd.exe does not take: to be read at least
+        return windows(words)
+
+
 def shell_here() -> Shell:
     """The shell that cuwheel was started from."""
     return _shell_of_windows() if os.name == "nt" else "posix"

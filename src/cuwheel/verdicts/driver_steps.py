@@ -82,7 +82,13 @@ def _answer(judge: Judge, machine: Machine) -> StepAnswer:
         predicted_error=verdict.predicted_error,
         conditions=tuple(map(words, verdict.conditions)),
         findings=tuple(
-            replace(each, message=words(each.message), fix=words(each.fix), evidence=()) for each in verdict.findings
+            replace(
+                each,
+                message=words(each.message),
+                fixes=tuple(replace(fix, text=words(fix.text)) for fix in each.fixes),
+                evidence=(),
+            )
+            for each in verdict.findings
         ),
     )
 

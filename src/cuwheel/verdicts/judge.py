@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code.libraries import Library, PythonLoad, Survey, TorchExports
-from cuwheel.support.finding import Finding, examine, gravest_first
+from cuwheel.support.finding import Finding, Fix, examine, gravest_first
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import check_rules, drivers, predict, wheel_tags
 from cuwheel.verdicts.check_rules.case import LibraryCase, PackageCase, unreadable
@@ -172,7 +172,11 @@ def _cut_on_purpose(survey: Survey, findings: Iterable[Finding]) -> Iterator[Fin
     """Turns errors about code that was cut to a workload on purpose into warnings, whose fix is the way back."""
     mark = next((each for each in survey.findings if each.rule == metadata.CUT_RULE), None)
     for each in findings:
-        yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART_RULE else each
+        yield (
+            replace(each, severity="warning", fixes=(Fix(text=mark.fix),))
+            if mark and each.rule == _IN_PART_RULE
+            else each
+        )
 
 
 def _judge_library(

@@ -20,7 +20,7 @@ from cuwheel.building.answer import (
     Wheel,
 )
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.support.finding import Cause, Evidence, Finding
+from cuwheel.support.finding import Cause, Evidence, Finding, Fix
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 from cuwheel.verdicts.planning.plan import Served
 
@@ -153,7 +153,7 @@ FAILED = job(
                 confidence=0.9,
                 title="the host compiler is too new",
                 evidence=(Evidence(line=2, text="x"),),
-                fix=("install an older one",),
+                fixes=(Fix(text="install an older one"),),
             ),
         ),
     ),

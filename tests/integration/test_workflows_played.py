@@ -130,6 +130,20 @@ def test_github_from_the_plan_up_to_an_index_and_its_page(
     assert {each.name for each in (tmp_path / "artefacts").glob("proof-*/*")} == {"proof.json"}
 
 
+def test_the_matrix_is_made_where_its_pythons_are_absent(tmp_path: Path, services: Services) -> None:
+    """A runner of the Plan job has the Python of cuwheel on its PATH, and no other."""
+    repository = _project(tmp_path, "13.0")
+    project = repository / "pyproject.toml"
+    project.write_text(project.read_text().replace(f'["{_PYTHON}"]', f'["3.7", "{_PYTHON}"]'))
+    world = build_world.World(folder=tmp_path).with_toolkits("13.0")
+    player = _player(repository, tmp_path, services, overrides={"CUWHEEL_CACHE": str(world.store)})
+    _all_good(player, "plan")
+    (step,) = [each for each in player.ran if each.step == "Plan the wheels"]
+    assert "Python 3.7 is not on this machine" not in step.output  # it is in plan.json alone
+    matrix = (tmp_path / f"outputs-{player.ran.index(step)}").read_text()
+    assert '"python": "3.7"' in matrix.replace('":"', '": "')
+
+
 @pytest.mark.slow
 def test_gitlab_up_to_an_index_and_its_page(tmp_path: Path, services: Services) -> None:
     repository = _project(tmp_path, "13.0")

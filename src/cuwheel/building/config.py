@@ -31,15 +31,14 @@ _LISTS = ("for", "cuda", "python")  # a text of these may be a list with commas,
 
 
 class FoundConfiguration(Struct, frozen=True, kw_only=True):
-    """Where a configuration came from: `path` is None if there is none.
+    """A configuration and where it came from: `path` is None if there is none.
 
-    `keys`: what it says; `overrides`: what a caller says in its place.
+    `keys`: those that it or a caller sets, as the table calls them; what is not among them has its default.
     """
 
     path: Path | None
     table: Table
     keys: dict[str, Any]
-    overrides: dict[str, Any]
 
 
 @functools.cache
@@ -51,26 +50,24 @@ def _keys(table: type[Struct]) -> dict[str, FieldInfo]:
 def find_configuration(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> FoundConfiguration:
     """Reads the configuration of a source folder, or that in a file; `overrides` are nested as the tables are."""
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
+    above = _by_override(overrides)
     problems: list[str] = []
-    named = _by_key(data, Table, where, problems)
-    overriding = _by_override(overrides)
-    codec.convert_or_list_problems(named, Table, where, problems)
-    own = [
-        f"{where}.{each}" if where else each
-        for each in tables.problems_of_table(codec.convert(_readable(named), Table))
-    ]
-    if problems or own:
-        all_problems = [each.removeprefix(": ") for each in [*problems, *own]]
-        raise ConfigurationError(path or "the configuration", all_problems, _hint(problems))
-    table = codec.convert(_merged(named, overriding), Table)
-    if wrong := list(tables.problems_of_table(table)):  # the file is right: an option is wrong
-        raise UsageError("; ".join(wrong), hint="cuwheel build --help")
-    return FoundConfiguration(path=path, table=table, keys=named, overrides=overriding)
+    keys, table = _checked(data, where, problems)
+    if problems:
+        raise ConfigurationError(
+            path or "the configuration", [each.removeprefix(": ") for each in problems], _hint(problems)
+        )
+    if above:
+        keys = _merged(keys, above)
+        table = codec.convert(keys, Table)
+        if wrong := list(tables.problems_of_table(table)):  # the file is right: an option is wrong
+            raise UsageError("; ".join(wrong), hint="cuwheel build --help")
+    return FoundConfiguration(path=path, table=table, keys=keys)
 
 
 def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
     """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
-    above = _merged(found.keys, found.overrides)
+    above = found.keys
     merged = _merged(below, above)
     merged["components"] = list(dict.fromkeys((*above.get("components", ()), *below.get("components", ()))))
     # A requirement that names the same package takes the place of the recipe's.
@@ -82,11 +79,17 @@ def over_recipe(below: dict[str, Any], found: FoundConfiguration) -> Table:
 
 
 def read_recipe_settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """What a recipe says, checked as every configuration is."""
-    named = _by_key(data, Table, where, problems)
-    codec.convert_or_list_problems(named, Table, where, problems)
-    problems += [f"{where}.{each}" for each in tables.problems_of_table(codec.convert(_readable(named), Table))]
-    return named
+    """The keys that a recipe sets, checked as every configuration is."""
+    return _checked(data, where, problems)[0]
+
+
+def _checked(data: dict[str, Any], where: str, problems: list[str]) -> tuple[dict[str, Any], Table]:
+    """The data by the keys of the table, and the table that it gives; all that is wrong goes to `problems`."""
+    keys = _by_key(data, Table, where, problems)
+    # Where a key has not the right shape, the others are looked at all the same.
+    table = codec.convert_or_list_problems(keys, Table, where, problems) or codec.convert(_readable(keys), Table)
+    problems += [f"{where}.{each}" if where else each for each in tables.problems_of_table(table)]
+    return keys, table
 
 
 def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401

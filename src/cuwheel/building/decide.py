@@ -40,8 +40,9 @@ def read_context(request: BuildRequest) -> BuildContext:
     project = sources.read_project(*jobs.project_files(tree, table.subdirectory), table.backend)
     recipe = recipes.find_recipe(project.name, project.version) if table.recipe else None
     if recipe:
-        table = config.over_recipe(recipe.settings, found)
-        project = sources.read_project(*jobs.project_files(tree, table.subdirectory), table.backend)
+        before, table = table, config.over_recipe(recipe.settings, found)
+        if (table.subdirectory, table.backend) != (before.subdirectory, before.backend):  # it is read otherwise
+            project = sources.read_project(*jobs.project_files(tree, table.subdirectory), table.backend)
         used = "; ".join(recipes.in_effect(recipe, table)) or "nothing that you have not set yourself"
         log.info("using the recipe for %s: %s", recipe.name, used)
     if table.gate.device_code and not sources.mentions_cuda(tree.folder, tree.files):
@@ -122,18 +123,21 @@ def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, st
     if not request.dry_run:
         environment.require_tools(repairs=context.table.repair.enabled is not False)
     images = "container" in request.providers  # which have interpreters of their own
-    interpreters = {} if images else jobs.interpreters(pythons)  # before a toolkit is downloaded for nothing
+    interpreters, missing = ({}, {}) if images else jobs.interpreters(pythons)
+    if not request.dry_run:
+        jobs.refuse_without(missing.values())
     toolchains, failed = _toolchains(plan, pythons)
     if images and not all(each.prefix for each in toolchains.values()):
-        interpreters = jobs.interpreters(pythons)
+        interpreters, missing = jobs.interpreters(pythons)
     if not request.dry_run:
+        jobs.refuse_without(missing.values())
         context = replace(context, images=jobs.image_paths(toolchains.values()))
     decided = []
     for planned in plan.planned:
         if (toolchain := toolchains.get(planned.cuda)) is None:
             continue
         for python in pythons:
-            found = None if toolchain.prefix else interpreters[python]
+            found = None if toolchain.prefix else interpreters.get(python)  # a dry run may do without
             make = partial(jobs.make_job, context, planned, toolchain, python, found, caller)
             job = make(by_shares=bool(request.shares))
             if request.shares is None and not toolchain.prefix:  # by shares where the cache has most of them
@@ -142,6 +146,8 @@ def decide_jobs(plan: BuildPlan, pythons: Sequence[str], caller: Mapping[str, st
                 kept = [each.name for each in parts if shares.cached_share(each, divided, context)]
                 if about := shares.reason_for_shares(len(parts), len(kept)):
                     job = replace(divided, notes=(*divided.notes, about))
+            if python in missing and not toolchain.prefix:
+                job = replace(job, notes=(*job.notes, jobs.python_finding(python, missing[python])))
             decided.append(job)
     log.info("%s: %s", context.project.name, ", ".join(job.id for job in decided))
     return replace(plan, context=context, jobs=tuple(decided), failed=failed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,19 +70,31 @@ def pythons(table: Table, project: Project) -> tuple[str, ...]:
     return chosen
 
 
-def interpreters(wanted: Sequence[str]) -> dict[str, Python]:
-    """All that are missing at once."""
+def interpreters(wanted: Sequence[str]) -> tuple[dict[str, Python], dict[str, UnavailableError]]:
+    """The interpreters of these versions that are on this machine, and why the others are not found."""
     found: dict[str, Python] = {}
-    missing: list[CuwheelError] = []
+    missing: dict[str, UnavailableError] = {}
     for each in wanted:
         try:
             found[each] = venvs.find_python(each)
         except UnavailableError as error:
-            missing.append(error)
+            missing[each] = error
+    return found, missing
+
+
+def refuse_without(missing: Collection[UnavailableError]) -> None:
+    """Names all interpreters that a build lacks at once, before a toolkit is downloaded for nothing."""
     if missing:
         messages = "; ".join(each.message for each in missing)
         raise UnavailableError(messages, hint="; ".join(each.hint for each in missing))
-    return found
+
+
+def python_finding(python: str, error: UnavailableError) -> Finding:
+    return finding(
+        "python-not-here",
+        f"Python {python} is not on this machine: a dry run does without it, the build needs it",
+        fix=error.hint,
+    )
 
 
 def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:

@@ -57,8 +57,9 @@ class Tree(Struct, frozen=True, kw_only=True):
 class DecidedJob(Struct, frozen=True, kw_only=True):
     """One wheel to build: decided, and nothing done yet.
 
-    `python` is the minor version. `interpreter` is None where it is in a container, and found there. `folder`: where it
-    is built; it depends on nothing but the job. `settings`: every variable that the build sees.
+    `python` is the minor version. `interpreter` is None where it is in a container, and found there, and where a dry
+    run did without. `folder`: where it is built; it depends on nothing but the job. `settings`: every variable that the
+    build sees.
     """
 
     id: str

@@ -43,9 +43,8 @@ def _build(args: Namespace) -> Answer:
     from cuwheel.building import config
     from cuwheel.building.request import BuildRequest
 
-    said = request_of(BuildRequest, args).settings
-    settings = {**config.settings_of(args.set), **said}
     shares = args.shares and args.shares == "yes"
+    settings = config.settings_of(args.set)
     request = request_of(BuildRequest, args, settings=settings, shares=shares, **toolkit_sources(args))
     return api.build_editable(request, args.env) if args.editable else api.build(request)
 

@@ -132,21 +132,23 @@ def request_of(make: type[Request], args: Namespace, **given: object) -> Request
     """A request of the options that fill its fields; what is not said is left to the request's own defaults.
 
     A field `settings.plan.future` is a key of the request's mapping `settings`. `given`: fields that no option fills
-    as it is.
+    as it is; of a mapping, what its options lie over.
     """
     import dataclasses
 
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {name: {**value} if isinstance(value, dict) else value for name, value in given.items()}
     names = {each.name for each in dataclasses.fields(make)}  # type: ignore[arg-type]
     for dest, value in vars(args).items():
         first, *path = dest.split(".")
-        if first not in names or value is None or (path and not value and value is not False):
+        if first not in names or (first in given and not path):
+            continue
+        if value is None or (path and not value and value is not False):
             continue
         place, last = found, first
         for key in path:
             place, last = place.setdefault(last, {}), key
         place[last] = value
-    return make(**{**found, **given})
+    return make(**found)
 
 
 # Commands that stand with another's, in `cmd_<module>`; of the others the module is called like the verb.

@@ -182,7 +182,14 @@ _LOOKS: dict[Outcome, Look] = {
     "failed": "bad",
 }
 # Notes on what the build decided or changed by itself, and on what its variants do not do.
-_ALWAYS_SHOWN = ("guard-injected", "naming-chosen", "runs-on-condition", "variant-unsaid", "variant-outranked")
+_ALWAYS_SHOWN = (
+    "guard-injected",
+    "naming-chosen",
+    "python-not-here",
+    "runs-on-condition",
+    "variant-unsaid",
+    "variant-outranked",
+)
 _OUTPUT_LINES = 12
 _NAMED = 4
 

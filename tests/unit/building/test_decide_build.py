@@ -106,6 +106,26 @@ def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, mon
     assert failure.what == "nobody has it (ask again)"
 
 
+def _without_310(version: str | None = None) -> Python:
+    if version == "3.10":
+        raise UnavailableError("Python 3.10 was not found", hint="uv python install 3.10")
+    return _python(version)
+
+
+def test_a_dry_run_needs_no_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job of a workflow that makes the matrix has one Python alone."""
+    monkeypatch.setattr("cuwheel.network.venvs.find_python", _without_310)
+    monkeypatch.setattr(provide, "foresee", _provide)
+    pythons: dict[str, Any] = {"python": ("3.10", "3.12")}
+    first, second = decided(context(tmp_path, pythons, dry_run=True)).jobs
+    assert [each.id for each in (first, second)] == ["cu130-cp310", "cu130-cp312"]
+    (note,) = [each for each in first.notes if each.rule == "python-not-here"]
+    assert note.fix == "uv python install 3.10"
+    assert "python-not-here" not in [each.rule for each in second.notes]
+    with pytest.raises(UnavailableError, match=r"Python 3\.10 was not found"):
+        decided(context(tmp_path, pythons))
+
+
 @pytest.mark.parametrize("said", [True, False])
 def test_a_job_is_compiled_by_shares_where_somebody_says_so(tmp_path: Path, *, said: bool) -> None:
     assert decided(context(tmp_path, {"for_": ("h100", "l40")}, shares=said)).jobs[0].by_shares is said

@@ -33,11 +33,11 @@ def over(below: Recipe, tmp_path: Path, text: str = "", **told: Any) -> Table:
 
 
 def test_every_recipe_is_sound_and_names_are_unique() -> None:
-    names = [name for each in recipes.known_recipes() for name in each.names]
+    names = [name for each in recipes.load_recipes(recipes.FOLDER) for name in each.names]
     assert len(names) == len(set(names))
     assert {"bitsandbytes", "flash-attn", "xformers", "llama-cpp-python", "torch-scatter"} <= set(names)
-    for each in recipes.known_recipes():
-        assert recipes.find_recipe(each.name, "") is each
+    for each in recipes.load_recipes(recipes.FOLDER):
+        assert recipes.find_recipe(each.name, "") == each
 
 
 @pytest.mark.parametrize("name", ["llama-cpp-python", "llama_cpp_python", "Llama.CPP.Python"])

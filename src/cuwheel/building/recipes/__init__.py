@@ -7,7 +7,7 @@ require torch, they say from which release on, `torch` says who says so, and eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 def find_recipe(name: str, version: str) -> Recipe | None:
     """The recipe of a project by its name; a version that is not known is taken to be one that fits."""
-    return next((each for each in known_recipes() if fits(each, name, version)), None)
+    wanted = f'"{canonicalize_name(name)}"'
+    named = (path for path in sorted(FOLDER.glob("*.toml")) if wanted in path.read_text(encoding="utf-8"))
+    return next((each for path in named if fits(each := _known(path), name, version)), None)
 
 
 def fits(recipe: Recipe, name: str, version: str) -> bool:
@@ -67,14 +69,18 @@ def fits(recipe: Recipe, name: str, version: str) -> bool:
 
 
 @cache
-def known_recipes() -> tuple[Recipe, ...]:
-    """Every recipe; raises FactsError with every mistake of every file."""
-    return load_recipes(FOLDER)
+def _known(path: Path) -> Recipe:
+    return _load([path])[0]
 
 
 def load_recipes(folder: Path) -> tuple[Recipe, ...]:
+    """Every recipe of a folder; raises FactsError with every mistake of every file."""
+    return _load(sorted(folder.glob("*.toml")))
+
+
+def _load(paths: Iterable[Path]) -> tuple[Recipe, ...]:
     problems: list[str] = []
-    found = [_read(path, problems) for path in sorted(folder.glob("*.toml"))]
+    found = [_read(path, problems) for path in paths]
     if problems:
         raise FactsError(problems)
     return tuple(each for each in found if each)

@@ -100,7 +100,9 @@ def test_json_is_valid_and_exit_status_says_no(tmp_path: Path, capsys: pytest.Ca
     assert (bad["machine"], bad["outcome"]) == ("t4", "fails")
     assert bad["predicted_error"] == {"code": 209, "name": "cudaErrorNoKernelImageForDevice"}
     assert bad["libraries"][0]["containers"] == {"native": 0, "compatible": 0, "jit": 0, "none": 1}
-    assert {"rule", "severity", "message", "evidence", "fix", "fixes"} == set(bad["findings"][0])
+    assert {"rule", "severity", "message", "evidence", "fix", "fixes", "says", "subject", "about"} == set(
+        bad["findings"][0]
+    )
     assert good["conditions"]
     assert main(["check", str(path), "--on", "h100"]) == 0
 

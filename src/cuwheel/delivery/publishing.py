@@ -226,10 +226,10 @@ def merged_findings(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]
     made = []
     for each, named in names.items():
         if len(named) == 1:
-            made.append(replace(each, message=f"{named[0]}: {each.message}"))
+            made.append(replace(each, about=named[0]))
         else:
             evidence = (*each.evidence, *first_few(named))
-            made.append(replace(each, message=f"{len(named)} wheels: {each.message}", evidence=evidence))
+            made.append(replace(each, about=f"{len(named)} wheels", evidence=evidence))
     return gravest_first(made)
 
 

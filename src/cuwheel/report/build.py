@@ -304,7 +304,7 @@ def _where(found: list[tuple[str, Finding]], jobs: int) -> Finding:
     if not ids or jobs == 1:
         return first
     where = "all" if len(ids) == jobs else ", ".join(ids)
-    return replace(first, message=f"{where}: {first.message}")
+    return replace(first, about=where)
 
 
 def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:

@@ -68,9 +68,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
     ):
         blocks += [Heading("In part"), table(("on", "what works, and what does not"), told)]
     about_files = (
-        replace(each, message=each.message if single else f"{target.name}: {each.message}")
-        for target in answer.targets
-        for each in target.findings
+        each if single else replace(each, about=target.name) for target in answer.targets for each in target.findings
     )
     blocks += findings_section(about_files, "Not as it should be")
     by_tag = {verdict.by_tag for verdict in answer.verdicts} - {""}
@@ -259,7 +257,11 @@ def _why(verdict: Verdict, machine: Machine) -> str:
     if verdict.outcome in ("fails", "unknown"):
         worth = ("error",) if verdict.outcome == "fails" else ("error", "warning", "note")
         told = [
-            f"no code for {machine.capability}" if each.rule in _NO_CODE else each.message.removeprefix("it ")
+            f"no code for {machine.capability}"
+            if each.rule in _NO_CODE
+            else each.says
+            if each.subject == "it" and not each.about
+            else each.message
             for each in verdict.findings
             if each.severity in worth
         ]
@@ -336,7 +338,7 @@ def _findings(answer: Check, *, verbose: bool, without: Sequence[tuple[Verdict, 
         evidence = tuple(dict.fromkeys(item for _, finding in found for item in finding.evidence))
         yield replace(
             first,
-            message=f"{where}: {first.message}" if where else first.message,
+            about=": ".join(filter(None, (where, first.about))),
             evidence=evidence if verbose else (),
         )
 

@@ -56,7 +56,7 @@ class _Told(NamedTuple):
     @property
     def text(self) -> str:
         where = f"{wording.a_few(self.machines, _MACHINES)}: " if self.machines else ""
-        name = "" if self.finding.message.startswith(self.target.name) else f"{self.target.name}: "
+        name = "" if self.finding.about == self.target.name else f"{self.target.name}: "
         return f"{name}{where}{self.finding.message}"
 
 

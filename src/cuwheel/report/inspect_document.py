@@ -168,8 +168,8 @@ def _merged_of(libraries: tuple[Library, ...]) -> Iterator[Finding]:
             alike.setdefault((SEVERITIES.index(finding.severity), finding.rule), []).append((library.path, finding))
     for _, found in sorted(alike.items(), key=lambda item: item[0][0]):
         if len(libraries) == 1 or len(found) == 1:
-            where = "" if len(libraries) == 1 else f"{found[0][0]}: "
-            yield from (replace(finding, message=where + finding.message) for _, finding in found)
+            about = "" if len(libraries) == 1 else found[0][0]
+            yield from (replace(finding, about=about) for _, finding in found)
             continue
         yield _merged(found)
 
@@ -180,12 +180,12 @@ def _merged(found: list[tuple[str, Finding]]) -> Finding:
     if all(finding.message == first.message for _, finding in found):
         return replace(
             first,
-            message=f"{first.message} ({len(places)} libraries)",
+            says=f"{first.says} ({len(places)} libraries)",
             evidence=(a_few([file_name(path) for path in places], _FEW),),
         )
     messages = [f"{file_name(path)}: {finding.message}" for path, finding in found]
     message = f"{len(places)} libraries, such as {messages[0]}"
-    return replace(first, message=message, evidence=first_few(messages[1:], _FEW - 1))
+    return replace(first, says=message, subject="", evidence=first_few(messages[1:], _FEW - 1))
 
 
 _MANY = 16  # rows of a table: more are for --verbose

@@ -68,17 +68,25 @@ class Fix(Struct, frozen=True, kw_only=True):
 class Finding(Struct, frozen=True, kw_only=True):
     """`rule` is a stable id. `evidence`: the facts it rests on. `fixes`: ways to put it right, the best first.
 
-    `fix` is made from them: their words in one line.
+    `fix` is made from them: their words in one line. `message` is made from `says`, a sentence, or, where there is a
+    `subject`, what is so of that; `about` names what it holds for, where several are spoken of.
     """
 
     rule: str
     severity: Severity
-    message: str
+    message: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
     fixes: tuple[Fix, ...] = ()
+    says: str = ""
+    subject: str = ""
+    about: str = ""
 
     def __post_init__(self) -> None:
+        if not self.says:
+            force_setattr(self, "says", self.message)
+        sentence = f"{self.subject} {self.says}" if self.subject else self.says
+        force_setattr(self, "message", f"{self.about}: {sentence}" if self.about else sentence)
         force_setattr(self, "fix", ", or ".join(each.words for each in self.fixes))
 
 
@@ -105,8 +113,9 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def finding(
     rule: str,
-    message: str,
+    message: str = "",
     *,
+    predicate: str = "",
     evidence: tuple[str, ...] = (),
     fix: str | Fix | Sequence[Fix] | None = None,
     severity: Severity | None = None,
@@ -120,7 +129,8 @@ def finding(
     return Finding(
         rule=rule,
         severity=severity or row.severity,
-        message=message,
+        says=predicate or message,
+        subject="it" if predicate else "",
         evidence=evidence,
         fixes=(fix,) if isinstance(fix, Fix) else tuple(fix),
     )

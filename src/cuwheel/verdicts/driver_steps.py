@@ -84,7 +84,7 @@ def _answer(judge: Judge, machine: Machine) -> StepAnswer:
         findings=tuple(
             replace(
                 each,
-                message=words(each.message),
+                says=words(each.says),
                 fixes=tuple(replace(fix, text=words(fix.text)) for fix in each.fixes),
                 evidence=(),
             )

@@ -140,7 +140,7 @@ def _merge_alike(found: Sequence[tuple[str, Finding]]) -> Finding:
     evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
     return replace(
         first,
-        message=f"{a_few(names, _FEW)}: {first.message}",
+        about=a_few(names, _FEW),
         evidence=first_few(evidence, _FEW),
     )
 

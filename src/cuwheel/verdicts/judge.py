@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _IN_PART_RULE = "code-for-gpu-in-part"
 _NAMED = 3
-_SUBJECT = "it "  # how rules speak of the library
 _FindingKey: TypeAlias = tuple[str, str, str, str]
 
 
@@ -302,8 +301,10 @@ def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loadi
         if not loaded and finding.severity != "error":
             continue
         severity = finding.severity if loaded else "warning"
-        only = f"with {load.follows} for CUDA {_versions(where[key])}: " if len(where[key]) < len(groups) else ""
-        yield replace(finding, severity=severity, message=only + finding.message)
+        about = finding.about
+        if len(where[key]) < len(groups):
+            about = ": ".join(filter(None, (f"with {load.follows} for CUDA {_versions(where[key])}", about)))
+        yield replace(finding, severity=severity, about=about)
 
 
 def _conditions(load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]) -> Iterator[str]:
@@ -425,14 +426,15 @@ def _merge_findings(found: Mapping[str, Finding], everything: Collection[str]) -
     first = next(iter(found.values()))
     concerned = [path for path in found if path in everything]
     if concerned and len(concerned) < len(everything):
-        return replace(first, message=_name_libraries(first.message, concerned, everything), evidence=evidence)
+        return replace(_about_libraries(first, concerned, everything), evidence=evidence)
     return replace(first, evidence=evidence)
 
 
-def _name_libraries(message: str, paths: Collection[str], everything: Collection[str]) -> str:
+def _about_libraries(finding: Finding, paths: Collection[str], everything: Collection[str]) -> Finding:
+    """The finding with the names of the libraries that it is about."""
     shared = Counter(file_name(each) for each in everything)
     names = [each if shared[file_name(each)] > 1 else file_name(each) for each in paths]
     listed = a_few(names, _NAMED)
-    if not message.startswith(_SUBJECT):
-        return f"{listed}: {message}"
-    return f"{'each of ' if len(names) > 1 else ''}{listed} {message.removeprefix(_SUBJECT)}"
+    if not finding.subject:
+        return replace(finding, about=listed)
+    return replace(finding, subject=f"{'each of ' if len(names) > 1 else ''}{listed}")

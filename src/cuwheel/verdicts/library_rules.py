@@ -38,7 +38,7 @@ def no_ptx_for_newer_gpus(library: Library) -> Iterator[Finding]:
         newest = max(cubins, key=lambda arch: arch.capability, default=None)
         yield finding(
             "no-ptx-for-newer-gpus",
-            "it has no PTX for future GPUs",
+            predicate="has no PTX for future GPUs",
             evidence=(f"the newest machine code is {newest}",) if newest else (),
             fix="add PTX for the newest architecture: CMake '90;90-virtual', torch '9.0+PTX'",
         )

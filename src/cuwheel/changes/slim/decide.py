@@ -122,7 +122,7 @@ def _compiled_first(libraries: Sequence[Library], task: SlimTask, machines: Sequ
 def with_library_name(path: str, found: Finding) -> Finding:
     """A plan speaks of its own library; among many one must know which."""
     name = file_name(path)
-    return found if name in found.message else replace(found, message=f"{name}: {found.message}")
+    return found if found.about else replace(found, about=name)
 
 
 def findings_of_writing(results: Iterable[Rewritten]) -> list[Finding]:

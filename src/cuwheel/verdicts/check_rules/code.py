@@ -53,7 +53,7 @@ def no_code_for_gpu(case: LibraryCase) -> Iterator[Finding]:
     if code.outcome == "fails" and error and not code.absent and case.machine.jit != "forced":
         yield finding(
             "no-code-for-gpu",
-            f"it has no code for the {case.gpu}: {error_words(error)}",
+            predicate=f"has no code for the {case.gpu}: {error_words(error)}",
             evidence=_holds(case),
             fix=_more_architectures(case) or None,
         )
@@ -95,7 +95,7 @@ def device_link_without_code(case: LibraryCase) -> Iterator[Finding]:
         reason = f"neither its linked code nor its objects fit: {error_words(SYMBOL_NOT_FOUND)}"
     yield finding(
         "device-link-without-code",
-        f"it is device-linked and has no code for the {case.gpu}; {reason}",
+        predicate=f"is device-linked and has no code for the {case.gpu}; {reason}",
         evidence=_holds(case),
         fix=_more_architectures(case) or None,
     )
@@ -153,7 +153,7 @@ def ptx_newer_than_driver(case: LibraryCase) -> Iterator[Finding]:
     cuda = drivers.cuda_of_isa(newest) or "a later"
     yield finding(
         "ptx-newer-than-driver",
-        f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than "
+        predicate=f"has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than "
         f"{_driver(case, f'ISA {known}')}: {error_words(UNSUPPORTED_PTX)}",
         evidence=(
             f"{drivers.driver_in_words(driver)} compiles PTX up to ISA {known}",

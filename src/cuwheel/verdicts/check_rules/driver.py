@@ -105,7 +105,7 @@ def sbsa_on_l4t(case: LibraryCase) -> Iterator[Finding]:
         fix = f"take it built for arm64 servers; by CUDA {since} or later one build is for both"
     yield finding(
         "sbsa-on-l4t",
-        f"it is built for {built} by a CUDA before {since}, and this machine runs {runs}: "
+        predicate=f"is built for {built} by a CUDA before {since}, and this machine runs {runs}: "
         f"{error_words(SYMBOL_NOT_FOUND)}{although} (known from one package)",
         evidence=(f"CUDA {drivers.cuda_major(case.library)}, {platform.evidence}",),
         fix=fix,
@@ -123,8 +123,8 @@ def arm64_build_unconfirmed(case: LibraryCase) -> Iterator[Finding]:
     fixes = [f"install {wanted}" if wanted else "", f"build it with {newer}" if newer else ""]
     yield finding(
         "arm64-build-unconfirmed",
-        f"it is built for servers with CUDA {built or drivers.cuda_major(case.library)}, and nobody has confirmed "
-        f"that this runs on the {case.gpu}"
+        predicate=f"is built for servers with CUDA {built or drivers.cuda_major(case.library)}, and nobody has "
+        f"confirmed that this runs on the {case.gpu}"
         + (f": it needs {wanted}" if wanted else "")
         + (f"{', and' if wanted else ':'} what serves both is {newer}" if newer else ""),
         evidence=(platform.evidence,),

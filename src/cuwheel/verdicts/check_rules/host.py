@@ -29,7 +29,7 @@ def wrong_processor(case: LibraryCase) -> Iterator[Finding]:
     if has and made_for in _PROCESSORS and made_for != has:
         yield finding(
             "wrong-processor",
-            f"it is for {made_for} and this machine has {has}",
+            predicate=f"is for {made_for} and this machine has {has}",
             evidence=(f"its header says {made_for}",),
             fix=f"take the wheel for {has}",
         )
@@ -40,7 +40,7 @@ def wrong_system(case: LibraryCase) -> Iterator[Finding]:
     if made_for and has and made_for != has:
         yield finding(
             "wrong-system",
-            f"it is for {made_for.capitalize()} and this machine runs {has.capitalize()}",
+            predicate=f"is for {made_for.capitalize()} and this machine runs {has.capitalize()}",
             evidence=(f"its format is {case.library.format.upper()}",),
             fix=f"take the wheel for {has.capitalize()}",
         )
@@ -51,7 +51,7 @@ def glibc_newer_than_system(case: LibraryCase) -> Iterator[Finding]:
     if wants and has and not versions.at_least(has, wants):
         yield finding(
             "glibc-newer-than-system",
-            f"it needs glibc {wants} and this machine has {has}: it fails at import",
+            predicate=f"needs glibc {wants} and this machine has {has}: it fails at import",
             evidence=(f"a symbol of version GLIBC_{wants}",),
         )
 
@@ -61,7 +61,7 @@ def libstdcxx_newer_than_system(case: LibraryCase) -> Iterator[Finding]:
     if wants and has and not versions.at_least(has, wants):
         yield finding(
             "libstdcxx-newer-than-system",
-            f"it needs GLIBCXX_{wants} and this machine's libstdc++ only has {has}: it fails at import",
+            predicate=f"needs GLIBCXX_{wants} and this machine's libstdc++ only has {has}: it fails at import",
             evidence=(f"a symbol of version GLIBCXX_{wants}",),
         )
 
@@ -75,7 +75,7 @@ def needed_library_missing(case: LibraryCase) -> Iterator[Finding]:
         absent = f"which {'were' if len(plain) > 1 else 'was'} not found"
         yield finding(
             "needed-library-missing",
-            f"it needs {a_few([each.soname for each in plain])}, {absent}: it fails at import",
+            predicate=f"needs {a_few([each.soname for each in plain])}, {absent}: it fails at import",
             evidence=("searched the wheel, the environment, LD_LIBRARY_PATH and the system",),
             fix=f"pip install {' '.join(packages_)}" if packages_ else "install the package that provides it",
         )
@@ -90,7 +90,7 @@ def cuda_major_differs(case: LibraryCase) -> Iterator[Finding]:
         brought = {each.brought_by for each in case.needed if each.soname in others} - {""}
         yield finding(
             "cuda-major-differs",
-            f"it needs {a_few(list(others))} of CUDA {majors}, and {instead} another major: it fails at import",
+            predicate=f"needs {a_few(list(others))} of CUDA {majors}, and {instead} another major: it fails at import",
             evidence=(
                 *([f"the environment has {has}"] if case.machine.libraries is not None else []),
                 *(f"{a_few(list(others))} comes with {each}" for each in sorted(brought)),
@@ -105,7 +105,7 @@ def cuda_major_differs(case: LibraryCase) -> Iterator[Finding]:
         if strangers:
             yield finding(
                 "cuda-major-differs",
-                f"it needs {a_few(strangers)}, and torch brings those of CUDA {has_major}",
+                predicate=f"needs {a_few(strangers)}, and torch brings those of CUDA {has_major}",
                 evidence=(f"torch is built for CUDA {case.machine.torch_cuda}",),
                 fix="install the packages of its own CUDA major beside them, or take a build for torch's",
                 severity="warning",
@@ -117,7 +117,7 @@ def torch_missing(case: LibraryCase) -> Iterator[Finding]:
     if missing:
         yield finding(
             "torch-missing",
-            f"it needs {a_few(missing)}, but torch is not installed in this environment",
+            predicate=f"needs {a_few(missing)}, but torch is not installed in this environment",
             evidence=tuple(f"needed: {each}" for each in missing[:3]),
         )
 
@@ -128,7 +128,7 @@ def torch_abi_differs(case: LibraryCase) -> Iterator[Finding]:
     if uses and own is not None and torch is not None and own != torch:
         yield finding(
             "torch-abi-differs",
-            f"it was compiled with _GLIBCXX_USE_CXX11_ABI={int(own)} and torch with {int(torch)}: undefined "
+            predicate=f"was compiled with _GLIBCXX_USE_CXX11_ABI={int(own)} and torch with {int(torch)}: undefined "
             "symbol at import",
             evidence=(f"its symbols have the {'new' if own else 'old'} C++ string",),
         )
@@ -146,7 +146,7 @@ def torch_symbols_missing(case: LibraryCase) -> Iterator[Finding]:
         what = "a symbol" if len(missing) == 1 else f"{len(missing)} symbols"
         yield finding(
             "torch-symbols-missing",
-            f"it needs {what} that torch {torch.version} does not have: undefined symbol at import",
+            predicate=f"needs {what} that torch {torch.version} does not have: undefined symbol at import",
             evidence=tuple(readable.get(name, name) for name in missing[:_NAMED]),
         )
 
@@ -190,7 +190,7 @@ def wheel_tag_mismatch(whole: PackageCase) -> Iterator[Finding]:
     if found and found[0].problems:
         yield finding(
             "wheel-tag-mismatch",
-            f"it cannot be installed: {' and '.join(found[0].problems)}",
+            predicate=f"cannot be installed: {' and '.join(found[0].problems)}",
             evidence=tuple(f"tag {each.tag}" for each in found[:3]),
         )
 
@@ -199,7 +199,7 @@ def no_library_to_load(whole: PackageCase) -> Iterator[Finding]:
     if whole.loading.missing:
         yield finding(
             "no-library-to-load",
-            f"it has no library to load here: {whole.loading.missing}",
+            predicate=f"has no library to load here: {whole.loading.missing}",
             evidence=tuple(each.path for each in whole.survey.libraries if each.device_code)[:4],
             fix=whole.loading.fix or None,
         )
@@ -208,7 +208,9 @@ def no_library_to_load(whole: PackageCase) -> Iterator[Finding]:
 def made_for_amd(whole: PackageCase) -> Iterator[Finding]:
     if found := _for_amd(whole.survey.libraries):
         yield finding(
-            "made-for-amd", "it is built for AMD GPUs (ROCm): nothing in it runs on NVIDIA's", evidence=tuple(found[:3])
+            "made-for-amd",
+            predicate="is built for AMD GPUs (ROCm): nothing in it runs on NVIDIA's",
+            evidence=tuple(found[:3]),
         )
 
 

@@ -50,7 +50,25 @@ a version that does not exist. All problems are reported at once. 3, 4 and 5 are
 (`cuwheel lookup gpu NAME`, the wheel of `cuwheel inspect WHEEL`) and for what is met on the way.
 
 Errors go to standard error as `error: …`, mostly followed by `hint: …` with the command to run next. The answer alone
-goes to standard output, so `cuwheel VERB --json > file` never mixes the two.
+goes to standard output, so `cuwheel VERB > file` never mixes the two.
+
+With `--json` there is always one object on standard output, and never a second: the answer, or why there is none. Its
+schema (`cuwheel/schemas/error-1.json`) tells the two apart:
+
+```console
+$ cuwheel check dist/*.whl --on h10 --json 2> /dev/null
+{{
+  "schema": "cuwheel.error/1",
+  "error": "UsageError",
+  "message": "--on: no GPU named 'h10'",
+  "hint": "did you mean 'H100'?",
+  "status": 2
+}}
+```
+
+`error` is the name of its class in `import cuwheel` ([the list](api.md#errors)), `Interrupted`, or `Bug`; `hint` is empty
+where nobody knows one; `status` is the exit status. So it is for a command line that is wrong, and for an interrupt.
+`trace` gives its standard output to the command that it runs: there `--json` is for `--read` alone.
 """
 
 # Its examples run in tests/unit/report/test_api_page.py, which holds what they print.
@@ -60,6 +78,7 @@ API = """\
 For whoever calls cuwheel from a program. `import cuwheel` has every name of this page, and type checkers know them all.
 A verb of the command line is a function with the same words: `--on` is `on=`, `--for` is `machines=`, `--dry-run` is
 `dry_run=`. It returns the frozen value that `--json` prints; `succeeded` is false where the command would exit with 1.
+`to_json()` is what `--json` prints, to the letter, and `to_dict()` the same as dictionaries and lists.
 What cannot be answered raises a `cuwheel.CuwheelError`. This page is written from the code.
 
 Will it run there, and if not, why?
@@ -76,6 +95,18 @@ for verdict in answer.verdicts:
 h100 native
 gtx 1080 ti fails
 ```
+
+```python
+written = answer.to_dict()
+print(written["schema"], *(each["outcome"] for each in written["verdicts"]))
+```
+
+```text
+cuwheel.check/1 native fails
+```
+
+`msgspec.json.encode` and `dataclasses.asdict` are not the way: an answer holds values of its own (`Capability`, paths), and
+texts that may hold a secret are masked when it is written.
 
 What has to be compiled for these machines?
 

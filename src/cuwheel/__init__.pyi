@@ -136,6 +136,7 @@ from cuwheel.report.gpus import Gpus as Gpus
 from cuwheel.report.inspect import Inspect as Inspect
 from cuwheel.report.toolchain import Toolchain as Toolchain
 from cuwheel.report.toolkits import Toolkits as Toolkits
+from cuwheel.support.answer import Answer as Answer
 from cuwheel.support.finding import Cause as Cause
 from cuwheel.support.finding import Finding as Finding
 from cuwheel.toolchains.request import CacheRequest as CacheRequest
@@ -149,6 +150,7 @@ from cuwheel.version import __version__ as __version__
 
 __all__ = [
     "AmbiguousNameError",
+    "Answer",
     "Arch",
     "Bench",
     "BenchRequest",

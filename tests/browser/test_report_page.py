@@ -176,7 +176,7 @@ def test_labels_of_a_trace_do_not_run_into_each_other(browser: Chrome, tmp_path:
     kernels = [{"process": 0, "kernel": "scale", "demangled": None, "library": LIBRARY, "package": None, "launches": 7}]
     processes = [process(pid=number, seconds=8.1, script=script) for number in (4711, 4712)]
     trace = written(tmp_path, processes=processes, loads=loads, kernels=kernels)
-    html.save(traced._read_trace(trace), tmp_path / "trace.html")
+    html.save(traced.read_trace(trace), tmp_path / "trace.html")
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.get((tmp_path / "trace.html").as_uri())

@@ -19,8 +19,9 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import torch, versions
 from cuwheel.machine.fleet import Machine
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
 from cuwheel.support import buffer, codec
+from cuwheel.support.answer import to_json
 from cuwheel.support.buffer import MemoryBuffer
 from cuwheel.verdicts import torch_releases
 from cuwheel.wheel.file import WheelFile

@@ -20,7 +20,8 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.machine import probe
 from cuwheel.machine.fleet import Refinement, machines_named
 from cuwheel.report import html
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.support.answer import to_json
 from cuwheel.verdicts import examination
 from cuwheel.verdicts.judge import judge_all
 from tests.fixtures.cache import UnavailableError

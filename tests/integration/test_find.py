@@ -22,7 +22,8 @@ from cuwheel.device_code import wheel_facts
 from cuwheel.errors import EXIT_UNKNOWN, UnknownNameError
 from cuwheel.machine import fleet, probe
 from cuwheel.machine.fleet import Machine, Refinement
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.support.answer import to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import wheel

@@ -26,7 +26,8 @@ from cuwheel.errors import (
     UsageError,
 )
 from cuwheel.network import venvs
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.support.answer import to_json
 from cuwheel.wheel import journal, journal_file, record
 from cuwheel.wheel.journal_file import FileState, Header, Pinned, Root, Step, Writer
 from tests.integration.index_server import clean_environment

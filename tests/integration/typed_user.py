@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import assert_type
 
@@ -17,6 +18,16 @@ assert_type(cuwheel.__version__, str)
 found = assert_type(cuwheel.inspect("torch.whl", env=Path(".venv"), platform="manylinux_2_28_x86_64"), cuwheel.Inspect)
 assert_type(found.libraries, tuple[cuwheel.Library, ...])
 assert_type(found.libraries[0].size, int)
+assert_type(found.to_json(), str)
+assert_type(found.to_dict(), dict[str, Any])
+
+
+def keep(answer: cuwheel.Answer, place: Path) -> bool:
+    place.write_text(answer.to_json())
+    return answer.succeeded
+
+
+assert_type(keep(found, Path("answer.json")), bool)
 assert_type(cuwheel.inspect(Path("libfoo.so"), entries=True, whole=True).findings[0].message, str)
 
 names = assert_type(cuwheel.kernels("torch.whl", "gemm"), cuwheel.Kernels)

@@ -173,21 +173,23 @@ def trace(
         return attribution.attributed(found, succeeded=status == 0, command=command, status=status)
 
 
-def read_trace(folder: Path) -> Traced:
-    """Read what was traced into a folder that `keep` named, also where cuwheel itself was killed."""
-    from cuwheel.tracing import attribution, events
+def read_trace(place: str | Path) -> Traced:
+    """Read a trace: the folder that `keep` named, also where cuwheel itself was killed, or a file of `save_trace`."""
+    from cuwheel.tracing import attribution, events, traced
 
-    return attribution.attributed(events.read_events(folder), succeeded=False)
+    place = Path(place)
+    if not place.is_dir():
+        return traced.read_trace(place)
+    return attribution.attributed(events.read_events(place), succeeded=False)
 
 
 def save_trace(answer: Traced, *, output: Path | None = None, timeline: Path | None = None) -> None:
     """Write a trace into files: `output` is JSON, `timeline` is for Perfetto's and Chrome's viewers."""
     from cuwheel.report import trace as report
-    from cuwheel.report.answer import to_json
     from cuwheel.support import files
 
     if output:
-        files.write(output, to_json(answer))
+        files.write(output, answer.to_json())
     if timeline:
         files.write(timeline, report.timeline_json(answer))
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from cuwheel.building.recording.calls import Call, CallState, Record, ToolKind, parse_call, source_of
 from cuwheel.facts.arch import Arch, machine_code_first
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Cause, Finding
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting, Toolchain
 from cuwheel.verdicts.planning.plan import Job as PlanJob
@@ -205,7 +206,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     tried: tuple[str, ...]
 
 
-class Build(Struct, frozen=True, kw_only=True):
+class Build(Answer, frozen=True, kw_only=True):
     schema: Literal["cuwheel.build/1"] = "cuwheel.build/1"
     cuwheel: str
     source: Source

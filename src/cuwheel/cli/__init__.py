@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.errors import CuwheelError
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
@@ -31,49 +29,58 @@ def _main(words: list[str]) -> int:
         print(f"cuwheel {__version__}")  # noqa: T201
         return 0
     from cuwheel.cli import frame, streams
-    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError, UnreadableError
 
     streams.prepare()
     try:
         return frame.run(words)
-    except CuwheelError as error:
-        _complain(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # `cuwheel … | head`: not an error of ours, and Python must not complain while closing stdout.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `cuwheel … | head`: not an error of ours
+        streams.lead_stdout_nowhere()
         return 0
-    except OSError as error:  # a full disk, too many open files: the system refused
-        _complain(UnreadableError.from_os(error))
-        return UnreadableError.exit_code
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence
-        verbose = frame.VERBOSE_FLAGS.intersection(words) != set()
-        if verbose:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence
+        return _fail(error, words)
+
+
+def _fail(error: BaseException, words: list[str]) -> int:
+    """Tells people on stderr what happened, and a program that asked for JSON on stdout; returns the exit status."""
+    from cuwheel.cli import frame, streams
+    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError, UnreadableError
+
+    if isinstance(error, OSError):  # a full disk, too many open files: the system refused
+        error = UnreadableError.from_os(error)
+    if isinstance(error, CuwheelError):
+        name, status = type(error).__name__, error.exit_code
+        message, hint = _shown(error.message), _shown(error.hint)
+    elif isinstance(error, KeyboardInterrupt):
+        name, status, message, hint = "Interrupted", EXIT_INTERRUPTED, "interrupted", ""
+    else:
+        name, status = "Bug", EXIT_BUG
+        message = f"this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}"
+        hint = "run it again with --verbose and report the output"
+        if frame.VERBOSE_FLAGS.intersection(words):
             import traceback
 
             traceback.print_exception(error)
-        sys.stderr.write(f"error: this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}\n")
-        if not verbose:
-            sys.stderr.write("hint: run it again with --verbose and report the output\n")
-        return EXIT_BUG
+            hint = ""
+    if isinstance(error, KeyboardInterrupt):
+        sys.stderr.write(f"{message}\n")
+    else:
+        _say("error", "1;31", message)
+        if hint:
+            _say("hint", "36", hint)
+    if frame.wants_json(words):
+        from cuwheel.report.answer import Error
 
-
-def _complain(error: CuwheelError) -> None:
-    _say("error", "1;31", error.message)
-    if error.hint:
-        _say("hint", "36", error.hint)
+        try:
+            streams.write_json(Error(error=name, message=message, hint=hint, status=status))
+        except OSError:  # nobody reads it, or it cannot be kept; people were told
+            streams.lead_stdout_nowhere()
+    return status
 
 
 def _say(label: str, colour: str, text: str) -> None:
     """In colour and wrapped on a terminal; elsewhere as it is, for whoever reads it with a program."""
     import os
 
-    text = _shown(text)
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from cuwheel.cli import streams
 

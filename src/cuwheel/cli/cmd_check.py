@@ -9,7 +9,7 @@ from cuwheel.cli.options import Command, Option, group
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 def _check(args: Namespace) -> Answer:

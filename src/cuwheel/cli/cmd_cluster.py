@@ -9,7 +9,7 @@ from cuwheel.errors import UsageError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 def tag(text: str) -> str:

@@ -8,7 +8,7 @@ from cuwheel.cli.options import Command, Conflict, Option
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 _LONGEST_NEED = 200
 

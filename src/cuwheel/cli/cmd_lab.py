@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 _MOST_AT_ONCE = 1024
 

@@ -10,7 +10,7 @@ from cuwheel.cli.options import Command, Option
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 def _gpus(args: Namespace) -> Answer:

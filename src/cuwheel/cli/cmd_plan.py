@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 # What a list may have beyond what it must.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 _RUNS = 60
 _OUTPUT = Option("-o --output FOLDER", "where to write the record (cuwheel-record, or -2, …)", places.new_folder)

@@ -10,7 +10,7 @@ from cuwheel.errors import ToolError, UsageError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 def policy(text: str) -> str:

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 
 def _refuse(args: Namespace) -> Iterator[UsageError]:
-    if args.json:
-        yield UsageError("stdout is the command's: trace has no --json", hint="cuwheel trace -o trace.json -- COMMAND")
+    if args.json and not args.read:
+        yield UsageError(
+            "stdout is the command's: --json is for --read alone", hint="cuwheel trace -o trace.json -- COMMAND"
+        )
     if args.read and (args.command or args.keep):
-        yield UsageError("--read reports on an earlier trace and runs nothing", hint="cuwheel trace --read FOLDER")
+        yield UsageError("--read reports on an earlier trace and runs nothing", hint="cuwheel trace --read PLACE")
     if not args.read and not args.command:
         yield UsageError("no command to trace was given", hint="cuwheel trace -- python train.py")
 
@@ -40,6 +42,7 @@ TRACE = Command(
   cuwheel trace --cupti -- ./solver          names kernels of CUDA 12 too
   cuwheel trace --keep lines -- ./solver     keep what the processes wrote
   cuwheel trace --read lines                 the report of it, once more
+  cuwheel trace --read trace.json --json     of a file of -o, too
 
 The command runs as it would by itself, with its own input, output and exit
 status. The report goes to stderr when it has ended.
@@ -62,9 +65,10 @@ exit status: the command's own; 128+n if signal n ended it""",
             default=False,
         ),
         Option("--keep FOLDER", "keep the files that the traced processes write", places.new_folder),
-        Option("--read FOLDER", "report on files kept by --keep; runs nothing", places.folder),
+        Option("--read PLACE", "report on a folder of --keep, or a file of -o; runs nothing", places.file_or_folder),
     ),
     _trace,
+    json="with --read: print one JSON object instead of text",
     refuse=_refuse,
     usage="cuwheel trace [options] -- COMMAND ...",
 )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 # What is asked for is not left out silently: a dry run that writes a kit is worse than none.
 _HERE = ("",)

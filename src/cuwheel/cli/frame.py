@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import typing
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.cli.options import Command
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 VERBOSE_FLAGS = {"-v", "--verbose"}
 
@@ -132,20 +133,45 @@ def understood(words: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     from cuwheel.cli import parser
     from cuwheel.cli.options import command_of
 
-    words = _in_words_of_today(words)
+    name, prog, rest = _named(_in_words_of_today(words))
+    line, shown = spelled_command(name, prog)
+    return command_of(name), parser.parse(prog, line, shown, rest)
+
+
+def _named(words: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+    """The command's name, the words that lead to it, and those behind them."""
     first, second = words[0], words[1] if len(words) > 1 else ""
     family = FAMILIES.get(first)
     if family and second in family.commands:
-        name, prog, rest = family.commands[second], f"cuwheel {first} {second}", words[2:]
-    elif first in VERBS:
-        name, prog, rest = first, f"cuwheel {first}", words[1:]
-    elif family:
+        return family.commands[second], f"cuwheel {first} {second}", words[2:]
+    if first in VERBS:
+        return first, f"cuwheel {first}", words[1:]
+    if family:
         choices = " or ".join(family.commands)
         raise UsageError(f"{first} needs {choices}", hint=f"cuwheel {first} --help")
-    else:
-        raise _unknown_verb(first)
-    line, shown = spelled_command(name, prog)
-    return command_of(name), parser.parse(prog, line, shown, rest)
+    raise _unknown_verb(first)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether `--json` is among our own words, and not among those of a command that is to be run.
+
+    Asked where something failed: perhaps before the words were understood.
+    """
+    own = words[: words.index("--")] if "--" in words else words
+    if "--json" not in own:
+        return False
+    from cuwheel.cli.options import command_of, flat
+
+    try:
+        name, _, rest = _named(_in_words_of_today(own))
+    except UsageError:
+        return True
+    rows = list(flat(command_of(name).options))
+    if not any(row.value.endswith(" ...") and not row.spelled.startswith("-- ") for row in rows):
+        return True
+    takes_value = {flag for row in rows if row.value for flag in row.flags}
+    first = (word for before, word in zip(["", *rest], rest, strict=False) if before not in takes_value)
+    return "--json" in itertools.takewhile(lambda word: word.startswith("-"), first)
 
 
 def spelled_command(name: str, prog: str) -> tuple[str, Command]:
@@ -211,9 +237,8 @@ def _end_as_interrupted() -> None:
 def _print(answer: Answer, args: argparse.Namespace) -> None:
     if args.json:
         from cuwheel.cli import streams
-        from cuwheel.report.answer import to_json
 
-        streams.write_utf8(to_json(answer))
+        streams.write_json(answer)
         return
     from cuwheel.report import terminal
     from cuwheel.report.answer import document_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import TypeAlias
 
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
     from cuwheel.support.log import ProgressListener
 
     Show: TypeAlias = Callable[[str, int, int], object]
@@ -54,8 +54,8 @@ def run(commands: Sequence[Sequence[str]], show: Show | None = None) -> str:
 
 def _reply(words: Sequence[str], show: Show | None) -> Reply:
     try:
-        from cuwheel.report.answer import to_json
         from cuwheel.support import log
+        from cuwheel.support.answer import to_json
 
         command, args = frame.understood(words)
         log.listen(level="error", on_progress=_listener(show) if show else None)

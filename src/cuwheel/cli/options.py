@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.errors import UsageError
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 Request = TypeVar("Request")
 
@@ -112,6 +112,7 @@ class Command(NamedTuple):
     gone: dict[str, str] = {}  # noqa: RUF012 - never changed; options that there were, and what says the same now
     dropped: dict[str, str] = {}  # noqa: RUF012 - never changed; those that nothing replaces, and what happens instead
     exits: dict[str, str] = {}  # noqa: RUF012 - never changed; of an action: how it ends, if not always with 0
+    json: str = "print one JSON object instead of text"  # when it can, where that is not always
     elsewhere: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - of an action: options that others of its verb take
 
 

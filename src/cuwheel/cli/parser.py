@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 # All is said in English, and looking for translations of argparse's own words takes longer than parsing does.
 argparse._ = str  # type: ignore[attr-defined]
 
-OUTPUT = Group(
-    "output",
-    (
-        Option("--json", "print one JSON object instead of text"),
-        Option("-v --verbose", "show more, such as where each fact comes from"),
-        Option("-q --quiet", "no progress and no warnings on stderr"),
-    ),
-)
+
+def _output(command: Command) -> Group:
+    return Group(
+        "output",
+        (
+            Option("--json", command.json),
+            Option("-v --verbose", "show more, such as where each fact comes from"),
+            Option("-q --quiet", "no progress and no warnings on stderr"),
+        ),
+    )
 
 
 def parse(prog: str, line: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
@@ -106,7 +108,7 @@ def _no_action(prog: str, command: Command, words: Sequence[str]) -> UsageError:
 
 def rows_of(command: Command) -> tuple[Row, ...]:
     """All that it takes."""
-    return (*command.options, OUTPUT)
+    return (*command.options, _output(command))
 
 
 def action_of(prog: str, command: Command, action: str) -> Command:
@@ -140,7 +142,7 @@ def help_parser(prog: str, line: str, command: Command, action: str = "", *, eve
     if command.actions:
         rows = [row for row in rows if isinstance(row, Option) and not row.of]
     away = [] if everything else [row for row in rows if isinstance(row, Group) and row.more]
-    parser = _parser(prog, line, command, [*(row for row in rows if row not in away), OUTPUT])
+    parser = _parser(prog, line, command, [*(row for row in rows if row not in away), _output(command)])
     words = [row.value for row in rows if isinstance(row, Option) and not row.flags]
     parser.usage = command.usage or " ".join((prog, *(["ACTION"] if command.actions else words), "[options]"))
     if command.actions:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
+    from cuwheel.support.answer import Answer
     from cuwheel.support.log import Progress
 
 _HANDLER = "cuwheel-nearest"
@@ -39,9 +40,24 @@ _NEAREST = {
 
 def prepare() -> None:
     """Before anything is printed. Streams that are closed lead nowhere."""
+    global _answered  # noqa: PLW0603 - of the process, as the streams are
+    _answered = False
     codecs.register_error(_HANDLER, _nearest)
     sys.stdout = _taking_anything(sys.stdout)
     sys.stderr = _taking_anything(sys.stderr)
+
+
+_answered = False
+
+
+def write_json(answer: Answer) -> None:
+    """Writes one object to standard output, and never a second: not even where the first could not be written whole."""
+    global _answered  # noqa: PLW0603 - of the process, as the streams are
+    if _answered:
+        return
+    text = answer.to_json()
+    _answered = True
+    write_utf8(text)
 
 
 def write_utf8(text: str) -> None:
@@ -53,6 +69,11 @@ def write_utf8(text: str) -> None:
     sys.stdout.flush()
     buffer.write(text.encode("utf-8", _HANDLER))
     buffer.flush()
+
+
+def lead_stdout_nowhere() -> None:
+    """Nobody reads it any more, and Python must not complain while closing it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _taking_anything(stream: TextIO | None) -> TextIO:

@@ -8,13 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Struct
 
 from cuwheel.clusters import service
 from cuwheel.clusters.task import TOPIC, Described, Task, WorkerFacts, code_tag, own_code
 from cuwheel.errors import UsageError
 from cuwheel.network import cluster_access
 from cuwheel.support import codec, log
+from cuwheel.support.answer import Answer
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class WorkerState(Described, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Cluster(Struct, frozen=True, kw_only=True):
+class Cluster(Answer, frozen=True, kw_only=True):
     """`stopped`: it was ended, and these were its workers."""
 
     schema: Literal["cuwheel.cluster/1"] = "cuwheel.cluster/1"

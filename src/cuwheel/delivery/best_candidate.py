@@ -28,6 +28,7 @@ from cuwheel.machine.fleet import Machine, Refinement, with_platform
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError, TooSlowError
 from cuwheel.support import log
+from cuwheel.support.answer import Answer
 from cuwheel.verdicts import wheel_tags
 from cuwheel.verdicts.check_rules.host import GPU_NOT_KNOWN
 from cuwheel.verdicts.choice import CudaError
@@ -126,7 +127,7 @@ class FoundFile(Struct, frozen=True, kw_only=True):
 Stopped: TypeAlias = Literal["budget", "slow", "interrupted"]
 
 
-class Find(Struct, frozen=True, kw_only=True):
+class Find(Answer, frozen=True, kw_only=True):
     """Candidates, the best first. `downloaded`: bytes of wheels that had to be read.
 
     `releases`: how many have a wheel for such a machine; `judged`: how many of these were looked into. `stopped`: why

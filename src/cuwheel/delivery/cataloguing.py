@@ -30,6 +30,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.network import client
 from cuwheel.network.transfer import Budget, OverBudgetError
 from cuwheel.support import codec, files, log
+from cuwheel.support.answer import Answer
 from cuwheel.support.files import folder_lock
 from cuwheel.support.wording import size
 from cuwheel.verdicts import predict, wheel_tags
@@ -76,7 +77,7 @@ class ProjectReach(Struct, frozen=True, kw_only=True):
     newest: tuple[Newest, ...]
 
 
-class Catalogue(Struct, frozen=True, kw_only=True):
+class Catalogue(Answer, frozen=True, kw_only=True):
     """`rows`: what `add` did. `projects`: what `list` found. `wheels`: how many are held, in `size` bytes.
 
     `downloaded`: bytes that were read of the wheels that were added, which have `bytes_of_wheels` in all.

@@ -12,6 +12,7 @@ from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
 from cuwheel.network.resolver import Release
 from cuwheel.proving.outcomes import Result
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Cause, Finding
 from cuwheel.verdicts.predict import Outcome
 
@@ -105,7 +106,7 @@ class Part(Struct, frozen=True, kw_only=True):
     problem: str
 
 
-class Install(Struct, frozen=True, kw_only=True):
+class Install(Answer, frozen=True, kw_only=True):
     """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the

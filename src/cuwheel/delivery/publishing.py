@@ -26,6 +26,7 @@ from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.facts import services
 from cuwheel.network import addresses, resolver
 from cuwheel.support import codec, files, log, masking, process, quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding, finding, gravest_first
 from cuwheel.support.wording import first_few, size
 
@@ -78,7 +79,7 @@ class Mirror(Struct, frozen=True, kw_only=True):
     locks: tuple[str, ...] = ()
 
 
-class Publish(Struct, frozen=True, kw_only=True):
+class Publish(Answer, frozen=True, kw_only=True):
     """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
     folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
     "check", `wheels` are those of the index, each sound or wrong. `mirror`: of a requirements file. `copied`: what

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from cuwheel.device_code.libraries import Library, PartName, Survey
 from cuwheel.facts.arch import Arch
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.device_code.kernels import Kernels
@@ -67,7 +68,7 @@ class KernelChange(Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...]
 
 
-class Compare(Struct, frozen=True, kw_only=True):
+class Compare(Answer, frozen=True, kw_only=True):
     """The answer of `cuwheel compare`."""
 
     schema: Literal["cuwheel.compare/1"] = "cuwheel.compare/1"

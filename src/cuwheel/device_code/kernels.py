@@ -19,6 +19,7 @@ from cuwheel.device_code.survey import is_library
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts.arch import Arch
 from cuwheel.support import log
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Presence(Struct, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...]
 
 
-class Kernels(Struct, frozen=True, kw_only=True):
+class Kernels(Answer, frozen=True, kw_only=True):
     """The answer of `cuwheel kernels`."""
 
     schema: Literal["cuwheel.kernels/1"] = "cuwheel.kernels/1"

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.support import files, process, system_calls
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -106,7 +107,7 @@ def require_extra() -> None:
     process.require_extra("the cluster", modules=["distributed", "cryptography"], extra="cluster")
 
 
-class Certificates(Struct, frozen=True, kw_only=True):
+class Certificates(Answer, frozen=True, kw_only=True):
     """Each file but `authority` holds a key, its certificate and the authority's."""
 
     schema: Literal["cuwheel.certificates/1"] = "cuwheel.certificates/1"

@@ -26,6 +26,7 @@ from cuwheel.proving import wheels
 from cuwheel.proving.proof import Proof, read_proof
 from cuwheel.proving.request import FleetRequest, PackRequest
 from cuwheel.support import codec, files, process
+from cuwheel.support.answer import Answer
 
 _KIT, _PROOF = "kit.pyz", "proof.json"
 _MEMORY = 2 * 10**9
@@ -46,7 +47,7 @@ class GpuProof(Struct, frozen=True, kw_only=True):
         return self.proof is not None and self.proof.succeeded
 
 
-class Proofs(Struct, frozen=True, kw_only=True):
+class Proofs(Answer, frozen=True, kw_only=True):
     schema: Literal["cuwheel.proofs/1"] = "cuwheel.proofs/1"
     proofs: tuple[GpuProof, ...]
 

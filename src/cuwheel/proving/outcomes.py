@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from cuwheel.facts.rows.services import CheckTerms
 from cuwheel.support import codec
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.verdict import Verdict
 
@@ -155,7 +156,7 @@ class Kit(Struct, frozen=True, kw_only=True):
     checks: int
 
 
-class Verify(Struct, frozen=True, kw_only=True):
+class Verify(Answer, frozen=True, kw_only=True):
     """Each wheel with what is wrong with the file, and what came of each environment.
 
     `configuration`: the file that named checks, if there was one.

@@ -16,6 +16,7 @@ from cuwheel.proving import predictions
 from cuwheel.proving.onsite import compare
 from cuwheel.proving.outcomes import CheckResult
 from cuwheel.support import codec, files, wording
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.verdicts.choice import CudaError
 from cuwheel.verdicts.predict import Outcome as Predicted
@@ -117,7 +118,7 @@ class ProofWheel(Struct, frozen=True, kw_only=True):
         return not self.problem and passed and not fails and self.agreement != "contradicted"
 
 
-class Proof(Struct, frozen=True, kw_only=True):
+class Proof(Answer, frozen=True, kw_only=True):
     """`findings`: about the proof itself. `network`: whether the checks had a network, if known."""
 
     schema: Literal["cuwheel.proof/1"] = SCHEMA

@@ -1,16 +1,13 @@
-"""What a verb answers: a frozen value with a versioned schema. JSON is exactly this value."""
+"""From an answer to its schema and its document; and what stands in place of an answer."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import msgspec
-
-from cuwheel.support import codec, masking
+from cuwheel.support.answer import Answer, shown
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Document
@@ -18,29 +15,21 @@ if TYPE_CHECKING:
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 
-T = TypeVar("T")
 
+class Error(Answer, frozen=True, kw_only=True):
+    """Why there is no answer: what `--json` prints in its place.
 
-class Answer(Protocol):
-    @property
-    def schema(self) -> str: ...
-
-    @property
-    def succeeded(self) -> bool:
-        """False where the answer is no: the exit status is then 1."""
-
-
-def to_json(answer: object) -> str:
-    return msgspec.json.format(codec.encode_any(shown(answer)), indent=2).decode() + "\n"
-
-
-def shown(answer: T) -> T:
-    """The answer as it leaves us, on a terminal or in a file: commands, addresses and messages may hold secrets.
-
-    What a program printed is masked where it is kept, also by its letters. Signatures and public keys look like
-    those.
+    `error`: the class of `cuwheel.errors`; `Interrupted`, or `Bug`. `hint`: what to do next, empty where nobody knows.
+    `status`: the exit status.
     """
-    return masking.within(answer, masking.hiding(os.environ, random=False))
+
+    succeeded: ClassVar[bool] = False
+
+    schema: Literal["cuwheel.error/1"] = "cuwheel.error/1"
+    error: str
+    message: str
+    hint: str = ""
+    status: int
 
 
 def answer_type(named: str) -> type:

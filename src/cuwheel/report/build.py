@@ -14,11 +14,11 @@ from cuwheel.building.answer import GOOD, Build, Job, Merged, Outcome, Piece, Sp
 from cuwheel.errors import UnreadableError
 from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
-from cuwheel.report.answer import to_json
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
 from cuwheel.report.tables import Amount, Facts, Look, Mark, Matrix, Row, Table, figure, map_of_code, short, table
 from cuwheel.support import files, wording
+from cuwheel.support.answer import to_json
 from cuwheel.support.wording import a_few, counted, duration, file_name, size
 
 if TYPE_CHECKING:

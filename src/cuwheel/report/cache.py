@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cuwheel.report.document import Block, Document, Heading, Paragraph
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
+from cuwheel.support.answer import Answer
 from cuwheel.support.wording import counted, size
 from cuwheel.toolchains.store import AGAIN, Held, Pruning, Thing
 
@@ -30,7 +31,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     again: str
 
 
-class Cache(Struct, frozen=True, kw_only=True):
+class Cache(Answer, frozen=True, kw_only=True):
     """What is kept, after what was removed. `freed`: bytes of it; with `dry_run` what would be."""
 
     schema: Literal["cuwheel.cache/1"] = "cuwheel.cache/1"

@@ -15,6 +15,7 @@ from cuwheel.diagnosis.text import HALF
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Facts, Row, short, table
 from cuwheel.support import quoting, wording
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Cause, Evidence
 from cuwheel.verdicts.verdict import Verdict
 
@@ -39,7 +40,7 @@ class KnownCause(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Explain(Struct, frozen=True, kw_only=True):
+class Explain(Answer, frozen=True, kw_only=True):
     """`causes`: the best first; none where no known cause fits. `lines`: of the log.
 
     `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:

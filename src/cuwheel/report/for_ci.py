@@ -11,10 +11,11 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from cuwheel.report import markdown
-from cuwheel.report.answer import document_of, shown
+from cuwheel.report.answer import document_of
 from cuwheel.report.document import Document
 from cuwheel.report.tables import figure, table
 from cuwheel.support import codec, files, wording
+from cuwheel.support.answer import shown
 from cuwheel.support.finding import SEVERITIES, Finding, find_rule
 from cuwheel.version import __version__
 

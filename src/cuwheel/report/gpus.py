@@ -13,6 +13,7 @@ from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, table
+from cuwheel.support.answer import Answer
 from cuwheel.verdicts.choice import releases_for
 
 
@@ -39,7 +40,7 @@ class GpuRow(Struct, frozen=True, kw_only=True):
     cuda_first_known: bool = True
 
 
-class Gpus(Struct, frozen=True, kw_only=True):
+class Gpus(Answer, frozen=True, kw_only=True):
     schema: Literal["cuwheel.gpus/1"] = "cuwheel.gpus/1"
     gpus: tuple[GpuRow, ...]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cuwheel.report.answer import Answer, document_of
+from cuwheel.report.answer import document_of
 from cuwheel.report.document import Block, Document, Heading
 from cuwheel.report.drawings import Chart, drawn
 from cuwheel.support import files, quoting, wording
 from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from cuwheel.support.answer import Answer
 
 _TEMPLATES = wording.html_templates(Path(__file__).with_name("templates"))
 _TEMPLATES.filters["command_line"] = quoting.command_of_fix

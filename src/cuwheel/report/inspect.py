@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.device_code.description import Coverage, Description
 from cuwheel.device_code.libraries import Bitcode, Library, Survey
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts import library_rules, predict
 from cuwheel.wheel.metadata import Distribution
@@ -21,7 +22,7 @@ class LibraryCoverage(Struct, frozen=True, kw_only=True):
     words: str
 
 
-class Inspect(Struct, frozen=True, kw_only=True):
+class Inspect(Answer, frozen=True, kw_only=True):
     schema: Literal["cuwheel.inspect/1"] = "cuwheel.inspect/1"
     target: str
     kind: str

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cuwheel.building.recording.matrix import STATE_FILE, Cell, Matrix
 from cuwheel.machine import profile
-from cuwheel.report.answer import to_json
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Column, Facts, Row, figure, short, table
 from cuwheel.support import files, quoting, wording
+from cuwheel.support.answer import to_json
 from cuwheel.support.wording import in_markdown
 from cuwheel.version import __version__
 

@@ -9,10 +9,10 @@ from cuwheel.building.recording.calls import REPORT_FILE, CallSummary, FileTime,
 from cuwheel.building.recording.command import Failure, LastWords, Reason, Recorded
 from cuwheel.errors import UnreadableError
 from cuwheel.report import replay
-from cuwheel.report.answer import to_json
 from cuwheel.report.document import Block, Document, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, table
 from cuwheel.support import files, log, wording
+from cuwheel.support.answer import to_json
 from cuwheel.support.wording import a_few, size
 
 __all__ = ["Recorded", "document"]

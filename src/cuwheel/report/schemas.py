@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from cuwheel.building import config
 from cuwheel.device_code.wheel_facts import WheelFacts
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.report.answer import SCHEMAS, answer_type
+from cuwheel.report.answer import SCHEMAS, Error, answer_type
 from cuwheel.support import codec
 from cuwheel.support.verbs import VERBS
 
@@ -19,7 +19,7 @@ from cuwheel.support.verbs import VERBS
 def all_schemas() -> dict[str, str]:
     """File name → text."""
     # What `doctor --save` writes, and what stands beside the wheels of an index.
-    types: dict[str, type] = {"machine": MachineProfile, "facts": WheelFacts}
+    types: dict[str, type] = {"machine": MachineProfile, "facts": WheelFacts, "error": Error}
     for answer in (each for verb in VERBS.values() for each in verb.answers):
         found = answer_type(answer)
         schema = next(each.default for each in fields(found) if each.name == "schema")

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from msgspec import Struct
-
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim
 from cuwheel.report.tables import Amount, Facts, Row, Table, figure, short, table
 from cuwheel.support import quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import counted, size
 from cuwheel.toolchains import lock, toolchain
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]
 
 
-class Toolchain(Struct, frozen=True, kw_only=True):
+class Toolchain(Answer, frozen=True, kw_only=True):
     """What was done, or with `--dry-run` would be: `recipe` is that plan, `toolkits` what is there."""
 
     schema: Literal["cuwheel.toolchain/1"] = "cuwheel.toolchain/1"

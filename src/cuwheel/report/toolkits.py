@@ -12,6 +12,7 @@ from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
 from cuwheel.facts.tables import tables
 from cuwheel.report.document import Document
 from cuwheel.report.tables import Facts, Row, figure, table
+from cuwheel.support.answer import Answer
 
 
 class ToolkitRow(Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class ToolkitRow(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Toolkits(Struct, frozen=True, kw_only=True):
+class Toolkits(Answer, frozen=True, kw_only=True):
     schema: Literal["cuwheel.toolkits/1"] = "cuwheel.toolkits/1"
     toolkits: tuple[ToolkitRow, ...]
 

@@ -285,6 +285,7 @@ OTHER_NAMES = {
     "cuwheel.proving.measuring.bisection": ("Odds", "Span"),
     "cuwheel.proving.request": ("FleetRequest", "PackRequest"),
     "cuwheel.support.finding": ("Cause", "Finding"),
+    "cuwheel.support.answer": ("Answer",),
     "cuwheel.verdicts.verdict": ("Verdict",),
 }
 

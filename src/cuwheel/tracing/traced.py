@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cuwheel.facts.arch import Capability
 from cuwheel.support import codec, files
+from cuwheel.support.answer import Answer
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import CudaError
 
@@ -159,7 +160,7 @@ class LibraryUse(Struct, frozen=True, kw_only=True):
     size: int | None = None
 
 
-class Traced(Struct, frozen=True, kw_only=True):
+class Traced(Answer, frozen=True, kw_only=True):
     """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it.
 
     `unread`: lines of the trace that could not be understood.
@@ -220,7 +221,7 @@ class Workload(Struct, frozen=True, kw_only=True):
 
 def read_workload(paths: Sequence[Path]) -> Workload:
     """Files of `trace -o`."""
-    found = [(path, _read_trace(path)) for path in paths]
+    found = [(path, read_trace(path)) for path in paths]
     gpus = (gpu.capability for _, each in found for process in each.processes for gpu in process.gpus)
     uses: dict[tuple[str, str, int], Use] = {}
     for _, each in found:
@@ -237,7 +238,8 @@ def read_workload(paths: Sequence[Path]) -> Workload:
     )
 
 
-def _read_trace(path: Path) -> Traced:
+def read_trace(path: Path) -> Traced:
+    """A file of `trace -o`."""
     data = files.read_limited(path, _TRACE_LIMIT, "a trace")
     return codec.parse(data, Traced, path, "a trace", schema=SCHEMA, hint=_HINT)
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.device_code import elf, pe
@@ -20,6 +19,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.machine import fleet, probe, python_environment, world
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.support import log, process
+from cuwheel.support.answer import Answer
 from cuwheel.support.buffer import FileBuffer
 from cuwheel.support.finding import Finding, gravest_first
 from cuwheel.support.wording import a_few, first_few
@@ -43,7 +43,7 @@ _SAME_IN_MACHINE_RULES = {
 _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", metadata.CUT_RULE})  # the mark is told once for all
 
 
-class Doctor(Struct, frozen=True, kw_only=True):
+class Doctor(Answer, frozen=True, kw_only=True):
     """A machine, everything that the rules find wrong with it, and which needs it meets."""
 
     schema: Literal["cuwheel.doctor/1"] = "cuwheel.doctor/1"

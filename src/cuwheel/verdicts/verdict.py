@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from cuwheel.errors import EXIT_UNKNOWN
 from cuwheel.machine.fleet import Machine
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 from cuwheel.support.wording import file_name
 from cuwheel.verdicts.choice import CudaError
@@ -112,7 +113,7 @@ def _platform(survey: Survey) -> str:
     return distribution.tags[0].rpartition("-")[2] if distribution and distribution.tags else survey.target
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class Check(Answer, frozen=True, kw_only=True):
     """A verdict for every target on every machine, target by target."""
 
     schema: Literal["cuwheel.check/1"] = "cuwheel.check/1"

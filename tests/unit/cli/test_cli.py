@@ -15,8 +15,9 @@ from cuwheel.cli.options import Group, command_of, flat
 from cuwheel.machine import fleet, probe, profile
 from cuwheel.network import cluster_access
 from cuwheel.report import schemas
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
 from cuwheel.support import files
+from cuwheel.support.answer import to_json
 from cuwheel.support.verbs import FAMILIES, OF_INSPECT, SECTIONS, SHOWN, VERBS
 from tests.unit.verdicts.machines import MACHINES
 
@@ -263,7 +264,7 @@ def test_options_stand_before_between_and_behind_the_words(words: str, values: d
 def test_bad_input(words: list[str], code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == code
     told = capsys.readouterr()
-    assert told.out == ""
+    assert (told.out == "") == ("--json" not in words)
     assert told.err.startswith("error: ")
     assert message in told.err
     assert hint in told.err

@@ -11,7 +11,8 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.machine import probe
-from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.support.answer import to_json
 from tests.unit.changes.slim.packages import BIN, FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot
 from tests.unit.verdicts.machines import MACHINES
 

@@ -18,7 +18,7 @@ from cuwheel.report.tables import Facts, Row
 
 if TYPE_CHECKING:
     from cuwheel.proving.measuring.analysis import Verdict
-    from cuwheel.report.answer import Answer
+    from cuwheel.support.answer import Answer
 
 LEVEL = Level(concurrency=4, calls=900, errors=0, error="", throughput=900, p50=0.004, p95=0.005, p99=0.008, blocks=())
 

@@ -13,7 +13,8 @@ import pytest
 from cuwheel.changes.repair.act import repair
 from cuwheel.changes.repair.request import RepairRequest
 from cuwheel.report import terminal
-from cuwheel.report.answer import SCHEMAS, document_of, to_json
+from cuwheel.report.answer import SCHEMAS, document_of
+from cuwheel.support.answer import to_json
 from tests.fixtures import systems
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec.structs import replace
 
+from cuwheel import api
+from cuwheel.cli import main
 from cuwheel.report import html
 from cuwheel.report import trace as report
 from cuwheel.report.tables import Amount, Table
@@ -22,7 +25,7 @@ def rows(folder: Path, *loads: dict[str, object], first: float = 6.0) -> list[st
 
 
 def answer(folder: Path, processes: list[dict[str, object]], *loads: dict[str, object]) -> traced.Traced:
-    return traced._read_trace(written(folder, loads=list(loads), processes=processes))
+    return traced.read_trace(written(folder, loads=list(loads), processes=processes))
 
 
 def compiled(at: float, milliseconds: float, *, cached: bool = False) -> dict[str, object]:
@@ -121,3 +124,23 @@ def test_what_threads_load_at_the_same_time_is_drawn_one_below_the_other(tmp_pat
     drawn = report._timeline(answer(tmp_path, [process(seconds=2.0)], *loads))
     assert [[bar.began for bar in row] for row in drawn.rows] == [[0.0, 1.0], [0.5]]
     assert drawn.labels == ("1: python train.py", "")
+
+
+def test_a_trace_that_was_kept_is_read_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(tmp_path, [process(first_launch=1.0)], compiled(0.5, 300.0))
+    api.save_trace(replace(found, status=3, exit_status=3), output=tmp_path / "again.json")
+    assert main(["trace", "--read", str(tmp_path / "again.json"), "--json"]) == 3
+    assert capsys.readouterr().out == (tmp_path / "again.json").read_text()
+    (tmp_path / "lines").mkdir()
+    assert main(["trace", "--read", str(tmp_path / "lines"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["processes"] == []
+
+
+def test_of_a_command_that_runs_there_is_no_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "--json", "--", "true"]) == 2
+    shown = capsys.readouterr()
+    assert "--json is for --read alone" in shown.err
+    assert json.loads(shown.out)["hint"] == "cuwheel trace -o trace.json -- COMMAND"
+    with pytest.raises(SystemExit):
+        main(["trace", "--help"])
+    assert "--json             with --read: " in capsys.readouterr().out

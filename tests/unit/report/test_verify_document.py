@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from cuwheel.proving.outcomes import Check, Installation, Kit, Result, Verified, Verify
 from cuwheel.report import html, terminal
-from cuwheel.report.answer import SCHEMAS, document_of, to_json
+from cuwheel.report.answer import SCHEMAS, document_of
+from cuwheel.support.answer import to_json
 from cuwheel.support.finding import Finding, Fix
 
 CHECK = Check(name="run", kind="python", text="", origin="configuration", gpu=True, timeout=1, memory=1)

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from cuwheel.machine import profile
 from cuwheel.machine.profile import Fact
-from cuwheel.report.answer import to_json
 from cuwheel.support import codec
+from cuwheel.support.answer import to_json
 from cuwheel.support.finding import RULES_FILE
 from cuwheel.verdicts import machine_rules
 from cuwheel.verdicts.machine_rules import RULES

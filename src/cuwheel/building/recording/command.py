@@ -18,6 +18,7 @@ from cuwheel.building.recording.calls import Call, CallState, Record, Summary, d
 from cuwheel.building.recording.replays import Replay
 from cuwheel.errors import CuwheelError, NotStartedError, UnreadableError, UsageError
 from cuwheel.support import files, log, process
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.building.recording.shims import RecordOptions
@@ -67,7 +68,7 @@ class LastWords(Struct, frozen=True, kw_only=True):
     causes: tuple[Reason, ...]
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class Recorded(Answer, frozen=True, kw_only=True):
     """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it.
 
     `failure`: the call that made it stop; None where none did. `last_words`: of a command that failed and printed any.

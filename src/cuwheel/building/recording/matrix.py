@@ -29,6 +29,7 @@ from cuwheel.errors import (
 from cuwheel.machine.compilers import nvcc_in
 from cuwheel.support import axes as named_axes
 from cuwheel.support import codec, files, log, process, quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Cause
 from cuwheel.toolchains import provide, toolchain
 from cuwheel.toolchains.request import ToolchainRequest
@@ -396,7 +397,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     difference: str = ""
 
 
-class Matrix(Struct, frozen=True, kw_only=True):
+class Matrix(Answer, frozen=True, kw_only=True):
     """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
 
     schema: Literal["cuwheel.matrix/1"] = "cuwheel.matrix/1"

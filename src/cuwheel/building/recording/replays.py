@@ -23,6 +23,7 @@ from cuwheel.machine.compilers import nvcc_in
 from cuwheel.machine.system import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.support import log, masking, process, quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.wording import elided, file_name, uncoloured
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Written(Struct, frozen=True, kw_only=True):
     now: str
 
 
-class Replay(Struct, frozen=True, kw_only=True):
+class Replay(Answer, frozen=True, kw_only=True):
     """`exit_status`: the call's own, as a shell has it; None where nothing was run.
 
     `stdout`, `stderr`: what it printed, where that was not passed on. `lines`: to paste. `written`: what it writes.

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cuwheel.changes.binaries.plan import AddedCode
 from cuwheel.facts.arch import Arch
 from cuwheel.support import codec
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 from cuwheel.verdicts.predict import Outcome
 from cuwheel.version import __version__
@@ -93,7 +94,7 @@ class WheelSize(Struct, frozen=True, kw_only=True):
     bytes_after: int
 
 
-class Graft(Struct, frozen=True, kw_only=True):
+class Graft(Answer, frozen=True, kw_only=True):
     """`added`: over all libraries. `proof`: what holds for each of them; null where nothing was added.
 
     `outputs`: what was written, or in a dry run would be. `action`: `split` makes a wheel per architecture, `compile`

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 
 Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]
@@ -92,7 +93,7 @@ class RepairedWheel(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-class Repair(Struct, frozen=True, kw_only=True):
+class Repair(Answer, frozen=True, kw_only=True):
     """With `dry_run` nothing was written, and the outcomes are those that would be."""
 
     schema: Literal["cuwheel.repair/1"] = "cuwheel.repair/1"

@@ -17,6 +17,7 @@ from cuwheel.changes.in_place import TOOL
 from cuwheel.changes.slim.request import Kind, SlimTask
 from cuwheel.device_code.libraries import Bitcode, Library
 from cuwheel.support import codec, quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Heavy(Struct, frozen=True, kw_only=True):
     mostly: str
 
 
-class Slim(Struct, frozen=True, kw_only=True):
+class Slim(Answer, frozen=True, kw_only=True):
     """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
 
     `total` is of the libraries with device code. `container`: the line for a Dockerfile. `workload`: what was traced,

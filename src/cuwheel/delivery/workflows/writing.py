@@ -31,6 +31,7 @@ from cuwheel.facts import services, toolkits, versions
 from cuwheel.machine import fleet
 from cuwheel.network import client
 from cuwheel.support import codec, files, process
+from cuwheel.support.answer import Answer
 from cuwheel.support.finding import Finding, finding
 from cuwheel.support.wording import first_few
 from cuwheel.verdicts.planning.plan import ALL, find_toolkits
@@ -53,7 +54,7 @@ class BlockState(Struct, frozen=True, kw_only=True):
     state: State
 
 
-class Ci(Struct, frozen=True, kw_only=True):
+class Ci(Answer, frozen=True, kw_only=True):
     """`action`: `write` (`written` says whether the file was), `check`, `matrix` or `watch`.
 
     `text`: the file as it is to be. `blocks`: what is cuwheel's of it. `rows`: the jobs of a matrix. `upstream`: what

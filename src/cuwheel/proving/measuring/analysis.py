@@ -14,6 +14,7 @@ from cuwheel.proving.measuring import journal, rates
 from cuwheel.proving.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel.proving.measuring.rates import Counts
 from cuwheel.support import files, masking, wording
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.proving.measuring.trials_file import Plan
@@ -230,7 +231,7 @@ class Warmings(Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class Trials(Struct, frozen=True, kw_only=True):
+class Trials(Answer, frozen=True, kw_only=True):
     """`groups`: by condition. `effects`: by axis. `unknown`: what is not known yet, in sentences.
 
     `planned`: with --dry-run alone, what would be run. `without_result`: killed or interrupted, and run again.
@@ -243,7 +244,7 @@ class Trials(Struct, frozen=True, kw_only=True):
     folder: str
     seed: int | None = None
     repeats: int
-    only: dict[str, str] = {}
+    only: dict[str, str] = {}  # noqa: RUF012 - copied
     axes: dict[str, tuple[str, ...]]
     look: int = 1
     done: bool = False
@@ -258,7 +259,7 @@ class Trials(Struct, frozen=True, kw_only=True):
     without_result: int = 0
     warm_ups: Warmings | None = None
     boots: int = 0
-    cold: dict[str, int] = {}
+    cold: dict[str, int] = {}  # noqa: RUF012 - copied
     traced: bool = False
     driver: str | None = None
     gpus: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from cuwheel.proving.measuring.execution import MeasuredEnvironment
 from cuwheel.proving.measuring.programs import caller
 from cuwheel.proving.measuring.rates import Ratio
 from cuwheel.support import codec, files, log, masking, process, quoting
+from cuwheel.support.answer import Answer
 from cuwheel.support.wording import a_few
 from cuwheel.tracing import attribution, events, session
 from cuwheel.version import __version__
@@ -252,7 +253,7 @@ class Change(Struct, frozen=True, kw_only=True):
     worse: bool
 
 
-class Bench(Struct, frozen=True, kw_only=True):
+class Bench(Answer, frozen=True, kw_only=True):
     """`levels`: so many at once, of this side. `against`: the other side, and `differences` between them.
 
     `earlier`: level by level against a run that was kept. `line`: to quote. `moments`: of the GPUs, over time.

@@ -21,6 +21,7 @@ from cuwheel.errors import ToolError, UnavailableError, UnknownNameError, UsageE
 from cuwheel.proving.measuring import campaign, execution, journal, rates
 from cuwheel.proving.measuring.campaign import CampaignOptions, Runner, Turn
 from cuwheel.support import log, quoting, system_calls, wording
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.proving.measuring.execution import MeasuredEnvironment
@@ -202,7 +203,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class Bisection(Struct, frozen=True, kw_only=True):
+class Bisection(Answer, frozen=True, kw_only=True):
     """`first_bad`: the first that has the fault; None where there is no answer, and `problem` says why.
 
     `error`: the chance that it is wrong, foretold. `rates`: of what counts as good and as bad.

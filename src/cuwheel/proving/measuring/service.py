@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.proving.measuring import journal
 from cuwheel.support import files, process
+from cuwheel.support.answer import Answer
 
 ServiceKind: TypeAlias = Literal["systemd", "systemd-user", "cron"]
 _LIMIT_S = 60.0
@@ -39,7 +39,7 @@ WantedBy={target}
 """
 
 
-class ServiceChange(Struct, frozen=True, kw_only=True):
+class ServiceChange(Answer, frozen=True, kw_only=True):
     """`path`: the unit's file; None for cron. `text`: what is written; `commands`: what is run then.
 
     `done`: it was written, or removed.

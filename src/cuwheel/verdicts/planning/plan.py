@@ -15,6 +15,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.spellings.row import Spelling
 from cuwheel.machine import fleet
 from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.support.answer import Answer
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
@@ -263,7 +264,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Answer, frozen=True, kw_only=True):
     """What to build, and the machines that no job serves; or, where a list was given to read, what that list means."""
 
     schema: Literal["cuwheel.plan/1"] = "cuwheel.plan/1"

@@ -16,8 +16,9 @@ from cuwheel.building.recording.culprits import Outcome
 from cuwheel.building.recording.replays import Replay
 from cuwheel.cli import main
 from cuwheel.report import schemas, terminal
-from cuwheel.report.answer import document_of, to_json
+from cuwheel.report.answer import document_of
 from cuwheel.report.investigation import markdown
+from cuwheel.support.answer import to_json
 from tests.unit.building.recording.records import call, record
 from tests.unit.building.recording.test_differences import with_
 

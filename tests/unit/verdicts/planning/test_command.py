@@ -16,7 +16,8 @@ from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
-from cuwheel.report.answer import SCHEMAS, document_of, to_json
+from cuwheel.report.answer import SCHEMAS, document_of
+from cuwheel.support.answer import to_json
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.planning.test_sizes import survey as surveyed
 

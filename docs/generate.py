@@ -56,18 +56,20 @@ With `--json` there is always one object on standard output, and never a second:
 schema (`cuwheel/schemas/error-1.json`) tells the two apart:
 
 ```console
-$ cuwheel check dist/*.whl --on h10 --json 2> /dev/null
+$ cuwheel lookup gpu "titan 4" --json
+error: no GPU named 'titan 4'
+hint: did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX TITAN'?
 {{
   "schema": "cuwheel.error/1",
-  "error": "UsageError",
-  "message": "--on: no GPU named 'h10'",
-  "hint": "did you mean 'H100'?",
-  "status": 2
+  "error": "UnknownNameError",
+  "message": "no GPU named 'titan 4'",
+  "hint": "did you mean 'TITAN V' or 'TITAN RTX' or 'TITAN X Pascal' or 'GeForce GTX TITAN'?",
+  "status": 3
 }}
 ```
 
-`error` is the name of its class in `import cuwheel` ([the list](api.md#errors)), `Interrupted`, or `Bug`; `hint` is empty
-where nobody knows one; `status` is the exit status. So it is for a command line that is wrong, and for an interrupt.
+`error` is the name of its class in `import cuwheel` ([the list](api.md#errors)), `Interrupted`, or `Bug`; `hint` is
+empty where nobody knows one; `status` is the exit status. So it is for a wrong command line, and an interrupt.
 `trace` gives its standard output to the command that it runs: there `--json` is for `--read` alone.
 """
 
@@ -105,8 +107,8 @@ print(written["schema"], *(each["outcome"] for each in written["verdicts"]))
 cuwheel.check/1 native fails
 ```
 
-`msgspec.json.encode` and `dataclasses.asdict` are not the way: an answer holds values of its own (`Capability`, paths), and
-texts that may hold a secret are masked when it is written.
+`msgspec.json.encode` and `dataclasses.asdict` are not the way: an answer holds values of its own (`Capability`, paths),
+and texts that may hold a secret are masked when it is written.
 
 What has to be compiled for these machines?
 

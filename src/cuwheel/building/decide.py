@@ -88,6 +88,7 @@ def plan_build(context: BuildContext) -> BuildPlan:
         # The release that will compile it, as far as its requirements tell: it refuses what it does not know.
         torch=torch_release((*table.requires, *context.project.requires)),
         built_on=None if any_processor else (fleet.system_here(), cpu),
+        one_list=bool(any_processor),
         elsewhere=others,
     )
     planned = tuple(job for job in made.jobs if job.archs or job.ptx)

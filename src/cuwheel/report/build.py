@@ -16,6 +16,7 @@ from cuwheel.facts.arch import machine_code_first
 from cuwheel.report import html, variants
 from cuwheel.report.document import Block, Document, Findings, Heading, Paragraph, Verbatim, findings_section
 from cuwheel.report.drawings import Bar, Timeline, lanes_of, ticks_of_time
+from cuwheel.report.plan import proviso_rows
 from cuwheel.report.tables import Amount, Facts, Look, Mark, Matrix, Row, Table, figure, map_of_code, short, table
 from cuwheel.support import files, wording
 from cuwheel.support.answer import to_json
@@ -345,6 +346,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
         yield Row("wheel", shown, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else "")
     if job.coverage and (verbose or job.outcome == "planned"):
         yield Row("runs on", "\n".join(_runs_on(job.coverage)))
+        yield from proviso_rows(job.coverage)
     if job.tools:
         compiler = job.tools.host_compiler
         host = f", {compiler.kind} {compiler.version}" if compiler else ""

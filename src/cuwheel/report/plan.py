@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import spellings
@@ -31,7 +32,9 @@ def document(answer: Plan, *, verbose: bool) -> Document:
 
 
 def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"CUDA {job.cuda}: {' '.join((*job.archs, *job.ptx)) or 'nothing to build'}")
+    several = len({each.platform for each in answer.jobs}) > 1
+    place = f", {str(job.platform) or 'platform not given'}" if several else ""
+    yield Heading(f"CUDA {job.cuda}{place}: {' '.join((*job.archs, *job.ptx)) or 'nothing to build'}")
     yield Paragraph(job.reach[:1].upper() + job.reach[1:] + ".")
     if job.coverage:
         yield _coverage(job.coverage, verbose=verbose)
@@ -73,20 +76,19 @@ def _count(rows: Sequence[Served]) -> Amount:
 
 
 def _provisos(rows: Sequence[Served | OnMachine]) -> Iterator[Block]:
-    """Each condition once, with the machines that it is about."""
+    for _, alike in groupby(proviso_rows(rows), key=lambda row: row.name):
+        yield Facts(tuple(alike))
+
+
+def proviso_rows(rows: Sequence[Served | OnMachine]) -> Iterator[Row]:
+    """Each condition and each note once, with the machines that it is about."""
     for word, chosen in (("if", "conditions"), ("note", "notes")):
         about: dict[str, list[str]] = {}
         for row in rows:
             for text in getattr(row, chosen):
                 about.setdefault(text, []).append(row.machine)
-        if about:
-            everywhere = len(rows)
-            yield Facts(
-                tuple(
-                    Row(word, text if len(names) == everywhere else f"{text}\n({_names(names, verbose=False)})")
-                    for text, names in about.items()
-                )
-            )
+        for text, names in about.items():
+            yield Row(word, text if len(names) == len(rows) else f"{text}\n({_names(names, verbose=False)})")
 
 
 def _flag(flag: Spelling) -> Row:

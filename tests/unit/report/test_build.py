@@ -41,6 +41,18 @@ def test_it_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch, *, verbose: boo
     assert text.splitlines()[0] == "demo 1.0: 1 of 3 wheels in 2 min 5 s"
 
 
+def test_a_dry_run_says_on_which_conditions_machines_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of `plan`, whose job it is."""
+    (served,) = job().coverage
+    coverage = (replace(served, conditions=("driver 580 or later",)), replace(served, machine="l40"))
+    planned = job(outcome="planned", coverage=coverage, wheel=None)
+    text = shown(build(planned, dry_run=True), monkeypatch)
+    assert "driver 580 or later\n" in text
+    assert "(h100)" in text
+    assert "driver 580 or later" not in shown(build(job(coverage=coverage)), monkeypatch)
+    assert "driver 580 or later" in shown(build(job(coverage=coverage)), monkeypatch, verbose=True)
+
+
 def test_what_one_looks_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(build(job()), monkeypatch)
     for told in ("13.0", "3.12", "sm_89 sm_90", "built", "7.2 MB", "demo-1.0+cu130-cp312", "nvcc 13.0.88 from index",

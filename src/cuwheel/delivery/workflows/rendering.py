@@ -358,7 +358,7 @@ def _planned_rows(table: Table) -> Iterator[Row]:
 
 def _variables(table: Table, cuda: str) -> dict[str, str]:
     """The architecture list in every spelling that a build system reads, and `[tool.cuwheel.environment]`."""
-    planned = plans.plan_for(table.for_, (cuda,), table.plan) if table.for_ else None
+    planned = plans.plan_for(table.for_, (cuda,), table.plan, one_list=True) if table.for_ else None
     flags = planned.jobs[0].flags if planned and planned.jobs else None
     made: dict[str, str] = {}
     if flags:

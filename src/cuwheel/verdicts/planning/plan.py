@@ -207,10 +207,29 @@ class Size(Struct, frozen=True, kw_only=True):
     method: str
 
 
+class Platform(Struct, frozen=True, kw_only=True):
+    """The system and processor that a build is for; None where its machines do not say.
+
+    `l4t`: for Jetson or, where false, for servers, while CUDA for arm64 is two distributions; None where it is one.
+    """
+
+    os: str | None = None
+    cpu: str | None = None
+    l4t: bool | None = None
+
+    def __str__(self) -> str:
+        distribution = "" if self.l4t is None else " (L4T)" if self.l4t else " (SBSA)"
+        return " ".join(filter(None, (self.os, self.cpu))) + distribution
+
+
 class Job(Struct, frozen=True, kw_only=True):
-    """One build: a CUDA version and its list. `reach`: all GPUs that the list serves, the fleet's or not, in words."""
+    """One build: a CUDA version, a platform and the list for it.
+
+    `reach`: all GPUs that the list serves, the fleet's or not, in words.
+    """
 
     cuda: str
+    platform: Platform = Platform()
     archs: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
     coverage: tuple[Served, ...]

@@ -18,7 +18,7 @@ from cuwheel.facts import gpus, spellings, toolkits, versions
 from cuwheel.facts.spellings.row import Releases
 from cuwheel.machine.fleet import Machine, from_gpu
 from cuwheel.verdicts import predict
-from cuwheel.verdicts.choice import Code, Device, can_target, choose, serves
+from cuwheel.verdicts.choice import Code, Device, choose, serves
 from cuwheel.verdicts.planning import serving
 from cuwheel.verdicts.planning.plan import Flags, How, Job, NotServed, Plan, PlanOptions, Served, Spellings
 from cuwheel.verdicts.planning.serving import Kind, ServingToolkits
@@ -155,11 +155,15 @@ def torch_release(machines: Iterable[Machine]) -> str | None:
     return min((each.torch for each in machines if each.torch), key=versions.key, default=None)
 
 
-def every_gpu(given: Sequence[Toolkit]) -> tuple[Machine, ...]:
-    """`all`: one machine for each capability of a known GPU that a given toolkit (else the newest) can target."""
-    rows = given or (toolkits.newest_toolkit(),)
+def every_gpu(given: Sequence[Toolkit], options: PlanOptions | None = None) -> tuple[Machine, ...]:
+    """`all`: one machine for each capability of a known GPU that a given toolkit (else the newest) can target.
+
+    `native` asks for machine code of its own: then those that have it. They are architectures, of no platform.
+    """
+    rows, wanted = given or (toolkits.newest_toolkit(),), options or PlanOptions()
     known = dict.fromkeys(gpus.current_capability(gpu.capability) for gpu in gpus.all_gpus())
-    return tuple(from_gpu(str(each)) for each in sorted(known) if any(can_target(row, each) for row in rows))
+    able = (each for each in sorted(known) if any(serving.cubins_for(row.version, each, wanted) for row in rows))
+    return tuple(replace(from_gpu(str(each)), os=None, cpu=None, tegra=False) for each in able)
 
 
 def contradictions(rows: Iterable[NotServed]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,20 +17,36 @@ from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.facts import gpus, spellings, toolkits, torch, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
+from cuwheel.machine import fleet
+from cuwheel.machine.fleet import Machine
 from cuwheel.support import quoting
 from cuwheel.support.wording import a_few, file_name
 from cuwheel.verdicts import predict
 from cuwheel.verdicts.choice import Choice, Code, Device, choose, serves
 from cuwheel.verdicts.planning import plan, planner, serving
-from cuwheel.verdicts.planning.plan import ArchSize, NotServed, OnMachine, Plan, PlanOptions, Reading, Size, Word
+from cuwheel.verdicts.planning.plan import (
+    ArchSize,
+    Job,
+    NotServed,
+    OnMachine,
+    Plan,
+    PlanOptions,
+    Platform,
+    Reading,
+    Size,
+    Word,
+)
 from cuwheel.verdicts.planning.planner import reach_in_words, torch_release
 
 if TYPE_CHECKING:
     from cuwheel.device_code.libraries import Library, Survey
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.facts.spellings.row import ArchList, ListWord, Row
-    from cuwheel.machine.fleet import Machine, Refinement
+    from cuwheel.machine.fleet import Refinement
     from cuwheel.verdicts.planning.serving import Kind
+
+Place: TypeAlias = tuple[str, str]  # a system and a processor
+_ARM64 = "aarch64"
 
 
 # How large a job's libraries will be, going by a wheel that was built from the same sources.
@@ -129,39 +145,102 @@ def plan_for(
     refine: Refinement | None = None,
     cmake: str | None = None,
     torch: str | None = None,
-    built_on: tuple[str, str] | None = None,
-    elsewhere: Sequence[tuple[str, str]] = (),
+    built_on: Place | None = None,
+    elsewhere: Sequence[Place] = (),
+    one_list: bool = False,
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too.
 
-    `torch`: the release that a build compiles with, where it is known. `built_on`: the system and the processor that
-    compile; what they make runs on no other, whatever the GPU. `elsewhere`: others on which the same is built, for
-    machines that are not planned here.
+    A build makes what runs on one system and processor, whatever the GPU: each of those has jobs of its own. What a
+    machine does not say of itself is as it is where it is built. `torch`: the release that a build compiles with, where
+    it is known. `built_on`: where it is built, for machines of that kind alone. `elsewhere`: others on which the same
+    is built, for machines that are not planned here. `one_list`: for all machines, wherever that is built.
     """
     errors: list[CuwheelError] = []
     rows = plan.find_toolkits(cuda, errors)
     version = plan.cmake_version(cmake, errors)
-    found = plan.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
+    wanted = plan.without_conflicts(options)
+    found = plan.find_machines(machines, lambda: planner.every_gpu(rows, wanted), errors, refine)
     if not found and not errors:
         errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(plan.conflicting_options(options))
-    foreign = [each for each in found if built_on and not _runs_what_is_built_on(each, built_on)]
-    fitting = [each for each in found if each not in foreign]
-    made = planner.make_plan(fitting, rows, plan.without_conflicts(options), cmake=version, torch=torch)
+    here = built_on or (fleet.system_here(), fleet.cpu_here())
+    groups: dict[Place, list[Machine]] = {}
+    for machine in found:
+        place = here if one_list else (machine.os or here[0], machine.cpu or here[1])
+        groups.setdefault(place, []).append(machine)
+    chosen = [groups.get(here, [])] if built_on else list(groups.values()) or [[]]
+    split = not (built_on or one_list)
+    made = [_for_platform(each, rows, wanted, split=split, cmake=version, torch=torch) for each in chosen]
+    unserved = [each for one in made for each in one.unserved]
     if errors or conflicts:
-        plan.raise_problems(errors, [*conflicts, *planner.contradictions(made.unserved)])
-    left = (
-        each for each in foreign if not (fitting and any(_runs_what_is_built_on(each, place) for place in elsewhere))
+        plan.raise_problems(errors, [*conflicts, *planner.contradictions(unserved)])
+    if built_on:
+        foreign = [each for place, members in groups.items() if place != here for each in members]
+        taken = elsewhere if here in groups else ()
+        left = (each for each in foreign if not any(_runs_what_is_built_on(each, place) for place in taken))
+        unserved += [_for_another_system(each, here) for each in left]
+    notes = tuple(_left_out_of_all(machines, rows, wanted))
+    jobs = (replace(job, notes=(*job.notes, *notes)) for one in made for job in one.jobs)
+    return Plan(jobs=tuple(jobs), unserved=tuple(unserved))
+
+
+def _left_out_of_all(
+    names: Iterable[str | Path | Machine], rows: Sequence[Toolkit], options: PlanOptions
+) -> Iterator[str]:
+    """Which GPUs `all` does not mean because of an option, though these toolkits serve them without."""
+    if options.native and any(str(each).lower() == plan.ALL for each in names if not isinstance(each, Machine)):
+        meant = planner.every_gpu(rows, options)
+        if absent := [each.name for each in planner.every_gpu(rows) if each not in meant]:
+            yield f"all does not mean {', '.join(absent)} here: native asks for code of its own; it works without"
+
+
+def _for_platform(
+    machines: Sequence[Machine],
+    rows: Sequence[Toolkit],
+    options: PlanOptions,
+    *,
+    split: bool,
+    cmake: str | None,
+    torch: str | None,
+) -> Plan:
+    """The plan for machines of one system and processor.
+
+    `split`: with a job for Jetson and one for servers, where CUDA for arm64 is two distributions.
+    """
+    made = planner.make_plan(machines, rows, options, cmake=cmake, torch=torch)
+    jobs: list[Job] = []
+    for job in made.jobs:
+        toolkit = toolkits.find_toolkit(job.cuda)
+        kinds = tuple(dict.fromkeys(each.runs_l4t for each in machines))
+        if not split or len(kinds) <= 1 or toolkits.one_arm64(toolkit):
+            jobs.append(replace(job, platform=_platform_of(machines, toolkit)))
+            continue
+        for l4t in kinds:
+            members = [each for each in machines if each.runs_l4t is l4t]
+            part = planner.make_plan(members, [toolkit], options, cmake=cmake, torch=torch).jobs[0]
+            if part.coverage:
+                jobs.append(replace(part, platform=_platform_of(members, toolkit)))
+    return replace(made, jobs=tuple(jobs))
+
+
+def _platform_of(machines: Sequence[Machine], toolkit: Toolkit) -> Platform:
+    """As far as these machines say one thing."""
+    systems, cpus, kinds = ({getattr(each, name) for each in machines} - {None} for name in ("os", "cpu", "runs_l4t"))
+    two = cpus == {_ARM64} and not toolkits.one_arm64(toolkit)
+    return Platform(
+        os=systems.pop() if len(systems) == 1 else None,
+        cpu=next(iter(cpus)) if len(cpus) == 1 else None,
+        l4t=kinds.pop() if two and len(kinds) == 1 else None,
     )
-    return replace(made, unserved=(*made.unserved, *(_for_another_system(each, built_on) for each in left)))
 
 
-def _runs_what_is_built_on(machine: Machine, place: tuple[str, str]) -> bool:
+def _runs_what_is_built_on(machine: Machine, place: Place) -> bool:
     return machine.os in (None, place[0]) and machine.cpu in (None, place[1])
 
 
-def _for_another_system(machine: Machine, here: tuple[str, str] | None) -> NotServed:
-    system, cpu = here or ("", "")
+def _for_another_system(machine: Machine, here: Place) -> NotServed:
+    system, cpu = here
     other = machine.os not in (None, system)
     where = "the Jetson itself" if machine.runs_l4t else f"a machine with {machine.os if other else machine.cpu}"
     fix = f"build it on {where}"

@@ -18,6 +18,8 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.report import terminal
 from cuwheel.report.answer import SCHEMAS, document_of
 from cuwheel.support.answer import to_json
+from cuwheel.verdicts.planning import plans
+from cuwheel.verdicts.planning.plan import PlanOptions
 from tests.unit.verdicts.libraries import code, library
 from tests.unit.verdicts.planning.test_sizes import survey as surveyed
 
@@ -228,3 +230,96 @@ def test_answers_are_valid_by_the_schema() -> None:
         api.read_list("Ampere", on=["orin", "t4"]),
     ):
         jsonschema.validate(json.loads(to_json(made)), schema)
+
+
+MIXED = """\
+[[machine]]
+name = "trainers"
+gpu = "h100"
+os = "linux"
+cpu = "x86_64"
+
+[[machine]]
+name = "racks"
+gpu = "l40"
+
+[[machine]]
+name = "desks"
+gpu = "rtx 4090"
+os = "windows"
+
+[[machine]]
+name = "servers"
+gpu = "gh200"
+
+[[machine]]
+name = "robots"
+gpu = "orin"
+l4t = "36.4.3"
+"""
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(sys, "platform", "linux")
+    path = tmp_path / "mixed.toml"
+    path.write_text(MIXED)
+    return str(path)
+
+
+def parts(made: cuwheel.Plan) -> list[tuple[str, str, str, str]]:
+    """Each job: its CUDA, its platform, its list and its machines."""
+    return [
+        (job.cuda, str(job.platform), " ".join(job.archs), " ".join(each.machine for each in job.coverage))
+        for job in made.jobs
+    ]
+
+
+def test_a_job_is_for_one_system_and_processor(mixed: str) -> None:
+    """What does not say its platform is like this machine, as a build takes it."""
+    assert parts(api.plan(mixed, cuda=["12.6"])) == [
+        ("12.6", "linux x86_64", "sm_89 sm_90", "trainers racks"),
+        ("12.6", "windows", "sm_89", "desks"),
+        ("12.6", "linux aarch64 (SBSA)", "sm_90", "servers"),
+        ("12.6", "linux aarch64 (L4T)", "sm_87", "robots"),
+    ]
+    joined = parts(api.plan("gh200", "orin", cuda=["13.2"]))  # one distribution for both
+    assert joined == [("13.2", "linux aarch64", "sm_87 sm_90", "gh200 orin")]
+    # The toolkits are chosen for each platform: a robot's driver does not hold a server back.
+    assert [job.cuda for job in api.plan("h100", mixed).jobs if str(job.platform) == "linux x86_64"] == [
+        job.cuda for job in api.plan("h100", "l40").jobs
+    ]
+
+
+@pytest.mark.parametrize("cuda", [(), ("12.6",), ("13.2",), ("12.8", "13.0")])
+@pytest.mark.parametrize("place", [("linux", "x86_64"), ("linux", "aarch64"), ("windows", "x86_64")])
+def test_a_build_has_the_jobs_of_the_plan_for_its_platform(
+    mixed: str, cuda: tuple[str, ...], place: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: place[1])
+    monkeypatch.setattr(sys, "platform", "win32" if place[0] == "windows" else "linux")
+    named = [mixed] if place[1] == "x86_64" else ["gh200", "h100"]
+    built = plans.plan_for(named, cuda, PlanOptions(), built_on=place)
+    planned = plans.plan_for(named, cuda, PlanOptions())
+    here = [job for job in planned.jobs if (job.platform.os or place[0], job.platform.cpu or place[1]) == place]
+    assert built.jobs == tuple(here)
+    assert built.jobs
+
+
+def test_what_has_one_platform_does_not_speak_of_it(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(["--for", "h100,l40", "--cuda", "13.0"], capsys).startswith("CUDA 13.0: sm_89 sm_90\n")
+    text = shown(["--for", mixed, "--cuda", "12.6"], capsys)
+    assert "CUDA 12.6, linux aarch64 (L4T): sm_87" in text
+    assert "CUDA 12.6, linux x86_64: sm_89 sm_90" in text
+    assert "CUDA 13.0, platform not given: sm_90" in shown(["--for", "h100,gh200", "--cuda", "13.0"], capsys)
+
+
+def test_all_are_the_gpus_that_have_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """An example of the help: it says that each has code of its own, and 10.7 has none of CUDA 13.0."""
+    (job,) = answer(["--for", "all", "--cuda", "13.0", "--want", "native"], capsys)["jobs"]
+    assert {each["how"] for each in job["coverage"]} == {"native"}
+    assert "10.7" in " ".join(job["notes"])
+    (plain,) = answer(["--for", "all", "--cuda", "13.0"], capsys)["jobs"]
+    assert "10.7" in [each["machine"] for each in plain["coverage"]]
+    assert plain["platform"] == {"os": None, "cpu": None, "l4t": None}

@@ -109,6 +109,7 @@ class UnreadableError(CuwheelError):
 
     def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
         self.path: str = str(path)
+        self.problem: str = reason
         super().__init__(f"{path}: {reason}", "; ".join(filter(None, (hint, _too_long(self.path)))))
 
     @classmethod

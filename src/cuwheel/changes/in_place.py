@@ -105,7 +105,9 @@ def read_libraries(layout: Layout) -> tuple[list[Library], list[Bitcode], list[F
                 bitcode[path] = replace(each, path=path)
     # An environment has many files that are no concern of ours (pip brings starters for Windows).
     unread = [
-        each.message for each in findings if each.severity != "note" and f"{journal_file.FOLDER}/" not in each.message
+        each.message
+        for each in findings
+        if each.severity != "note" and journal_file.FOLDER not in Path(each.about).parts
     ]
     words = f"{len(unread)} files could not be read as libraries and stay unchanged"
     note = finding("library-unreadable", words, evidence=tuple(unread[:3]), severity="note")

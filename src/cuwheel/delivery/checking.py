@@ -126,7 +126,7 @@ class PageChecks:
         try:
             links = simple_html.Links(data.decode("utf-8", "replace"), path)
         except MalformedError as error:
-            self._wrong(path, [error.message.removeprefix(f"{path}: ")])
+            self._wrong(path, [error.problem])
             return
         rows: Sequence[PublishedFile | ListedProject]
         if isinstance(expected, Project):
@@ -145,7 +145,7 @@ class PageChecks:
         try:
             return simple_api.parse_page(data, type_, path)
         except CuwheelError as error:
-            self._wrong(path, [error.message.removeprefix(f"{path}: ")])
+            self._wrong(path, [error.problem if isinstance(error, MalformedError) else error.message])
             return None
 
     def _wrong(self, path: str, problems: Sequence[str]) -> None:

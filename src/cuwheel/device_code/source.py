@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cuwheel.device_code import description
 from cuwheel.device_code.description import Description
 from cuwheel.device_code.loose import HeaderCapture
-from cuwheel.errors import CuwheelError, NetworkError, NotInstalledError, UnreadableError
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NotInstalledError, UnreadableError
 from cuwheel.support.buffer import Buffer, FileBuffer
 from cuwheel.support.files import head, read_if_present
 from cuwheel.support.finding import Finding, finding
@@ -320,16 +320,14 @@ def _may_be_binary(name: str) -> bool:
 
 
 def unread(path: str, error: CuwheelError) -> Finding:
-    return finding(
-        "library-unreadable",
-        error.message if path in error.message else f"{path}: {error.message}",
-        fix=error.hint or None,
-    )
+    """Says of a file why it was not read; `error` may be about it as it was opened, by another path."""
+    problem = error.problem if isinstance(error, (MalformedError, UnreadableError)) else error.message
+    return finding("library-unreadable", problem, about=path, fix=error.hint or None)
 
 
 def foreign(path: str) -> Finding:
     return finding(
-        "library-foreign", f"{path} was not read: a 32-bit or big-endian file, which current CUDA does not make"
+        "library-foreign", "was not read: a 32-bit or big-endian file, which current CUDA does not make", about=path
     )
 
 

@@ -286,9 +286,9 @@ def fixes(rows: tuple[FixRow, ...], filled: dict[str, str], known: Known, search
         yield _in_powershell(text) if powershell else text
 
 
-def _order(fix: FixRow) -> tuple[bool, bool]:
+def _order(row: FixRow) -> tuple[bool, bool]:
     """Inside a build its own options come first."""
-    return "build" not in fix.when, not (placeholders(fix.text) - ALWAYS or fix.shown)
+    return "build" not in row.when, not (placeholders(row.text) - ALWAYS or row.shown)
 
 
 def _fits(fix: FixRow, filled: dict[str, str], known: Known, search: Search) -> bool:

@@ -129,6 +129,13 @@ class NotReachableError(NetworkError):
         super().__init__(url, f"{what} not reachable: {self.reason}", NOT_REACHABLE)
 
 
+class SilentServerError(NetworkError):
+    """Nothing came on a connection for as long as one waits."""
+
+    def __init__(self, url: str, seconds: float | None, hint: str = "") -> None:
+        super().__init__(url, f"sent nothing for {seconds or IDLE_S:g} s", hint)
+
+
 class CertificateError(NetworkError):
     def __init__(self, url: str, reason: str) -> None:
         hint = "give the certificate of its authority: PIP_CERT=ca.pem, `cert` in pip.conf, or SSL_CERT_FILE"
@@ -244,7 +251,7 @@ def request(
             yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, kept))
     except httpx.TimeoutException as error:
         hint = "PIP_TIMEOUT=300 or UV_HTTP_TIMEOUT=300 waits longer; what has come of a download is kept"
-        raise NetworkError(url, f"sent nothing for {patience:g} s", hint) from error
+        raise SilentServerError(url, patience, hint) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = str(error) or type(error).__name__
         raise NetworkError(url, reason, hint="check the network, or the address") from error
@@ -396,9 +403,10 @@ def _why_unreachable(url: str, project: str) -> NetworkError | None:
     except _DECIDED as error:
         error.args = (error.message,)
         return error
-    except NetworkError as error:
-        silent = "sent nothing" in error.message
-        return NotReachableError(url, f"no answer within {_INDEX_PATIENCE_S:g} s", "index") if silent else None
+    except SilentServerError:
+        return NotReachableError(url, f"no answer within {_INDEX_PATIENCE_S:g} s", "index")
+    except NetworkError:
+        return None
 
 
 def words_of_no_connection(output: str) -> str | None:

@@ -116,6 +116,7 @@ def finding(
     message: str = "",
     *,
     predicate: str = "",
+    about: str = "",
     evidence: tuple[str, ...] = (),
     fix: str | Fix | Sequence[Fix] | None = None,
     severity: Severity | None = None,
@@ -131,6 +132,7 @@ def finding(
         severity=severity or row.severity,
         says=predicate or message,
         subject="it" if predicate else "",
+        about=about,
         evidence=evidence,
         fixes=(fix,) if isinstance(fix, Fix) else tuple(fix),
     )

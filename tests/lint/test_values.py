@@ -22,10 +22,9 @@ ALLOWED: dict[str, str] = {
 }
 # Places that are known and not mended yet: none may be added.
 KNOWN: dict[str, int] = {
-    "report/check.py": 6,
+    "report/check.py": 4,
     "report/for_ci.py": 1,
     "verdicts/machine_rules/packages.py": 2,
-    "verdicts/driver_steps.py": 2,
     "diagnosis/explain.py": 2,
     "report/explain.py": 1,
 }
